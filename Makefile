@@ -1,0 +1,51 @@
+# Every target sets up what it needs: a fresh clone with Python 3.11+, pip and make is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint format test-fast test-slow bench clean
+
+help:
+	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
+	@echo "make test       lint and the quick test suite"
+	@echo "make test-slow  the statistical tests, minutes"
+	@echo "make bench      the solver benchmark table"
+	@echo "make lint | format | setup | clean"
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]' \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP)
+
+demo: setup
+	@$(BIN)/fairpca fit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# One BLAS thread a process: the matrices are small and pytest already uses both cores.
+test-fast: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+
+test: lint test-fast
+
+test-slow: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
+
+bench: setup
+	$(BIN)/python benchmarks/solvers.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
