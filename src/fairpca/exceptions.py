@@ -29,3 +29,7 @@ class InfeasibleError(InvalidInputError):
 
 class SmallGroupWarning(UserWarning):
     """A group or cell is too small to be compared; the message names it."""
+
+
+class NestedAttributeWarning(UserWarning):
+    """One protected attribute determines another; the message names both."""

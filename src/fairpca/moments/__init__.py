@@ -1,0 +1,13 @@
+"""Rows become moments, moments become contrasts; nothing after this room sees a row."""
+
+from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
+from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
+
+__all__ = [
+    "Contrast",
+    "ContrastSet",
+    "GroupMoments",
+    "Pooled",
+    "ProjectedGaps",
+    "Standardization",
+]

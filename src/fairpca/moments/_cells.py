@@ -1,0 +1,281 @@
+"""Moments of one set of rows about its own mean, and their exact merging.
+
+Letters: x a row of features, z a row of numeric attributes, w a weight (of a row, or the sum of a
+part), a and b the distance of a part's mean of x and of z from the mean of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Weighted central moments of one set of rows.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows with a positive weight.
+    weight : float
+        Sum of their weights.
+    mean : ndarray, shape (p,)
+        Mean of the features.
+    scatter : ndarray, shape (p, p)
+        Sum of w (x - mean)(x - mean)ᵀ.
+    z_mean : ndarray, shape (m,)
+        Mean of the numeric attributes.
+    z_scatter : ndarray, shape (m,)
+        Sum of w (z - z_mean)², each attribute on its own.
+    cross : ndarray, shape (m, p)
+        Sum of w (z - z_mean)(x - mean).
+    third : ndarray, shape (m, p, p)
+        Sum of w (z - z_mean)(x - mean)(x - mean)ᵀ.
+    """
+
+    n_rows: int
+    weight: float
+    mean: FloatArray
+    scatter: FloatArray
+    z_mean: FloatArray
+    z_scatter: FloatArray
+    cross: FloatArray
+    third: FloatArray
+
+    def __post_init__(self) -> None:
+        for array in self.arrays().values():
+            array.flags.writeable = False
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Return the arrays by name, for storage and checks."""
+        return {
+            "mean": self.mean,
+            "scatter": self.scatter,
+            "z_mean": self.z_mean,
+            "z_scatter": self.z_scatter,
+            "cross": self.cross,
+            "third": self.third,
+        }
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance of the features, with the weight sum as divisor."""
+        return self.scatter / self.weight
+
+
+def summarise(
+    matrix: NDArray[Any],
+    attributes: FloatArray,
+    weights: FloatArray | None,
+    rows: NDArray[np.intp],
+    block: int,
+) -> Cell:
+    """Compute the moments of some rows of a matrix, a block at a time.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n, p)
+        Features of any float type; the sums are taken in float64.
+    attributes : ndarray, shape (n, m)
+        Numeric attributes.
+    weights : ndarray, shape (n,), or None
+        Weights, positive for the rows used; None stands for ones.
+    rows : ndarray of int
+        The rows to use, at least one.
+    block : int
+        Number of rows handled at once, which bounds the memory of the float64 copy.
+
+    Returns
+    -------
+    Cell
+        The moments.
+    """
+    parts = []
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block]
+        x = matrix.take(part, axis=0).astype(np.float64, copy=False)
+        w = None if weights is None else weights.take(part)
+        parts.append(_summarise_block(x, attributes.take(part, axis=0), w))
+    return merge(parts)
+
+
+def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -> Cell:
+    """Two passes over one block; `x` and `z` are copies and are centred in place."""
+    n = len(x)
+    w = np.ones(n) if weights is None else weights
+    total = float(w.sum())
+    mean, z_mean = _centre(x, w, total), _centre(z, w, total)
+    weighted_z = z * w[:, None]
+    third = np.empty((z.shape[1], x.shape[1], x.shape[1]))
+    for index in range(z.shape[1]):
+        third[index] = (x * weighted_z[:, index, None]).T @ x
+    cross = weighted_z.T @ x
+    z_scatter = np.einsum("ij,ij->j", weighted_z, z)
+    if weights is not None:
+        x *= np.sqrt(w)[:, None]  # after the mixed moments, which take the weight once
+    return Cell(n, total, mean, _symmetric(x.T @ x), z_mean, z_scatter, cross, _symmetric(third))
+
+
+def _centre(x: FloatArray, w: FloatArray, total: float) -> FloatArray:
+    """Subtract the weighted mean in place and return it.
+
+    Starting from the first row makes a constant column exactly constant; the second round removes
+    what rounding left of the mean, which matters when the mean is large against the deviation.
+    """
+    mean: FloatArray = x[0].copy()
+    x -= mean
+    for _ in range(2):
+        step = (w @ x) / total
+        x -= step
+        mean += step
+    return mean
+
+
+def merge(cells: Sequence[Cell]) -> Cell:
+    """Moments of the union of disjoint sets of rows, from their moments alone.
+
+    Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the third
+    order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to zero).
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        At least one part.
+
+    Returns
+    -------
+    Cell
+        Moments about the common mean.
+    """
+    if len(cells) == 1:
+        return cells[0]
+    w = np.array([cell.weight for cell in cells])
+    total = float(w.sum())
+    mean, a = _common_mean(np.stack([cell.mean for cell in cells]), w, total)
+    z_mean, b = _common_mean(np.stack([cell.z_mean for cell in cells]), w, total)
+    scatter = (a * w[:, None]).T @ a
+    cross = (b * w[:, None]).T @ a
+    third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a) if b.size else _empty_third(a)
+    z_scatter = np.einsum("gm,gm->m", b * w[:, None], b)
+    for index, cell in enumerate(cells):
+        scatter += cell.scatter
+        z_scatter += cell.z_scatter
+        cross += cell.cross
+        if b.size:
+            mixed = cell.cross[:, :, None] * a[index]
+            third += cell.third + mixed + mixed.transpose(0, 2, 1)
+            third += b[index][:, None, None] * cell.scatter
+    n_rows = sum(cell.n_rows for cell in cells)
+    return Cell(
+        n_rows, total, mean, _symmetric(scatter), z_mean, z_scatter, cross, _symmetric(third)
+    )
+
+
+def _common_mean(means: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
+    """Return the mean of the union and the distance of each part's mean from it."""
+    origin = means[0]
+    distance = means - origin
+    step = (w @ distance) / total
+    # The distances are taken from the mean before it is rounded to the size of the origin.
+    return origin + step, distance - step
+
+
+def _empty_third(a: FloatArray) -> FloatArray:
+    return np.zeros((0, a.shape[1], a.shape[1]))
+
+
+def _symmetric(matrices: FloatArray) -> FloatArray:
+    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
+
+
+def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
+    """Moments of (x - centre) / scale, feature by feature.
+
+    Parameters
+    ----------
+    cell : Cell
+        Moments of x.
+    centre, scale : ndarray, shape (p,)
+        What is subtracted and divided by.
+
+    Returns
+    -------
+    Cell
+        Moments of the rescaled features; the attributes stay as they are.
+    """
+    # One division after the other: the product of two tiny scales may underflow, and doing it in
+    # one order leaves the result symmetric only to rounding.
+    return Cell(
+        cell.n_rows,
+        cell.weight,
+        (cell.mean - centre) / scale,
+        _symmetric(cell.scatter / scale / scale[:, None]),
+        cell.z_mean,
+        cell.z_scatter,
+        cell.cross / scale,
+        _symmetric(cell.third / scale / scale[:, None]),
+    )
+
+
+def with_attribute(cell: Cell, position: int, value: float) -> Cell:
+    """Add a numeric attribute that has the same value in every row of the cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        Moments without the attribute.
+    position : int
+        Place of the new attribute.
+    value : float
+        Its value.
+
+    Returns
+    -------
+    Cell
+        Moments with the attribute; what deviates from its mean is zero.
+    """
+    return Cell(
+        cell.n_rows,
+        cell.weight,
+        cell.mean,
+        cell.scatter,
+        np.insert(cell.z_mean, position, value),
+        np.insert(cell.z_scatter, position, 0.0),
+        np.insert(cell.cross, position, 0.0, axis=0),
+        np.insert(cell.third, position, 0.0, axis=0),
+    )
+
+
+def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
+    """Put the numeric attributes in another order.
+
+    Parameters
+    ----------
+    cell : Cell
+        Moments.
+    order : sequence of int
+        Present position of each attribute in the new order.
+
+    Returns
+    -------
+    Cell
+        The same moments.
+    """
+    index = np.array(order, dtype=np.intp)
+    return Cell(
+        cell.n_rows,
+        cell.weight,
+        cell.mean,
+        cell.scatter,
+        cell.z_mean[index],
+        cell.z_scatter[index],
+        cell.cross[index],
+        cell.third[index],
+    )

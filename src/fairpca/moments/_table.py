@@ -1,0 +1,255 @@
+"""The cell table: which combination of levels each set of moments belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairpca._groups import MAX_FLOAT_LEVELS, Groups, Level, sort_levels
+from fairpca.exceptions import GroupsError
+from fairpca.moments._cells import (
+    Cell,
+    FloatArray,
+    merge,
+    permute_attributes,
+    summarise,
+    with_attribute,
+)
+from fairpca.moments._validation import block_rows
+
+Key: TypeAlias = tuple[Level, ...]
+"""Levels of the categorical attributes, then of the controls."""
+
+# 1, 1.0 and True are one level; the widest type names it, whichever batch came first.
+_WIDTH = {bool: 0, int: 1, float: 2, str: 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Cells by key, with the columns that the keys and the cells' attributes refer to.
+
+    Parameters
+    ----------
+    attributes : tuple of str
+        Names of all protected attributes in the order of their columns.
+    numeric : tuple of str
+        Those that are numbers, in the same order; the others head the keys.
+    controls : tuple of str
+        Names of the control columns, which end the keys.
+    cells : mapping
+        Moments by key, in canonical order.
+    """
+
+    attributes: tuple[str, ...]
+    numeric: tuple[str, ...]
+    controls: tuple[str, ...]
+    cells: Mapping[Key, Cell]
+
+    @property
+    def categorical(self) -> tuple[str, ...]:
+        """Names of the attributes that name groups."""
+        return tuple(name for name in self.attributes if name not in self.numeric)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Name of each position of a key."""
+        return self.categorical + self.controls
+
+    def levels(self, position: int) -> tuple[Level, ...]:
+        """Levels that occur at one position of the keys, sorted."""
+        return sort_levels({key[position] for key in self.cells})
+
+
+def tabulate(
+    matrix: NDArray[Any], sensitive: Groups, control: Groups, weights: FloatArray | None
+) -> Table:
+    """Sort the rows into cells and sum each cell.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n, p)
+        Features.
+    sensitive, control : Groups
+        Encoded columns of the same rows.
+    weights : ndarray, shape (n,), or None
+        Checked weights; rows of weight zero are left out altogether.
+
+    Returns
+    -------
+    Table
+        One cell for each combination of levels that occurs.
+    """
+    numeric = [attribute.values for attribute in sensitive.numeric]
+    values = np.column_stack(numeric) if numeric else np.empty((len(matrix), 0))
+    columns = sensitive.categorical + control.categorical
+    block = block_rows(matrix.shape[1])
+    cells: dict[Key, Cell] = {}
+    for rows in _rows_by_cell(columns, len(matrix), weights):
+        key = tuple(column.levels[column.codes[rows[0]]] for column in columns)
+        cells[key] = summarise(matrix, values, weights, rows, block)
+    names = tuple(attribute.name for attribute in sensitive.numeric)
+    return _canonical(Table(sensitive.names, names, control.names, cells))
+
+
+def _rows_by_cell(
+    columns: Sequence[Any], n_rows: int, weights: FloatArray | None
+) -> list[NDArray[np.intp]]:
+    """Return the row numbers of each non-empty cell; one sort serves all of them."""
+    code = np.zeros(n_rows, dtype=np.int64)
+    size = 1
+    for column in columns:
+        width = max(len(column.levels), 1)
+        if size * width > np.iinfo(np.int64).max // 2:  # many wide columns: renumber what occurs
+            present, code = np.unique(code, return_inverse=True)
+            size = len(present)
+        code = code * width + column.codes
+        size *= width
+    if weights is not None and not weights.all():
+        kept = np.flatnonzero(weights)
+    else:
+        kept = np.arange(n_rows)
+    code = code[kept]
+    if size > np.iinfo(np.uint16).max:
+        present, code = np.unique(code, return_inverse=True)
+        size = len(present)
+    if size <= np.iinfo(np.uint16).max:
+        code = code.astype(np.uint16)  # sixteen bits are sorted by radix, in linear time
+    order = np.argsort(code, kind="stable")
+    ends = np.cumsum(np.bincount(code, minlength=size))
+    return [rows for rows in np.split(kept[order], ends[:-1]) if len(rows)]
+
+
+def merge_tables(left: Table, right: Table) -> Table:
+    """Moments of the rows of both tables.
+
+    Parameters
+    ----------
+    left, right : Table
+        Tables with the same columns, in any order; the order of `left` is kept.
+
+    Returns
+    -------
+    Table
+        Cells with the same key merged. Whether a float column names groups or holds numbers is
+        decided by all its values together, as it would be had the rows come at once.
+    """
+    _check_columns(left, right)
+    for name in left.attributes:
+        if name in right.numeric and name not in left.numeric:
+            left = _as_numeric(left, name)
+        elif name in left.numeric and name not in right.numeric:
+            right = _as_numeric(right, name)
+    right = _reorder(right, left)
+    parts = list(left.cells.items()) + list(right.cells.items())
+    merged = replace(left, cells=_merge_parts(parts, len(left.key_names)))
+    for position, name in enumerate(merged.key_names):
+        if not _holds_numbers(merged.levels(position)):
+            continue
+        if name in merged.controls:
+            raise GroupsError(numeric_control_message([name]))
+        merged = _as_numeric(merged, name)
+        return merge_tables(merged, replace(merged, cells={}))  # positions have moved: look again
+    return _canonical(merged)
+
+
+def numeric_control_message(names: Sequence[str]) -> str:
+    """Say why numbers cannot be strata.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Columns concerned.
+
+    Returns
+    -------
+    str
+        The message.
+    """
+    return (
+        f"control_features {list(names)} hold more than {MAX_FLOAT_LEVELS} different floats: "
+        "strata need groups, so bin the values, or convert whole numbers to integers or strings."
+    )
+
+
+def _holds_numbers(levels: Sequence[Level]) -> bool:
+    return len(levels) > MAX_FLOAT_LEVELS and all(isinstance(level, float) for level in levels)
+
+
+def _check_columns(left: Table, right: Table) -> None:
+    pairs = (
+        ("sensitive_features", left.attributes, right.attributes),
+        ("control_features", left.controls, right.controls),
+    )
+    for argument, ours, theirs in pairs:
+        if set(ours) != set(theirs):
+            raise GroupsError(
+                f"moments with different {argument} cannot be merged: {list(ours)} and "
+                f"{list(theirs)}. Use the same columns for every batch."
+            )
+
+
+def _as_numeric(table: Table, name: str) -> Table:
+    """Turn a column of float levels into a numeric attribute; nothing is lost by it."""
+    position = table.key_names.index(name)
+    others = [level for level in table.levels(position) if not isinstance(level, float)]
+    if others:
+        raise GroupsError(
+            f"sensitive_features column {name!r} is numeric in some moments and names groups "
+            f"in others (for example {others[0]!r}): give it the same type in every batch, or "
+            f"name it in numeric=[{name!r}] for all of them."
+        )
+    numeric = tuple(n for n in table.attributes if n in table.numeric or n == name)
+    place = numeric.index(name)
+    parts = [
+        (key[:position] + key[position + 1 :], with_attribute(cell, place, float(key[position])))
+        for key, cell in table.cells.items()
+    ]
+    cells = _merge_parts(parts, len(table.key_names) - 1)
+    return replace(table, numeric=numeric, cells=cells)
+
+
+def _reorder(table: Table, model: Table) -> Table:
+    """Bring keys and attributes into the column order of `model`."""
+    if table.attributes == model.attributes and table.controls == model.controls:
+        return table
+    place = [table.categorical.index(name) for name in model.categorical]
+    place += [len(table.categorical) + table.controls.index(name) for name in model.controls]
+    order = [table.numeric.index(name) for name in model.numeric]
+    cells = {
+        tuple(key[index] for index in place): permute_attributes(cell, order)
+        for key, cell in table.cells.items()
+    }
+    return replace(model, cells=cells)
+
+
+def _merge_parts(parts: Iterable[tuple[Key, Cell]], width: int) -> dict[Key, Cell]:
+    """Merge the cells that share a key; `width` is the length of the keys."""
+    parts = list(parts)
+    names: list[dict[Level, Level]] = [{} for _ in range(width)]
+    for key, _ in parts:
+        for level, chosen in zip(key, names, strict=True):
+            current = chosen.setdefault(level, level)
+            if _WIDTH[type(level)] > _WIDTH[type(current)]:
+                chosen[level] = level
+    gathered: dict[Key, list[Cell]] = {}
+    for key, cell in parts:
+        name = tuple(chosen[level] for level, chosen in zip(key, names, strict=True))
+        gathered.setdefault(name, []).append(cell)
+    return {key: merge(cells) for key, cells in gathered.items()}
+
+
+def _canonical(table: Table) -> Table:
+    """Sort the cells by the places of their levels, so that no order of arrival shows."""
+    places = [
+        {level: place for place, level in enumerate(table.levels(position))}
+        for position in range(len(table.key_names))
+    ]
+    ordered = sorted(
+        table.cells,
+        key=lambda key: tuple(place[level] for level, place in zip(key, places, strict=True)),
+    )
+    return replace(table, cells={key: table.cells[key] for key in ordered})

@@ -1,0 +1,237 @@
+"""Contrasts: what is compared, and how far apart the two sides are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments._cells import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """Two sub-populations and the differences between their moments.
+
+    Parameters
+    ----------
+    attribute : str
+        Name of the protected attribute, or ``"sex × race"`` for an intersection.
+    positive, negative : str
+        The two sides; the gaps are positive minus negative. ``"rest"`` is everybody else in the
+        stratum; a numeric attribute has the sides ``"numeric"`` and ``""``.
+    stratum : str or None
+        Stratum within which they are compared, for example ``"income=high"``.
+    n_positive, n_negative : int
+        Rows on each side. A numeric attribute counts all rows as positive.
+    mean_gap : ndarray, shape (p,), or None
+        Difference of the means; Cov(x, z) / σ_z for a numeric attribute. None: not compared.
+    cov_gap : ndarray, shape (p, p), or None
+        Difference of the covariances (divisor: the weight). None where a side is too small.
+    status : str
+        ``"compared"``, ``"mean only: …"`` or ``"not compared: …"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.moments import GroupMoments
+    >>> X = np.array([[0.0], [2.0], [5.0], [7.0]])
+    >>> contrast = GroupMoments.from_arrays(X, [0, 0, 1, 1]).contrasts()[0]
+    >>> contrast.label, contrast.mean_gap, contrast.cov_gap
+    ('sensitive_feature: 1 vs 0', array([5.]), array([[0.]]))
+    """
+
+    attribute: str
+    positive: str
+    negative: str
+    stratum: str | None
+    n_positive: int
+    n_negative: int
+    mean_gap: FloatArray | None
+    cov_gap: FloatArray | None
+    status: str
+
+    @property
+    def label(self) -> str:
+        """One-line name, for messages and tables."""
+        sides = f"{self.positive} vs {self.negative}" if self.negative else self.positive
+        stratum = "" if self.stratum is None else f" | {self.stratum}"
+        return f"{self.attribute}: {sides}{stratum}"
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there are two sides to compare."""
+        return self.mean_gap is not None
+
+
+class Note(NamedTuple):
+    """Something the user should be told about a set of contrasts.
+
+    Parameters
+    ----------
+    category : type
+        Warning class.
+    message : str
+        What to say.
+    """
+
+    category: type[UserWarning]
+    message: str
+
+
+class ProjectedGaps(NamedTuple):
+    """Gaps that remain in a representation, one entry for each contrast.
+
+    Parameters
+    ----------
+    mean : list of float or None
+        Length of the projected mean gap; None where nothing is compared.
+    cov : list of float or None
+        Spectral norm of the projected covariance gap; None where there is none.
+    """
+
+    mean: list[float | None]
+    cov: list[float | None]
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastSet(Sequence[Contrast]):
+    """All contrasts of one question, those that could not be compared included.
+
+    Parameters
+    ----------
+    contrasts : tuple of Contrast
+        The records.
+    n_features : int
+        Number of features p.
+    notes : tuple of Note
+        What the user should be told; `warn` says it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.moments import GroupMoments
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> contrasts = GroupMoments.from_arrays(X, list("aabbcc")).contrasts(compare="pairs")
+    >>> contrasts.labels[0], contrasts.mean_gaps.shape, contrasts.cov_gaps.shape
+    ('sensitive_feature: b vs a', (3, 2), (3, 2, 2))
+    """
+
+    contrasts: tuple[Contrast, ...]
+    n_features: int
+    notes: tuple[Note, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.contrasts)
+
+    def __iter__(self) -> Iterator[Contrast]:
+        return iter(self.contrasts)
+
+    @overload
+    def __getitem__(self, index: int) -> Contrast: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Contrast, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Contrast | tuple[Contrast, ...]:
+        return self.contrasts[index]
+
+    @property
+    def mean_gaps(self) -> FloatArray:
+        """Mean gaps of the contrasts that are compared, shape (C, p)."""
+        gaps = [c.mean_gap for c in self.contrasts if c.mean_gap is not None]
+        return np.array(gaps, dtype=np.float64).reshape(len(gaps), self.n_features)
+
+    @property
+    def cov_gaps(self) -> FloatArray:
+        """Covariance gaps of the contrasts that have one, shape (C', p, p)."""
+        gaps = [c.cov_gap for c in self.contrasts if c.cov_gap is not None]
+        shape = (len(gaps), self.n_features, self.n_features)
+        return np.array(gaps, dtype=np.float64).reshape(shape)
+
+    @property
+    def labels(self) -> list[str]:
+        """One-line name of every contrast."""
+        return [contrast.label for contrast in self.contrasts]
+
+    def as_table(self) -> dict[str, list[Any]]:
+        """Return the records as columns.
+
+        Returns
+        -------
+        dict of list
+            attribute, positive, negative, stratum, n_positive, n_negative and status.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> moments = GroupMoments.from_arrays(np.eye(4), [0, 0, 1, 1])
+        >>> table = moments.contrasts().as_table()
+        >>> table["n_positive"], table["status"]
+        ([2], ['compared'])
+        """
+        columns = (
+            "attribute",
+            "positive",
+            "negative",
+            "stratum",
+            "n_positive",
+            "n_negative",
+            "status",
+        )
+        return {name: [getattr(c, name) for c in self.contrasts] for name in columns}
+
+    def projected_gaps(self, basis: ArrayLike) -> ProjectedGaps:
+        """Measure the gaps that remain after projecting on a basis.
+
+        Parameters
+        ----------
+        basis : array-like, shape (p, d)
+            Basis V; its columns are the components.
+
+        Returns
+        -------
+        ProjectedGaps
+            ‖Vᵀf‖ and ‖VᵀQV‖ of every contrast, None where a contrast has no such gap.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [7.0, 2.0]])
+        >>> contrasts = GroupMoments.from_arrays(X, [0, 0, 1, 1]).contrasts()
+        >>> contrasts.projected_gaps([[0.0], [1.0]])
+        ProjectedGaps(mean=[1.0], cov=[0.0])
+        """
+        v = np.asarray(basis, dtype=np.float64)
+        if v.ndim != 2 or v.shape[0] != self.n_features:
+            raise InvalidInputError(
+                f"basis has shape {v.shape}: give a matrix with {self.n_features} rows, one for "
+                "each feature, and a column for each component."
+            )
+        mean = [
+            None if c.mean_gap is None else float(np.linalg.norm(v.T @ c.mean_gap))
+            for c in self.contrasts
+        ]
+        cov = [
+            None if c.cov_gap is None else float(np.linalg.norm(v.T @ c.cov_gap @ v, ord=2))
+            for c in self.contrasts
+        ]
+        return ProjectedGaps(mean, cov)
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Emit one warning for each note.
+
+        Parameters
+        ----------
+        stacklevel : int, default 2
+            As in `warnings.warn`, counted from the caller of this method.
+        """
+        for note in self.notes:
+            warnings.warn(note.message, note.category, stacklevel=stacklevel + 1)

@@ -1,0 +1,416 @@
+"""GroupMoments: all that the rest of the library needs to know about the rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairpca._groups import Groups, Level, encode_groups
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.moments._cells import FloatArray, merge, rescale
+from fairpca.moments._comparisons import ROUNDING, form_contrasts
+from fairpca.moments._question import check_question
+from fairpca.moments._storage import load_moments, save_moments
+from fairpca.moments._table import Table, merge_tables, numeric_control_message, tabulate
+from fairpca.moments._validation import check_feature_names, check_matrix, check_weights
+from fairpca.moments.contrasts import ContrastSet
+
+
+class Pooled(NamedTuple):
+    """Moments of all rows together.
+
+    Parameters
+    ----------
+    weight : float
+        Sum of the weights.
+    mean : ndarray, shape (p,)
+        Mean of the features.
+    covariance : ndarray, shape (p, p)
+        Covariance with the weight as divisor; exactly symmetric.
+    """
+
+    weight: float
+    mean: FloatArray
+    covariance: FloatArray
+
+
+class Standardization(NamedTuple):
+    """What `GroupMoments.standardized` subtracts and divides by.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (p,)
+        Pooled mean.
+    scale : ndarray, shape (p,)
+        Pooled standard deviation; 1 for a constant column.
+    """
+
+    mean: FloatArray
+    scale: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMoments:
+    """Weighted moments of the rows, cell by cell; merged with ``+``.
+
+    There is one cell for each combination of attribute and control levels that occurs, so that any
+    comparison can be formed later without the rows. Made by `from_arrays`, `from_groups` or
+    `load`.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features p.
+    feature_names : tuple of str, or None
+        Their names.
+    table : Table
+        The cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.moments import GroupMoments
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [7.0, 4.0]])
+    >>> moments = GroupMoments.from_arrays(X[:3], ["a", "a", "b"])
+    >>> moments = moments + GroupMoments.from_arrays(X[3:], ["b"])
+    >>> moments.n_samples, moments.levels("sensitive_feature"), moments.pooled().mean
+    (4, ('a', 'b'), array([3.5, 2. ]))
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    table: Table
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        sensitive_features: Any,
+        control_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        numeric: Iterable[str] = (),
+        feature_names: Iterable[str] | None = None,
+    ) -> GroupMoments:
+        """Sum the rows of a matrix.
+
+        Parameters
+        ----------
+        X : array-like or data frame, shape (n, p)
+            Features; the column names of a data frame are kept.
+        sensitive_features : array-like, Series or data frame
+            Protected attributes, one column each; see `encode_groups` for their types.
+        control_features : array-like, Series or data frame, optional
+            Columns whose combinations of levels are the strata.
+        sample_weight : array-like, shape (n,), optional
+            Weights ≥ 0; rows of weight zero are left out altogether.
+        numeric : iterable of str, default ()
+            Names of the sensitive columns that are numbers whatever their type.
+        feature_names : iterable of str, optional
+            Names of the features, where X does not have any.
+
+        Returns
+        -------
+        GroupMoments
+            The moments.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> X = np.array([[0.0], [2.0], [5.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "a", "b"], sample_weight=[1, 1, 2]).pooled().mean
+        array([3.])
+        """
+        matrix, names = check_matrix(X)
+        sensitive = encode_groups(sensitive_features, n_rows=len(matrix), numeric=numeric)
+        control = None
+        if control_features is not None:
+            control = encode_groups(
+                control_features, n_rows=len(matrix), argument="control_features"
+            )
+        if feature_names is not None:
+            names = check_feature_names(feature_names, matrix.shape[1])
+        return cls.from_groups(matrix, sensitive, control, sample_weight, feature_names=names)
+
+    @classmethod
+    def from_groups(
+        cls,
+        X: NDArray[Any],
+        sensitive: Groups | None,
+        control: Groups | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        feature_names: Iterable[str] | None = None,
+    ) -> GroupMoments:
+        """Sum the rows of a matrix whose groups are encoded already.
+
+        Parameters
+        ----------
+        X : ndarray of float, shape (n, p)
+            Features, dense and finite.
+        sensitive : Groups or None
+            Encoded protected attributes. None: one cell that holds all rows.
+        control : Groups, optional
+            Encoded strata.
+        sample_weight : array-like, shape (n,), optional
+            Weights ≥ 0.
+        feature_names : iterable of str, optional
+            Names of the features.
+
+        Returns
+        -------
+        GroupMoments
+            The moments.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> GroupMoments.from_groups(np.array([[1.0], [3.0]]), None).pooled().covariance
+        array([[1.]])
+        """
+        nothing = Groups((), (), (), len(X))
+        sensitive, control = sensitive or nothing, control or nothing
+        for groups in (sensitive, control):
+            if groups.n_rows != len(X):
+                raise GroupsError(f"groups of {groups.n_rows} rows given for {len(X)} rows of X.")
+        if control.numeric:
+            raise GroupsError(numeric_control_message([a.name for a in control.numeric]))
+        names = check_feature_names(feature_names, X.shape[1])
+        table = tabulate(X, sensitive, control, check_weights(sample_weight, len(X)))
+        _check_sums(table)
+        return cls(X.shape[1], names, table)
+
+    def __add__(self, other: object) -> GroupMoments:
+        if not isinstance(other, GroupMoments):
+            return NotImplemented
+        if self.n_features != other.n_features:
+            raise InvalidInputError(
+                f"moments of {self.n_features} and of {other.n_features} features cannot be merged."
+            )
+        names = self.feature_names or other.feature_names
+        if other.feature_names not in (None, names):
+            raise InvalidInputError(
+                f"moments of different features cannot be merged: {names} and "
+                f"{other.feature_names}. Use the same columns in the same order for every batch."
+            )
+        return GroupMoments(self.n_features, names, merge_tables(self.table, other.table))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the protected attributes, in the order of their columns."""
+        return self.table.attributes
+
+    @property
+    def categorical_attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that name groups."""
+        return self.table.categorical
+
+    @property
+    def numeric_attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that are numbers."""
+        return self.table.numeric
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Names of the control columns."""
+        return self.table.controls
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows with a positive weight."""
+        return sum(cell.n_rows for cell in self.table.cells.values())
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights."""
+        return float(sum(cell.weight for cell in self.table.cells.values()))
+
+    def levels(self, name: str) -> tuple[Level, ...]:
+        """Levels of a categorical attribute or control that occur, sorted.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+
+        Returns
+        -------
+        tuple of str, int, bool or float
+            The levels.
+        """
+        if name not in self.table.key_names:
+            raise GroupsError(
+                f"{name!r} is not a column with groups: those are {list(self.table.key_names)}."
+            )
+        return self.table.levels(self.table.key_names.index(name))
+
+    def pooled(self) -> Pooled:
+        """Moments of all rows together.
+
+        Returns
+        -------
+        Pooled
+            Weight, mean and covariance (with the weight as divisor).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> GroupMoments.from_arrays(np.array([[1.0], [3.0]]), ["a", "b"]).pooled()
+        Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
+        """
+        if not self.table.cells:
+            raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        whole = merge(list(self.table.cells.values()))
+        return Pooled(whole.weight, whole.mean, whole.covariance)
+
+    def standardization(self) -> Standardization:
+        """Mean and scale by which the features become centred with unit variance.
+
+        A column counts as constant when its pooled deviation is at most 16 units of rounding of
+        its mean, the level at which the stored values themselves cannot be told apart; its scale
+        is 1. Columns that are constant in the data have a deviation of exactly zero here.
+
+        Returns
+        -------
+        Standardization
+            Pooled mean, and pooled standard deviation or 1.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
+        Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
+        """
+        _, mean, covariance = self.pooled()
+        deviation = np.sqrt(np.diag(covariance))
+        constant = deviation <= ROUNDING * np.abs(mean)
+        return Standardization(mean, np.where(constant, 1.0, deviation))
+
+    def standardized(self) -> GroupMoments:
+        """Moments of the standardised features, without a second pass over the rows.
+
+        Returns
+        -------
+        GroupMoments
+            The table for (x - mean) / scale, with mean and scale from `standardization`.
+            Constant columns are centred only. Attributes keep their own scale.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "b"]).standardized().pooled().covariance
+        array([[1., 0.],
+               [0., 0.]])
+        """
+        mean, scale = self.standardization()
+        cells = {key: rescale(cell, mean, scale) for key, cell in self.table.cells.items()}
+        return replace(self, table=replace(self.table, cells=cells))
+
+    def contrasts(
+        self,
+        compare: str = "one-vs-rest",
+        joint: bool = False,
+        reference: Level | Mapping[str, Level] | None = None,
+        min_group_size: int = 2,
+    ) -> ContrastSet:
+        """Form the contrasts between the groups, inside every stratum.
+
+        Parameters
+        ----------
+        compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
+            What faces what in an attribute of more than two groups. Two groups are one contrast,
+            the second in sorted order minus the first.
+        joint : bool, default False
+            Also compare each cell of the cross table of all categorical attributes with the rest
+            of its stratum, whatever `compare` says; no effect on fewer than two such attributes.
+        reference : level or dict of str to level, optional
+            The reference group, for each attribute where there are several.
+        min_group_size : int, default 2
+            Rows that both sides need for their covariances to be compared.
+
+        Returns
+        -------
+        ContrastSet
+            Every contrast, those that could not be compared included.
+
+        Raises
+        ------
+        GroupsError
+            If an attribute is constant, or holds one group only in every stratum.
+
+        Warns
+        -----
+        SmallGroupWarning
+            Once, naming all sides with fewer than `min_group_size` rows.
+        NestedAttributeWarning
+            Once, naming attributes that are determined by others.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> moments = GroupMoments.from_arrays(np.arange(12.0).reshape(6, 2), list("aabbcc"))
+        >>> moments.contrasts(compare="reference", reference="b").labels
+        ['sensitive_feature: a vs b', 'sensitive_feature: c vs b']
+        """
+        question = check_question(self.table, compare, joint, reference, min_group_size)
+        contrasts = form_contrasts(self.table, self.n_features, question)
+        contrasts.warn(stacklevel=2)
+        return contrasts
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the moments to an ``.npz`` file, without pickle.
+
+        The file appears complete or not at all: it is written beside its place and moved there,
+        where it replaces a file of the same name.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; ``.npz`` is added to a name that does not end in it, as NumPy does.
+
+        Returns
+        -------
+        Path
+            The file written.
+        """
+        return save_moments(path, self.n_features, self.feature_names, self.table)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
+        """Read moments written by `save`; exactly what was saved.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        GroupMoments
+            The moments.
+        """
+        return cls(*load_moments(path))
+
+
+def _check_sums(table: Table) -> None:
+    """Catch values so large that their squares are not numbers any more."""
+    for cell in table.cells.values():
+        if not all(np.isfinite(array).all() for array in cell.arrays().values()):
+            raise InvalidInputError(
+                "X holds NaN or infinite values, or values too large to be squared: drop those "
+                "rows or rescale the columns."
+            )
