@@ -26,12 +26,13 @@ class Cell:
         Number of rows with a positive weight.
     weight : float
         Sum of their weights.
-    mean : ndarray, shape (p,)
-        Mean of the features.
+    mean, mean_rest : ndarray, shape (p,)
+        Mean of the features, and what rounding took off it. Without that rest a mean of 1e8
+        costs the covariance digits at every merge.
     scatter : ndarray, shape (p, p)
         Sum of w (x - mean)(x - mean)ᵀ.
-    z_mean : ndarray, shape (m,)
-        Mean of the numeric attributes.
+    z_mean, z_mean_rest : ndarray, shape (m,)
+        Mean of the numeric attributes, and what rounding took off it.
     z_scatter : ndarray, shape (m,)
         Sum of w (z - z_mean)², each attribute on its own.
     cross : ndarray, shape (m, p)
@@ -43,8 +44,10 @@ class Cell:
     n_rows: int
     weight: float
     mean: FloatArray
+    mean_rest: FloatArray
     scatter: FloatArray
     z_mean: FloatArray
+    z_mean_rest: FloatArray
     z_scatter: FloatArray
     cross: FloatArray
     third: FloatArray
@@ -57,8 +60,10 @@ class Cell:
         """Return the arrays by name, for storage and checks."""
         return {
             "mean": self.mean,
+            "mean_rest": self.mean_rest,
             "scatter": self.scatter,
             "z_mean": self.z_mean,
+            "z_mean_rest": self.z_mean_rest,
             "z_scatter": self.z_scatter,
             "cross": self.cross,
             "third": self.third,
@@ -120,22 +125,29 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
     z_scatter = np.einsum("ij,ij->j", weighted_z, z)
     if weights is not None:
         x *= np.sqrt(w)[:, None]  # after the mixed moments, which take the weight once
-    return Cell(n, total, mean, _symmetric(x.T @ x), z_mean, z_scatter, cross, _symmetric(third))
+    return Cell(n, total, *mean, _symmetric(x.T @ x), *z_mean, z_scatter, cross, _symmetric(third))
 
 
-def _centre(x: FloatArray, w: FloatArray, total: float) -> FloatArray:
-    """Subtract the weighted mean in place and return it.
+def _centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
+    """Subtract the weighted mean in place; return it and what rounding took off it.
 
     Starting from the first row makes a constant column exactly constant; the second round removes
     what rounding left of the mean, which matters when the mean is large against the deviation.
     """
-    mean: FloatArray = x[0].copy()
-    x -= mean
-    for _ in range(2):
-        step = (w @ x) / total
-        x -= step
-        mean += step
-    return mean
+    origin: FloatArray = x[0].copy()
+    x -= origin
+    step = (w @ x) / total
+    x -= step
+    rest = (w @ x) / total
+    x -= rest
+    return _sum_exactly(origin, step + rest)
+
+
+def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the rounded sum and its rounding error (Knuth)."""
+    total = a + b
+    b_used = total - a
+    return total, (a - (total - b_used)) + (b - b_used)
 
 
 def merge(cells: Sequence[Cell]) -> Cell:
@@ -158,8 +170,8 @@ def merge(cells: Sequence[Cell]) -> Cell:
         return cells[0]
     w = np.array([cell.weight for cell in cells])
     total = float(w.sum())
-    mean, a = _common_mean(np.stack([cell.mean for cell in cells]), w, total)
-    z_mean, b = _common_mean(np.stack([cell.z_mean for cell in cells]), w, total)
+    mean, a = _common_mean([(cell.mean, cell.mean_rest) for cell in cells], w, total)
+    z_mean, b = _common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
     scatter = (a * w[:, None]).T @ a
     cross = (b * w[:, None]).T @ a
     third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a) if b.size else _empty_third(a)
@@ -174,17 +186,34 @@ def merge(cells: Sequence[Cell]) -> Cell:
             third += b[index][:, None, None] * cell.scatter
     n_rows = sum(cell.n_rows for cell in cells)
     return Cell(
-        n_rows, total, mean, _symmetric(scatter), z_mean, z_scatter, cross, _symmetric(third)
+        n_rows, total, *mean, _symmetric(scatter), *z_mean, z_scatter, cross, _symmetric(third)
     )
 
 
-def _common_mean(means: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of the union and the distance of each part's mean from it."""
-    origin = means[0]
-    distance = means - origin
+def _common_mean(
+    means: Sequence[tuple[FloatArray, FloatArray]], w: FloatArray, total: float
+) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
+    """Return the mean of the union with its rest, and the distance of each part's mean from it."""
+    origin, origin_rest = means[0]
+    distance = np.stack([(mean - origin) + (rest - origin_rest) for mean, rest in means])
     step = (w @ distance) / total
-    # The distances are taken from the mean before it is rounded to the size of the origin.
-    return origin + step, distance - step
+    return _sum_exactly(origin, origin_rest + step), distance - step
+
+
+def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
+    """Return the mean of one cell minus that of another, to the last digit.
+
+    Parameters
+    ----------
+    plus, minus : Cell
+        The two sides.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        Difference of the means of the features.
+    """
+    return (plus.mean - minus.mean) + (plus.mean_rest - minus.mean_rest)
 
 
 def _empty_third(a: FloatArray) -> FloatArray:
@@ -215,9 +244,11 @@ def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
     return Cell(
         cell.n_rows,
         cell.weight,
-        (cell.mean - centre) / scale,
+        ((cell.mean - centre) + cell.mean_rest) / scale,
+        np.zeros_like(cell.mean_rest),
         _symmetric(cell.scatter / scale / scale[:, None]),
         cell.z_mean,
+        cell.z_mean_rest,
         cell.z_scatter,
         cell.cross / scale,
         _symmetric(cell.third / scale / scale[:, None]),
@@ -245,8 +276,10 @@ def with_attribute(cell: Cell, position: int, value: float) -> Cell:
         cell.n_rows,
         cell.weight,
         cell.mean,
+        cell.mean_rest,
         cell.scatter,
         np.insert(cell.z_mean, position, value),
+        np.insert(cell.z_mean_rest, position, 0.0),
         np.insert(cell.z_scatter, position, 0.0),
         np.insert(cell.cross, position, 0.0, axis=0),
         np.insert(cell.third, position, 0.0, axis=0),
@@ -273,8 +306,10 @@ def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
         cell.n_rows,
         cell.weight,
         cell.mean,
+        cell.mean_rest,
         cell.scatter,
         cell.z_mean[index],
+        cell.z_mean_rest[index],
         cell.z_scatter[index],
         cell.cross[index],
         cell.third[index],

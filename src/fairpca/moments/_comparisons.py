@@ -11,7 +11,7 @@ import numpy as np
 
 from fairpca._groups import Level
 from fairpca.exceptions import GroupsError, NestedAttributeWarning, SmallGroupWarning
-from fairpca.moments._cells import Cell, FloatArray, merge
+from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
 from fairpca.moments._question import Question
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
@@ -51,7 +51,7 @@ class _Builder:
         cov_gap: FloatArray | None = None
         status = "not compared: empty"
         if plus.cell is not None and minus.cell is not None:
-            mean_gap = plus.cell.mean - minus.cell.mean
+            mean_gap = mean_difference(plus.cell, minus.cell)
             status = self._mean_only
             if min(plus.n_rows, minus.n_rows) >= self.min_group_size:
                 cov_gap = plus.cell.covariance - minus.cell.covariance

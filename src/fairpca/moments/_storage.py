@@ -71,8 +71,10 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
     """Stack the cells along a first axis; the shapes hold for no cells too."""
     shapes = {
         "mean": (p,),
+        "mean_rest": (p,),
         "scatter": (p, p),
         "z_mean": (m,),
+        "z_mean_rest": (m,),
         "z_scatter": (m,),
         "cross": (m, p),
         "third": (m, p, p),
@@ -137,12 +139,12 @@ def _unpack(
     for name, model in expected.items():
         if arrays[name].shape != (len(keys), *model.shape[1:]):
             raise ValueError(f"{name} has shape {arrays[name].shape}")
-    moments = ("mean", "scatter", "z_mean", "z_scatter", "cross", "third")
+    moments = [name for name in expected if name not in ("n_rows", "weight")]
     cells = {
         key: Cell(
-            int(arrays["n_rows"][index]),
-            float(arrays["weight"][index]),
-            *(arrays[name][index].copy() for name in moments),
+            n_rows=int(arrays["n_rows"][index]),
+            weight=float(arrays["weight"][index]),
+            **{name: arrays[name][index].copy() for name in moments},
         )
         for index, key in enumerate(keys)
     }

@@ -6,53 +6,21 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairpca._groups import Groups, Level, encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.moments._cells import FloatArray, merge, rescale
+from fairpca.moments._cells import merge, rescale
 from fairpca.moments._comparisons import ROUNDING, form_contrasts
 from fairpca.moments._question import check_question
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, numeric_control_message, tabulate
 from fairpca.moments._validation import check_feature_names, check_matrix, check_weights
 from fairpca.moments.contrasts import ContrastSet
-
-
-class Pooled(NamedTuple):
-    """Moments of all rows together.
-
-    Parameters
-    ----------
-    weight : float
-        Sum of the weights.
-    mean : ndarray, shape (p,)
-        Mean of the features.
-    covariance : ndarray, shape (p, p)
-        Covariance with the weight as divisor; exactly symmetric.
-    """
-
-    weight: float
-    mean: FloatArray
-    covariance: FloatArray
-
-
-class Standardization(NamedTuple):
-    """What `GroupMoments.standardized` subtracts and divides by.
-
-    Parameters
-    ----------
-    mean : ndarray, shape (p,)
-        Pooled mean.
-    scale : ndarray, shape (p,)
-        Pooled standard deviation; 1 for a constant column.
-    """
-
-    mean: FloatArray
-    scale: FloatArray
+from fairpca.moments.summaries import Pooled, Standardization
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +152,8 @@ class GroupMoments:
         if control.numeric:
             raise GroupsError(numeric_control_message([a.name for a in control.numeric]))
         names = check_feature_names(feature_names, X.shape[1])
-        table = tabulate(X, sensitive, control, check_weights(sample_weight, len(X)))
+        with np.errstate(over="ignore", invalid="ignore"):  # _check_sums says it in words
+            table = tabulate(X, sensitive, control, check_weights(sample_weight, len(X)))
         _check_sums(table)
         return cls(X.shape[1], names, table)
 
