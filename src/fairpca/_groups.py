@@ -82,26 +82,6 @@ class Groups:
     names: tuple[str, ...]
     n_rows: int
 
-    def take(self, rows: NDArray[np.intp]) -> Groups:
-        """Select rows; levels that no longer occur stay listed.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-            Positions of the rows to keep.
-
-        Returns
-        -------
-        Groups
-            The same columns with those rows only.
-        """
-        return Groups(
-            tuple(Attribute(a.name, a.levels, a.codes[rows]) for a in self.categorical),
-            tuple(NumericAttribute(a.name, a.values[rows]) for a in self.numeric),
-            self.names,
-            len(rows),
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class _Column:
@@ -192,9 +172,11 @@ def _read_columns(values: Any, argument: str) -> list[_Column]:
         ) from None
     default = argument.removesuffix("s")
     if isinstance(native, nw.Series):
-        columns = [_read_series(native, str(native.name or default), argument)]
+        name = default if native.name in (None, "") else str(native.name)
+        columns = [_read_series(native, name, argument)]
     elif isinstance(native, nw.DataFrame):
-        columns = [_read_series(native[name], str(name), argument) for name in native.columns]
+        pairs = zip(native.iter_columns(), native.columns, strict=True)
+        columns = [_read_series(series, str(name), argument) for series, name in pairs]
     else:
         columns = _read_array(values, default, argument)
     if not columns:
@@ -206,7 +188,7 @@ def _read_columns(values: Any, argument: str) -> list[_Column]:
     return columns
 
 
-def _read_series(series: nw.Series[Any], name: str, argument: str) -> _Column:
+def _read_series(series: Any, name: str, argument: str) -> _Column:
     """Read one column of a data frame, of whichever library."""
     # Asked of the frame library, not of the array: pandas 3 turns a missing string into a float.
     missing = int(series.is_null().sum())
@@ -223,7 +205,7 @@ def _read_array(values: Any, default: str, argument: str) -> list[_Column]:
     try:
         # Lists stay objects, so that [["f", 1.5]] does not turn its numbers into text.
         is_array = hasattr(values, "__array__")
-        array = np.ma.asanyarray(values) if is_array else np.array(values, dtype=object)
+        array = np.asanyarray(values) if is_array else np.array(values, dtype=object)
     except ValueError as error:
         raise GroupsError(
             f"{argument} is not a rectangular array ({error}): give a vector with one value for "
@@ -245,28 +227,39 @@ def _read_array(values: Any, default: str, argument: str) -> list[_Column]:
 def _complete_column(
     name: str, values: NDArray[Any], argument: str, declared: bool = False
 ) -> _Column:
-    """Refuse missing and infinite values, and types that are neither labels nor numbers."""
-    if values.dtype.kind in "cV":
+    """Refuse missing values, and types that are neither labels nor numbers."""
+    data: NDArray[Any] = np.asarray(values)
+    if data.dtype.kind in "cV":
         raise GroupsError(
-            f"{argument} column {name!r} has type {values.dtype}: "
+            f"{argument} column {name!r} has type {data.dtype}: "
             "give strings, categories, booleans, integers or floats."
         )
-    missing = int(np.count_nonzero(_missing_mask(values)))
+    if data.dtype.kind == "O":
+        nested = [kind.__name__ for kind in set(map(type, data)) if not _is_scalar(kind)]
+        if nested:
+            raise GroupsError(
+                f"{argument} column {name!r} holds values of type {sorted(nested)}: give one plain "
+                "label or number for each row of X (all rows of a table have the same length)."
+            )
+    missing = int(np.count_nonzero(_missing_mask(data) | np.ma.getmaskarray(values)))
     if missing:
         raise _missing_error(name, missing, argument)
-    return _Column(name, np.asarray(values), declared)
+    return _Column(name, data, declared)
 
 
-def _missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark what stands for no value: masked, NaN, NaT, None and pandas.NA."""
-    mask: NDArray[np.bool_] = np.ma.getmaskarray(values)
-    data: NDArray[Any] = np.asarray(values)
+def _is_scalar(kind: type) -> bool:
+    return kind.__hash__ is not None and not issubclass(kind, tuple | np.ndarray)
+
+
+def _missing_mask(data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark what stands for no value: NaN, NaT, None and pandas.NA."""
+    mask = np.zeros(len(data), dtype=np.bool_)
     if data.dtype.kind == "f":
         mask |= np.isnan(data)
     elif data.dtype.kind in "mM":
         mask |= np.isnat(data)
     elif data.dtype.kind == "O" and not set(map(type, data)) <= {str, bool, int}:
-        mask |= np.fromiter(map(_is_missing, data), dtype=bool, count=len(data))
+        mask |= np.fromiter(map(_is_missing, data), dtype=np.bool_, count=len(data))
     return mask
 
 
@@ -346,11 +339,7 @@ def _holds_floats(values: NDArray[Any]) -> bool:
 def _encode_objects(name: str, values: NDArray[Any]) -> Attribute:
     """Encode text and mixed values; a dictionary beats sorting the rows by far."""
     rows = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
-    try:
-        distinct = list(dict.fromkeys(rows))
-    except TypeError:  # unhashable values such as lists: their text is their label
-        rows = [str(row) for row in rows]
-        distinct = list(dict.fromkeys(rows))
+    distinct = list(dict.fromkeys(rows))
     levels = tuple(dict.fromkeys(_plain(value) for value in sort_levels(distinct)))
     position = {level: index for index, level in enumerate(levels)}
     code_of = {value: position[_plain(value)] for value in distinct}
