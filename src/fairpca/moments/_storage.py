@@ -109,7 +109,8 @@ def load_moments(
     """
     damaged = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here, since NumPy leaves a damaged file open.
+        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             arrays = {name: file[name] for name in file.files if name != "header"}
         if header["format"] != FORMAT:

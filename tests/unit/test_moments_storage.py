@@ -1,0 +1,171 @@
+"""Moments on disk: exact, without pickle, complete or not at all."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments import GroupMoments
+
+
+@pytest.fixture
+def moments():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "text": ["ä", "x y", "ä", "x y"] * 5,
+            "number": [1, 2, 2, 1] * 5,
+            "flag": [True, False, False, False] * 5,
+            "ratio": [0.1, 1 / 3, 0.1, 0.1] * 5,
+            "age": rng.normal(size=20),
+        }
+    )
+    X = pd.DataFrame(rng.normal(size=(20, 3)) + 1e8, columns=["a", "b", "c"])
+    return GroupMoments.from_arrays(X, frame, pd.Series(["u", "v"] * 10, name="y"))
+
+
+def test_what_is_loaded_is_what_was_saved(moments, tmp_path):
+    again = GroupMoments.load(moments.save(tmp_path / "moments.npz"))
+    assert again.feature_names == ("a", "b", "c")
+    assert again.n_features == 3
+    assert again.attributes == moments.attributes
+    assert again.numeric_attributes == ("age",)
+    assert again.controls == ("y",)
+    assert list(again.table.cells) == list(moments.table.cells)
+    for key, cell in moments.table.cells.items():
+        twin = again.table.cells[key]
+        assert (twin.n_rows, twin.weight) == (cell.n_rows, cell.weight)
+        for name, array in cell.arrays().items():
+            np.testing.assert_array_equal(twin.arrays()[name], array)
+    for name in moments.categorical_attributes:
+        ours, theirs = moments.levels(name), again.levels(name)
+        assert [(type(v), v) for v in ours] == [(type(v), v) for v in theirs]
+
+
+def test_loaded_moments_merge_on(moments, tmp_path):
+    again = GroupMoments.load(moments.save(tmp_path / "moments.npz"))
+    assert (again + moments).n_samples == 40
+
+
+def test_empty_moments_survive(tmp_path):
+    empty = GroupMoments.from_arrays(np.empty((0, 2)), [])
+    again = GroupMoments.load(empty.save(tmp_path / "empty"))
+    assert (again.n_features, again.n_samples, again.feature_names) == (2, 0, None)
+
+
+def test_the_name_gets_npz_where_numpy_would_add_it(moments, tmp_path):
+    assert moments.save(str(tmp_path / "plain")) == tmp_path / "plain.npz"
+    assert moments.save(tmp_path / "v1.2") == tmp_path / "v1.2.npz"
+    assert moments.save(tmp_path / "full.npz") == tmp_path / "full.npz"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["full.npz", "plain.npz", "v1.2.npz"]
+
+
+def test_an_earlier_file_is_replaced_whole(moments, tmp_path):
+    path = moments.save(tmp_path / "moments.npz")
+    (moments + moments).save(path)
+    assert GroupMoments.load(path).n_samples == 40
+    assert [p.name for p in tmp_path.iterdir()] == ["moments.npz"]
+
+
+def test_a_failed_save_leaves_the_earlier_file_and_nothing_else(moments, tmp_path, monkeypatch):
+    path = moments.save(tmp_path / "moments.npz")
+    before = path.read_bytes()
+
+    def fail(file, **arrays):
+        file.write(b"half a file")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        (moments + moments).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["moments.npz"]
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        GroupMoments.load(tmp_path / "nowhere.npz")
+
+
+def write_text(path):
+    path.write_text("sex,age\nf,30\n")
+
+
+def write_nothing(path):
+    path.write_bytes(b"")
+
+
+def write_pickle(path):
+    path.write_bytes(pickle.dumps({"a": 1}))
+
+
+def write_array(path):
+    with path.open("wb") as file:
+        np.save(file, np.eye(2))
+
+
+def write_other_npz(path):
+    np.savez(path, a=np.eye(2))
+
+
+def write_other_header(path):
+    np.savez(path, header=np.array(json.dumps({"format": "something else"})))
+
+
+def write_bare_header(path):
+    np.savez(path, header=np.array("[1, 2]"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_text,
+        write_nothing,
+        write_pickle,
+        write_array,
+        write_other_npz,
+        write_other_header,
+        write_bare_header,
+    ],
+)
+def test_another_kind_of_file_is_refused(write, tmp_path):
+    path = tmp_path / "other.npz"
+    write(path)
+    with pytest.raises(InvalidInputError, match=r"other\.npz' is not a file of moments"):
+        GroupMoments.load(path)
+
+
+def rewrite(path, change, drop=()):
+    """Write a file again with another header or with arrays missing."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name not in drop}
+    header = json.loads(str(arrays.pop("header")))
+    header.update(change)
+    np.savez(path, header=np.array(json.dumps(header)), **arrays)
+
+
+def test_another_version_is_named(moments, tmp_path):
+    path = moments.save(tmp_path / "moments.npz")
+    rewrite(path, {"version": 99})
+    with pytest.raises(InvalidInputError, match="format version 99, this fairpca reads version 1"):
+        GroupMoments.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "drop"), [({"n_features": 4}, ()), ({"keys": []}, ()), ({}, ("scatter",))]
+)
+def test_contents_that_do_not_fit_together_are_refused(moments, tmp_path, change, drop):
+    path = moments.save(tmp_path / "moments.npz")
+    rewrite(path, change, drop)
+    with pytest.raises(InvalidInputError, match="is damaged"):
+        GroupMoments.load(path)
+
+
+def test_a_truncated_file_is_refused(moments, tmp_path):
+    path = moments.save(tmp_path / "moments.npz")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InvalidInputError, match="is not a file of moments"):
+        GroupMoments.load(path)
