@@ -1,0 +1,7 @@
+"""The p×p problem, its solvers and the certificate each of them returns."""
+
+from fairpca.solvers._problem import FairProblem
+from fairpca.solvers._solution import Certificate, Solution
+from fairpca.solvers._solve import SOLVERS, solve
+
+__all__ = ["SOLVERS", "Certificate", "FairProblem", "Solution", "solve"]

@@ -1,0 +1,416 @@
+"""FairPCA: fair principal component analysis in scikit-learn's interface."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from fairpca._groups import encode_groups
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.solvers import SOLVERS, FairProblem, solve
+
+_FLOATS = [np.float64, np.float32]
+
+
+class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Principal components that do not give protected attributes away.
+
+    Finds the orthonormal basis of largest variance in which the groups of every protected
+    attribute have equal (or nearly equal) means, and covariances that differ as little as asked
+    for, and proves how far from optimal that basis can be at most. `transform` never needs the
+    protected attribute. Features are centred, not scaled.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components to keep.
+    mean_tol : float or None, default=0.0
+        Bound on the distance between group means after the projection. 0 makes them equal;
+        None leaves them alone.
+    cov_weight : float or None, default=None
+        Variance to give up per unit of the largest covariance gap. None means 1.0, or no price
+        where `cov_tol` is given; 0 constrains the means only.
+    cov_tol : float or None, default=None
+        Bound on the largest covariance gap, instead of a price on it.
+    solver : {"refined", "deflation", "tight", "paper"}, default="refined"
+        "refined": one component at a time, then local optimisation to the last digit, bounded by
+        the tight relaxation. "deflation": the first step only. "tight": rounding of the tight
+        relaxation. "paper": the semidefinite program of Olfat and Aswani (2019) and its rounding.
+        Without a covariance term the exact solution is used, whatever the solver.
+    compare : {"one-vs-rest", "pairs", "reference"}, default="one-vs-rest"
+        What is compared in an attribute of more than two groups.
+    joint : bool, default=False
+        Whether the intersections of several attributes are compared as well.
+    reference : object or dict, default=None
+        The reference group, or one for each attribute, for compare="reference".
+    numeric : list of str or None, default=None
+        Sensitive columns to treat as numbers whatever their type.
+    min_group_size : int, default=2
+        Rows a group needs for its covariance to be compared.
+    certify : bool, default=True
+        Whether to compute the bound. Without it the certificate holds the variance of the problem
+        without covariance term, which is valid but loose.
+    cov_shift : float or None, default=None
+        The paper's φ, for solver="paper" only; None: the smallest allowed.
+    whiten : bool, default=False
+        Whether to scale the components to unit variance.
+    tol : float, default=1e-4
+        Relative duality gap at which a relaxation counts as solved.
+    max_iter : int, default=5000
+        Limit on the iterations of a relaxation.
+    missing_groups : {"raise", "ignore"}, default="raise"
+        What to do when `sensitive_features` is not given; "ignore": plain PCA.
+    verbose : int, default=0
+        Whether to print the certificate after fitting.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the features.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variance of each component (divisor: the number or weight of the rows).
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        The same as a share of the total variance.
+    mean_gap_ : float
+        Largest distance between group means after the projection.
+    cov_gap_ : float
+        Largest spectral norm of a difference of group covariances after the projection.
+    contrasts_ : dict of lists
+        One entry per comparison: attribute, positive, negative, stratum, n_positive, n_negative,
+        status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``
+        makes a table of it.
+    certificate_ : Certificate
+        Objective, proven bound, and the gap between them.
+    moments_ : GroupMoments
+        What was learned from the rows; `partial_fit` adds to it.
+    n_iter_ : int
+        Iterations of the solver, at least 1.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X had any.
+
+    References
+    ----------
+    M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.
+    Proceedings of the AAAI Conference on Artificial Intelligence 33, 663-670.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca import FairPCA
+    >>> rng = np.random.default_rng(0)
+    >>> sex = rng.integers(0, 2, 500)
+    >>> X = rng.normal(size=(500, 6)) + np.outer(sex, [2.0, 1.0, 0, 0, 0, 0])
+    >>> fair = FairPCA(n_components=2).fit(X, sensitive_features=sex)
+    >>> U = fair.transform(X)
+    >>> bool(np.abs(U[sex == 1].mean(0) - U[sex == 0].mean(0)).max() < 1e-10)
+    True
+    """
+
+    # Groups belong to every fit: ask for them wherever metadata is routed.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
+    __metadata_request__partial_fit: ClassVar = __metadata_request__fit
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "mean_tol": [Interval(Real, 0, None, closed="left"), None],
+        "cov_weight": [Interval(Real, 0, None, closed="left"), None],
+        "cov_tol": [Interval(Real, 0, None, closed="left"), None],
+        "solver": [StrOptions(set(SOLVERS))],
+        "compare": [StrOptions({"one-vs-rest", "pairs", "reference"})],
+        "joint": ["boolean"],
+        "reference": "no_validation",
+        "numeric": ["array-like", None],
+        "min_group_size": [Interval(Integral, 2, None, closed="left")],
+        "certify": ["boolean"],
+        "cov_shift": [Interval(Real, 0, None, closed="left"), None],
+        "whiten": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        mean_tol=0.0,
+        cov_weight=None,
+        cov_tol=None,
+        solver="refined",
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        certify=True,
+        cov_shift=None,
+        whiten=False,
+        tol=1e-4,
+        max_iter=5000,
+        missing_groups="raise",
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.mean_tol = mean_tol
+        self.cov_weight = cov_weight
+        self.cov_tol = cov_tol
+        self.solver = solver
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.certify = certify
+        self.cov_shift = cov_shift
+        self.whiten = whiten
+        self.tol = tol
+        self.max_iter = max_iter
+        self.missing_groups = missing_groups
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        """Fit from rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : Ignored
+            Present for API consistency.
+        sensitive_features : array-like or data frame, one or more columns
+            Protected attributes: groups (strings, categories, integers, booleans) or numbers.
+        control_features : array-like or data frame, default=None
+            Strata inside which groups are compared.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : FairPCA
+            The fitted estimator.
+        """
+        self._check_price()
+        moments = self._summarise(
+            X, sensitive_features, control_features, sample_weight, reset=True
+        )
+        return self._fit(moments)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None
+    ):
+        """Add a batch of rows and fit anew from all rows so far.
+
+        While the rows so far hold a single group nothing can be compared: the batch is kept and
+        the components follow with the first batch that brings another group. For many batches it
+        is cheaper to add `GroupMoments` and call `fit_moments` once.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, control_features, sample_weight
+            As for `fit`.
+
+        Returns
+        -------
+        self : FairPCA
+            The estimator, fitted as soon as groups can be compared.
+        """
+        self._check_price()
+        first = not hasattr(self, "moments_")
+        moments = self._summarise(
+            X, sensitive_features, control_features, sample_weight, reset=first
+        )
+        total = moments if first else self.moments_ + moments
+        if any(len(total.levels(name)) < 2 for name in total.categorical_attributes):
+            self.moments_ = total
+            return self
+        return self._fit(total)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_moments(self, moments):
+        """Fit from moments, without any rows.
+
+        Parameters
+        ----------
+        moments : GroupMoments
+            For instance the sum of the moments of many batches, or of a distributed table.
+
+        Returns
+        -------
+        self : FairPCA
+            The fitted estimator.
+        """
+        self._check_price()
+        if not isinstance(moments, GroupMoments):
+            raise InvalidInputError(
+                f"moments is a {type(moments).__name__}; pass a GroupMoments, or rows to fit()."
+            )
+        if not moments.attributes:
+            self._require_groups_optional()
+        self.n_features_in_ = moments.n_features
+        if moments.feature_names is not None:
+            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self._fit(moments)
+
+    def transform(self, X):
+        """Project rows onto the components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        U : ndarray of shape (n_samples, n_components)
+            Component scores, in the floating type of X.
+        """
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        U = (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
+        return U / self._whitening.astype(X.dtype) if self.whiten else U
+
+    def inverse_transform(self, X):
+        """Map component scores back to the space of the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            The points of the fair subspace with these scores.
+        """
+        check_is_fitted(self, "components_")
+        U = check_array(X, dtype=_FLOATS)
+        if U.shape[1] != len(self.components_):
+            raise InvalidInputError(
+                f"X has {U.shape[1]} columns, but there are {len(self.components_)} components."
+            )
+        if self.whiten:
+            U = U * self._whitening.astype(U.dtype)
+        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
+
+    @property
+    def _n_features_out(self):
+        return len(self.components_)
+
+    @property
+    def _whitening(self):
+        deviation = np.sqrt(self.explained_variance_)
+        return np.where(deviation > 0.0, deviation, 1.0)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _check_price(self):
+        if self.cov_tol is not None and self.cov_weight is not None:
+            raise InvalidInputError(
+                f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
+                "set one of them and leave the other None."
+            )
+
+    def _require_groups_optional(self):
+        if self.missing_groups == "raise":
+            raise GroupsError(
+                "sensitive_features was not given. Pass the protected attribute to fit, or set "
+                "missing_groups='ignore' for plain PCA."
+            )
+
+    def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset):
+        X = validate_data(self, X, dtype=_FLOATS, reset=reset, ensure_min_samples=1 + reset)
+        if sensitive_features is None:
+            self._require_groups_optional()
+            groups = strata = None
+        else:
+            numeric = () if self.numeric is None else tuple(self.numeric)
+            groups = encode_groups(sensitive_features, n_rows=len(X), numeric=numeric)
+            strata = control_features
+        if strata is not None:
+            strata = encode_groups(strata, n_rows=len(X), argument="control_features")
+        names = getattr(self, "feature_names_in_", None)
+        return GroupMoments.from_groups(X, groups, strata, sample_weight, feature_names=names)
+
+    def _fit(self, moments):
+        _, mean, covariance = moments.pooled()
+        contrasts = (
+            moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
+            if moments.attributes
+            else ContrastSet((), moments.n_features)
+        )
+        problem = FairProblem(
+            covariance,
+            contrasts.mean_gaps,
+            contrasts.cov_gaps,
+            int(self.n_components),
+            mean_tol=self.mean_tol,
+            cov_weight=1.0 if self.cov_weight is None else float(self.cov_weight),
+            cov_tol=self.cov_tol,
+        )
+        solution = solve(
+            problem,
+            self.solver,
+            certify=self.certify,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            cov_shift=self.cov_shift,
+        )
+        self.moments_ = moments
+        self._keep(mean, covariance, contrasts, solution)
+        return self
+
+    def _keep(self, mean, covariance, contrasts, solution):
+        basis, total = solution.basis, float(np.trace(covariance))
+        self.components_ = np.ascontiguousarray(basis.T)
+        self.mean_ = mean
+        self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
+        self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
+        self.certificate_ = solution.certificate
+        self.mean_gap_ = solution.certificate.mean_gap
+        self.cov_gap_ = solution.certificate.cov_gap
+        self.contrasts_ = _contrast_table(contrasts, basis)
+        self.n_iter_ = max(solution.n_iter, 1)
+        if self.verbose:
+            print(f"[FairPCA] {self.certificate_!r}")
+        if not self.certificate_.converged:
+            warnings.warn(
+                f"the {self.solver!r} solver stopped after {self.n_iter_} iterations before its "
+                f"relaxation was solved to tol={self.tol}; the basis is usable and the bound "
+                "valid. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def _contrast_table(contrasts, basis):
+    table = contrasts.as_table()
+    before = contrasts.projected_gaps(np.eye(len(basis)))
+    after = contrasts.projected_gaps(basis)
+    table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
+    table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
+    return table

@@ -1,0 +1,249 @@
+"""The p×p problem: what is maximised, under which constraints, and its reduced form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.linalg import complement_basis, spectral_norms, symmetrize
+from fairpca.linalg._spectral import Array
+
+# A mean direction this small against the features' own spread is rounding, not a difference.
+_MEAN_FLOOR = 1e-11
+# The same for a covariance difference.
+_COV_FLOOR = 1e-12
+# How far below the attainable minimum a tolerance may lie before it is refused.
+_MINIMUM_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class FairProblem:
+    """Maximise tr VᵀSV over orthonormal V under mean and covariance fairness.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (p, p)
+        S, the pooled covariance.
+    mean_gaps : ndarray of shape (n_contrasts, p)
+        f_c, one difference of group means per contrast.
+    cov_gaps : ndarray of shape (n_cov_contrasts, p, p)
+        Q_c, one difference of group covariances per contrast that has one.
+    n_components : int
+        d, the number of columns of V.
+    mean_tol : float or None
+        Bound on ‖Vᵀf_c‖ for every c; None: no mean constraint.
+    cov_weight : float
+        Price of max_c ‖VᵀQ_cV‖ in the objective; not used where `cov_tol` is given.
+    cov_tol : float or None
+        Bound on ‖VᵀQ_cV‖ for every c, instead of the price.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve
+    >>> problem = FairProblem(
+    ...     np.diag([3.0, 2.0, 1.0]), np.array([[1.0, 0.0, 0.0]]), np.zeros((0, 3, 3)), 1
+    ... )
+    >>> solve(problem).basis[:, 0].tolist()
+    [0.0, 1.0, 0.0]
+    """
+
+    covariance: Array
+    mean_gaps: Array
+    cov_gaps: Array
+    n_components: int
+    mean_tol: float | None = 0.0
+    cov_weight: float = 1.0
+    cov_tol: float | None = None
+
+    def __post_init__(self) -> None:
+        size = len(self.covariance)
+        for name, shape in (
+            ("covariance", (size, size)),
+            ("mean_gaps", (len(self.mean_gaps), size)),
+            ("cov_gaps", (len(self.cov_gaps), size, size)),
+        ):
+            value = getattr(self, name)
+            if value.shape != shape:
+                raise InvalidInputError(f"{name} has shape {value.shape}; expected {shape}.")
+            if not np.isfinite(value).all():
+                raise InvalidInputError(f"{name} contains NaN or infinity; remove them first.")
+        if not 1 <= self.n_components <= size:
+            raise InvalidInputError(
+                f"n_components={self.n_components} must be between 1 and n_features={size}."
+            )
+        for name in ("mean_tol", "cov_weight", "cov_tol"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value < np.inf:
+                raise InvalidInputError(f"{name}={value!r} must be a finite number, 0 or larger.")
+
+
+@dataclass(frozen=True)
+class ReducedProblem:
+    """A problem without exact mean constraints, in units where the mean variance is one.
+
+    S: covariance, Q: covariance gaps (C, r, r), F: mean gaps that are bounded but not zero
+    (m, r), d: components. `basis` (p, r) and `scale` lead back to the user's features and units.
+    """
+
+    S: Array
+    Q: Array
+    F: Array
+    d: int
+    price: float
+    limit: float | None
+    mean_limit: float
+    basis: Array = field(repr=False)
+    scale: float
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions left."""
+        return len(self.S)
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether a basis can be infeasible."""
+        return self.limit is not None or len(self.F) > 0
+
+    @cached_property
+    def cov_norms(self) -> Array:
+        """Spectral norm of every covariance gap."""
+        return spectral_norms(self.Q)
+
+    @cached_property
+    def cov_scale(self) -> float:
+        """The largest of them; the unit in which violations are judged."""
+        return float(self.cov_norms.max(initial=0.0))
+
+    @cached_property
+    def mean_scale(self) -> float:
+        """Largest squared mean gap; the unit in which violations of the mean are judged."""
+        return float(np.sum(self.F**2, axis=1).max(initial=0.0))
+
+    def cov_gaps(self, V: Array) -> Array:
+        """‖VᵀQ_cV‖ for every contrast."""
+        return spectral_norms(symmetrize(V.T @ (self.Q @ V)))
+
+    def cov_gap(self, V: Array) -> float:
+        """Return the largest ‖VᵀQ_cV‖."""
+        return float(self.cov_gaps(V).max(initial=0.0))
+
+    def mean_excess(self, V: Array) -> float:
+        """How far the largest ‖Vᵀf_c‖² lies above its limit (negative: below)."""
+        if not len(self.F):
+            return 0.0
+        return float(np.sum((self.F @ V) ** 2, axis=1).max() - self.mean_limit)
+
+    def violation(self, V: Array) -> float:
+        """Relative violation of the constraints; at most rounding for a feasible basis."""
+        worst = 0.0
+        if self.limit is not None and self.cov_scale > 0.0:
+            worst = (self.cov_gap(V) - self.limit) / self.cov_scale
+        if len(self.F):
+            worst = max(worst, self.mean_excess(V) / self.mean_scale)
+        return max(worst, 0.0)
+
+    def objective(self, V: Array) -> float:
+        """Return the value to maximise: tr VᵀSV − price·max_c‖VᵀQ_cV‖."""
+        variance = float(np.sum(V * (self.S @ V)))
+        return variance - self.price * self.cov_gap(V) if self.price else variance
+
+    def with_components(self, d: int, basis: Array | None = None) -> ReducedProblem:
+        """Return the problem with d components, inside the span of `basis` where given."""
+        N = np.eye(self.size) if basis is None else basis
+        return ReducedProblem(
+            S=symmetrize(N.T @ self.S @ N),
+            Q=symmetrize(N.T @ self.Q @ N),
+            F=self.F @ N,
+            d=d,
+            price=self.price,
+            limit=self.limit,
+            mean_limit=self.mean_limit,
+            basis=self.basis @ N,
+            scale=self.scale,
+        )
+
+
+def reduce_problem(problem: FairProblem) -> ReducedProblem:
+    """Solve the exact mean constraints by elimination and scale the rest.
+
+    Raises
+    ------
+    InfeasibleError
+        If the mean directions leave too few dimensions or `cov_tol` cannot be met.
+    """
+    p = len(problem.covariance)
+    scale = float(np.trace(problem.covariance)) / p or 1.0
+    root = np.sqrt(scale)
+    mean_gaps = problem.mean_gaps / root
+    floor = _MEAN_FLOOR * max(np.sqrt(p), np.linalg.norm(mean_gaps))
+    keeps_mean = problem.mean_tol == 0.0 and len(mean_gaps) > 0
+    N = complement_basis(mean_gaps, floor) if keeps_mean else np.eye(p)
+    if N.shape[1] < problem.n_components:
+        raise InfeasibleError(
+            f"n_components={problem.n_components} is too many: equal means (mean_tol=0) over "
+            f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
+            "dimensions. Lower n_components or raise mean_tol.",
+        )
+    has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
+    cov_gaps = (
+        symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_price else np.zeros((0, 1, 1))
+    )
+    cov_gaps = cov_gaps[spectral_norms(cov_gaps) > _COV_FLOOR * p]
+    bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
+    reduced = ReducedProblem(
+        S=symmetrize(N.T @ (problem.covariance / scale) @ N),
+        Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
+        F=_binding_means(mean_gaps, problem.mean_tol / root)
+        if bounds_mean
+        else np.zeros((0, N.shape[1])),
+        d=problem.n_components,
+        price=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
+        limit=problem.cov_tol / scale if problem.cov_tol is not None and len(cov_gaps) else None,
+        mean_limit=(problem.mean_tol / root) ** 2 if bounds_mean else 0.0,
+        basis=N,
+        scale=scale,
+    )
+    _check_attainable(reduced)
+    return reduced
+
+
+def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
+    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
+    return np.asarray(mean_gaps[np.linalg.norm(mean_gaps, axis=1) > mean_tol])
+
+
+def smallest_cov_gap(cov_gaps: Array, d: int) -> float:
+    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns.
+
+    By interlacing (Fan and Pall) it is attained for a single contrast.
+    """
+    if not len(cov_gaps):
+        return 0.0
+    values = np.linalg.eigvalsh(cov_gaps)
+    return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))
+
+
+def _check_attainable(reduced: ReducedProblem) -> None:
+    if reduced.limit is None:
+        return
+    minimum = smallest_cov_gap(reduced.Q, reduced.d)
+    if reduced.limit < minimum - _MINIMUM_SLACK * reduced.cov_scale:
+        raise unattainable_cov_tol(reduced, minimum)
+
+
+def unattainable_cov_tol(reduced: ReducedProblem, minimum: float) -> InfeasibleError:
+    """Return the error for a tolerance below `minimum` (in reduced units)."""
+    assert reduced.limit is not None
+    attainable = minimum * reduced.scale
+    return InfeasibleError(
+        f"cov_tol={reduced.limit * reduced.scale:.6g} cannot be met with "
+        f"n_components={reduced.d}: the smallest attainable covariance gap is "
+        f"{attainable:.6g}. Raise cov_tol to at least that, lower n_components, or use "
+        "cov_weight.",
+        minimum=attainable,
+    )

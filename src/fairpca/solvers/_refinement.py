@@ -1,0 +1,209 @@
+"""Local optimisation on the Grassmann manifold by an augmented Lagrangian.
+
+V: basis (r, d), B_c = VᵀQ_cV, M: positive semidefinite multipliers (2C, d, d) for +B_c and −B_c,
+b: multipliers (m,) of the mean limits, s: the bound shared by all ±B_c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+
+from fairpca.linalg import (
+    eigenvalue_excess,
+    orthonormalize,
+    shared_level,
+    spectral_norms,
+    symmetrize,
+)
+from fairpca.linalg._spectral import Array
+from fairpca.solvers._newton import Multipliers, polish
+from fairpca.solvers._problem import ReducedProblem
+
+_FEASIBLE = 1e-9
+_SETTLED = 1e-7
+# Multipliers changing by less than this are close enough for Newton's method.
+_POLISH_FROM = 1e-2
+_LARGEST_TURN = 0.05
+_FIRST_GRADIENT = 1e-3
+_LAST_GRADIENT = 1e-8
+_INNER_ITERATIONS = 400
+_MEMORY = 20
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A locally optimal basis with its multipliers."""
+
+    basis: Array
+    multipliers: Array
+    n_iter: int
+    converged: bool
+
+
+class _Lagrangian:
+    """The augmented Lagrangian as a function of V; smooth, and invariant to V → V·rotation."""
+
+    def __init__(self, reduced: ReducedProblem, multipliers: Array) -> None:
+        self.problem = reduced
+        self.contrasts = len(reduced.Q)
+        # One product with this stack gives SV and all Q_cV.
+        self.stack = np.concatenate([reduced.S[None], reduced.Q]).reshape(-1, reduced.size)
+        self.M = multipliers
+        self.b = np.zeros(len(reduced.F))
+        unit = float(spectral_norms(reduced.S))
+        self.unit = unit or 1.0
+        self.step = 2.0 * self.unit / (reduced.cov_scale or 1.0) ** 2
+        self.mean_step = 2.0 * self.unit / (reduced.mean_scale or 1.0) ** 2
+
+    def products(self, V: Array) -> tuple[Array, Array, Array]:
+        """SV, the stack of Q_cV, and the stack of B_c."""
+        images = (self.stack @ V).reshape(self.contrasts + 1, *V.shape)
+        return images[0], images[1:], symmetrize(V.T @ images[1:])
+
+    def updated(self, B: Array, V: Array) -> tuple[Array, float, Array]:
+        """Multipliers after one step, the shared bound s, and the mean multipliers."""
+        if self.contrasts:
+            targets = self.M + self.step * np.concatenate([B, -B])
+            values, vectors = np.linalg.eigh(targets)
+            limit = self.problem.limit
+            level = (
+                shared_level(values.ravel(), self.problem.price)
+                if limit is None
+                else self.step * limit
+            )
+            M = eigenvalue_excess(values, vectors, level)[0]
+        else:
+            M, level = self.M, 0.0
+        if not len(self.b):
+            return M, level / self.step, self.b
+        used = np.sum((self.problem.F @ V) ** 2, axis=1)
+        b = np.maximum(self.b + self.mean_step * (used - self.problem.mean_limit), 0.0)
+        return M, level / self.step, b
+
+    def __call__(self, flat: Array) -> tuple[float, Array]:
+        """Value and gradient at any full-rank matrix, through its orthonormal factor."""
+        Y = flat.reshape(self.problem.size, self.problem.d)
+        inverse = np.linalg.inv(np.linalg.cholesky(Y.T @ Y))
+        V = Y @ inverse.T
+        SV, QV, B = self.products(V)
+        M, _, b = self.updated(B, V)
+        G = M[: self.contrasts] - M[self.contrasts :]
+        value = -float(np.vdot(V, SV)) + float(np.vdot(G, B))
+        value -= float(np.sum((M - self.M) ** 2)) / (2.0 * self.step)
+        if self.problem.limit is not None:
+            value -= self.problem.limit * float(np.einsum("kii->", M))
+        gradient = 2.0 * (QV @ G).sum(axis=0) - 2.0 * SV
+        if len(b):
+            FV = self.problem.F @ V
+            value += float(b @ (np.sum(FV**2, axis=1) - self.problem.mean_limit))
+            value -= float(np.sum((b - self.b) ** 2)) / (2.0 * self.mean_step)
+            gradient += 2.0 * self.problem.F.T @ (b[:, None] * FV)
+        gradient -= V @ (V.T @ gradient)
+        return value, (gradient @ inverse).ravel()
+
+
+def refine(
+    reduced: ReducedProblem,
+    start: Array,
+    multipliers: Array | None = None,
+    *,
+    known: Sequence[Array] = (),
+    max_outer: int = 40,
+) -> Refined:
+    """Improve a basis to a local optimum of the problem, feasible to 1e-9 relative.
+
+    Parameters
+    ----------
+    reduced : ReducedProblem
+    start : ndarray of shape (r, d)
+        Orthonormal columns; it need not be feasible.
+    multipliers : ndarray of shape (d, n_contrasts) or None
+        A guess from deflation: one signed multiplier per component and contrast.
+    known : sequence of ndarray
+        Optima found already: ascent that comes close to one of them stops there.
+    max_outer : int
+        Limit on multiplier updates.
+    """
+    lagrangian = _Lagrangian(reduced, _initial_multipliers(reduced, multipliers))
+    V, n_iter, accuracy, last, next_polish = start, 0, _FIRST_GRADIENT, np.inf, _POLISH_FROM
+    for _ in range(max_outer):
+        V, steps = _minimize(lagrangian, V, accuracy)
+        n_iter += steps
+        M, bound, b = lagrangian.updated(lagrangian.products(V)[2], V)
+        change = _relative_change(M, lagrangian.M) + _relative_change(b, lagrangian.b)
+        lagrangian.M, lagrangian.b = M, b
+        violation = _violation(reduced, V, bound)
+        if any(_turn(V, optimum) <= _LARGEST_TURN for optimum in known):
+            return Refined(V, M, n_iter, False)
+        if max(change, violation) <= next_polish:
+            polished = _polished(reduced, V, Multipliers(M, b, bound), lagrangian.unit)
+            if polished is not None:
+                return Refined(polished[0], polished[1].M, n_iter, True)
+            next_polish *= 0.1
+        if accuracy <= _LAST_GRADIENT and violation <= _FEASIBLE and change <= _SETTLED:
+            return Refined(V, M, n_iter, True)
+        if violation > max(0.25 * last, _FEASIBLE):
+            lagrangian.step *= 4.0
+            lagrangian.mean_step *= 4.0
+        last = violation
+        accuracy = max(min(0.1 * accuracy, 0.1 * change), _LAST_GRADIENT)
+    return Refined(V, lagrangian.M, n_iter, False)
+
+
+def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
+    result = scipy.optimize.minimize(
+        lagrangian,
+        V.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": _INNER_ITERATIONS,
+            "maxcor": _MEMORY,
+            "ftol": 0.0,
+            "gtol": accuracy * lagrangian.unit,
+        },
+    )
+    return orthonormalize(result.x.reshape(V.shape)), int(result.nit)
+
+
+def _polished(
+    reduced: ReducedProblem, V: Array, multipliers: Multipliers, unit: float
+) -> tuple[Array, Multipliers] | None:
+    found = polish(reduced, V, multipliers, unit)
+    if found is None:
+        return None
+    # Newton knows stationary points, not maxima: only one next to where ascent led will do.
+    is_near = _turn(V, found[0]) <= _LARGEST_TURN and reduced.violation(found[0]) <= _FEASIBLE
+    return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
+
+
+def _turn(V: Array, other: Array) -> float:
+    # Size of the principal angles between two subspaces.
+    return float(np.linalg.norm(other - V @ (V.T @ other)))
+
+
+def _initial_multipliers(reduced: ReducedProblem, guess: Array | None) -> Array:
+    d, contrasts = reduced.d, len(reduced.Q)
+    M = np.zeros((2 * contrasts, d, d))
+    if guess is not None:
+        diagonal = np.arange(d)
+        M[:contrasts, diagonal, diagonal] = np.maximum(guess.T, 0.0)
+        M[contrasts:, diagonal, diagonal] = np.maximum(-guess.T, 0.0)
+    return M
+
+
+def _relative_change(new: Array, old: Array) -> float:
+    size = float(np.linalg.norm(new))
+    return float(np.linalg.norm(new - old)) / size if size else float(np.linalg.norm(old))
+
+
+def _violation(reduced: ReducedProblem, V: Array, bound: float) -> float:
+    # Under a price the shared bound s plays the limit's part: B_c may not stick out above it.
+    if reduced.limit is not None or not len(reduced.Q):
+        return reduced.violation(V)
+    excess = max(reduced.cov_gap(V) - bound, 0.0) / max(reduced.cov_scale, 1e-300)
+    return max(excess, reduced.violation(V))

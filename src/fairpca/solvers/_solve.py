@@ -1,0 +1,243 @@
+"""From a problem to an ordered basis with its certificate: chooses and combines the solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.linalg import fix_signs, ky_fan, single_blas_thread, symmetrize, top_eigenpairs
+from fairpca.linalg._spectral import Array
+from fairpca.solvers._deflation import deflate
+from fairpca.solvers._exact import bounded_mean_basis, top_basis
+from fairpca.solvers._paper import solve_paper
+from fairpca.solvers._problem import (
+    FairProblem,
+    ReducedProblem,
+    reduce_problem,
+    unattainable_cov_tol,
+)
+from fairpca.solvers._refinement import Refined, refine
+from fairpca.solvers._solution import Bound, Certificate, Solution, relative_gap
+from fairpca.solvers._tight import solve_tight
+
+SOLVERS = ("refined", "deflation", "tight", "paper")
+
+# A basis may stick out of its constraints by this much, relative to the size of the gaps.
+_FEASIBLE = 1e-7
+
+
+@dataclass(frozen=True)
+class _Options:
+    certify: bool
+    tol: float
+    max_iter: int
+    cov_shift: float | None
+    trace: str
+
+
+@dataclass(frozen=True)
+class _Found:
+    basis: Array
+    bound: Bound | None
+    n_iter: int
+    converged: bool = True
+    method: str = ""
+
+
+def solve(
+    problem: FairProblem,
+    solver: str = "refined",
+    *,
+    certify: bool = True,
+    tol: float = 1e-4,
+    max_iter: int = 5000,
+    cov_shift: float | None = None,
+    trace: str = "at-most",
+) -> Solution:
+    """Find a fair basis and certify it.
+
+    Parameters
+    ----------
+    problem : FairProblem
+    solver : {"refined", "deflation", "tight", "paper"}
+        Without a covariance term the exact eigen-solution is used, whatever the solver.
+    certify : bool
+        Whether "refined" and "deflation" compute the bound of the tight relaxation. Without it
+        the bound is the variance of the unconstrained problem: valid, but loose.
+    tol : float
+        Relative duality gap at which a relaxation counts as solved.
+    max_iter : int
+        Limit on the iterations of a relaxation.
+    cov_shift : float or None
+        The paper's φ; used by "paper" only. None: the smallest allowed.
+    trace : {"at-most", "equal"}
+        The paper's tr P ≤ d or its program's tr P = d; used by "paper" only.
+
+    Returns
+    -------
+    Solution
+        Basis ordered by variance with uncorrelated components and fixed signs, certificate, and
+        number of iterations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve
+    >>> Q = np.diag([1.0, -1.0, 0.0, 0.0])
+    >>> S, no_means = np.diag([4.0, 3.0, 2.0, 1.0]), np.zeros((0, 4))
+    >>> problem = FairProblem(S, no_means, Q[None], 1, cov_tol=0)
+    >>> round(solve(problem).certificate.objective, 6)
+    3.5
+    """
+    if solver not in SOLVERS:
+        raise InvalidInputError(
+            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}."
+        )
+    options = _Options(certify, tol, max_iter, cov_shift, trace)
+    with single_blas_thread():
+        reduced = reduce_problem(problem)
+        found = _find(reduced, solver, options)
+        return _finish(problem, reduced, found)
+
+
+def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
+    if not len(reduced.Q) and len(reduced.F) <= 1:
+        return _exact(reduced)
+    if solver == "paper" and reduced.limit is not None:
+        raise InvalidInputError(
+            "solver='paper' has no constrained form, but cov_tol was given. Use cov_weight, or "
+            "another solver."
+        )
+    if solver == "paper" and len(reduced.Q):
+        return _paper(reduced, options)
+    if solver == "tight":
+        return _tight(reduced, options)
+    return _basis_first(reduced, solver, options)
+
+
+def _exact(reduced: ReducedProblem) -> _Found:
+    if len(reduced.F):
+        if reduced.d == reduced.size:
+            raise _unattainable_mean_tol(reduced)
+        V, value = bounded_mean_basis(reduced)
+    else:
+        V = top_basis(reduced)
+        value = reduced.objective(V)
+    return _Found(V, Bound(value, value, V @ V.T, 0, True), 0, method="exact")
+
+
+def _paper(reduced: ReducedProblem, options: _Options) -> _Found:
+    shift = None if options.cov_shift is None else options.cov_shift / reduced.scale
+    bound = solve_paper(
+        reduced,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        cov_shift=shift,
+        trace=options.trace,
+    )
+    V = top_eigenpairs(bound.projector, reduced.d)[1]
+    return _Found(V, bound, bound.n_iter, bound.converged, "paper")
+
+
+def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
+    bound = solve_tight(reduced, tol=options.tol, max_iter=options.max_iter)
+    V = top_eigenpairs(bound.projector, reduced.d)[1]
+    if reduced.violation(V) > _FEASIBLE:
+        # The rounded point meets the limit only by chance; the nearest local optimum does.
+        V = _best_feasible(reduced, [refine(reduced, V)]).basis
+    return _Found(V, bound, bound.n_iter, bound.converged, "tight")
+
+
+def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
+    V, multipliers = deflate(reduced)
+    if solver == "deflation" and reduced.violation(V) <= _FEASIBLE:
+        candidates = [Refined(V, np.zeros((0, reduced.d, reduced.d)), 0, True)]
+    else:
+        candidates = [refine(reduced, V, multipliers)]
+    if not options.certify:
+        if solver == "refined":
+            candidates.append(refine(reduced, top_basis(reduced)))
+        best = _best_feasible(reduced, candidates)
+        return _Found(best.basis, None, best.n_iter, best.converged, solver)
+    first = candidates[0]
+    is_feasible = reduced.violation(first.basis) <= _FEASIBLE
+    bound = solve_tight(
+        reduced,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        incumbent=reduced.objective(first.basis) if is_feasible else None,
+        price_hint=float(np.einsum("kii->", first.multipliers)),
+    )
+    if solver == "refined" and not _is_certified(reduced, candidates, bound, options.tol):
+        # Something is left to gain: ascend from the relaxed point and from plain PCA as well.
+        rounded = top_eigenpairs(bound.projector, reduced.d)[1]
+        for start in (rounded, top_basis(reduced)):
+            known = [found.basis for found in candidates if found.converged]
+            candidates.append(refine(reduced, start, known=known))
+    best = _best_feasible(reduced, candidates)
+    return _Found(
+        best.basis, bound, best.n_iter + bound.n_iter, best.converged and bound.converged, solver
+    )
+
+
+def _is_certified(
+    reduced: ReducedProblem, candidates: list[Refined], bound: Bound, tol: float
+) -> bool:
+    return any(
+        reduced.violation(found.basis) <= _FEASIBLE
+        and relative_gap(bound.value, reduced.objective(found.basis)) <= tol
+        for found in candidates
+    )
+
+
+def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refined:
+    feasible = [found for found in candidates if reduced.violation(found.basis) <= _FEASIBLE]
+    if feasible:
+        return max(feasible, key=lambda found: reduced.objective(found.basis))
+    closest = min(candidates, key=lambda found: reduced.violation(found.basis))
+    if reduced.limit is not None and reduced.cov_gap(closest.basis) > reduced.limit:
+        raise unattainable_cov_tol(reduced, reduced.cov_gap(closest.basis))
+    raise _unattainable_mean_tol(reduced)
+
+
+def _unattainable_mean_tol(reduced: ReducedProblem) -> InfeasibleError:
+    return InfeasibleError(
+        f"mean_tol={np.sqrt(reduced.mean_limit * reduced.scale):.6g} cannot be met with "
+        f"n_components={reduced.d}. Raise mean_tol or lower n_components."
+    )
+
+
+def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Solution:
+    V = _ordered(reduced.basis @ found.basis, problem.covariance)
+    scale = reduced.scale
+    objective = float(np.sum(V * (problem.covariance @ V)))
+    cov_gaps = symmetrize(V.T @ problem.cov_gaps @ V)
+    cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
+    mean_gap = float(np.linalg.norm(problem.mean_gaps @ V, axis=1).max(initial=0.0))
+    if problem.cov_tol is None:
+        objective -= problem.cov_weight * cov_gap
+    if found.bound is None:
+        bound = relaxed = ky_fan(reduced.S, reduced.d) * scale
+    else:
+        bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
+    bound = max(bound, objective)  # equal up to rounding where the solution is exact
+    certificate = Certificate(
+        objective=objective,
+        bound=bound,
+        mean_gap=mean_gap,
+        cov_gap=cov_gap,
+        relaxed_objective=relaxed,
+        duality_gap=relative_gap(bound, relaxed),
+        solver=found.method,
+        converged=found.converged,
+    )
+    return Solution(V, certificate, found.n_iter)
+
+
+def _ordered(V: Array, S: Array) -> Array:
+    # Uncorrelated components, largest variance first, one sign convention.
+    V = np.linalg.qr(V)[0]
+    _, rotation = top_eigenpairs(symmetrize(V.T @ S @ V), V.shape[1])
+    return fix_signs(V @ rotation)

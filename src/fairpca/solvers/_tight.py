@@ -1,0 +1,121 @@
+"""The tighter relaxation: P in the Fantope with R P R ⪯ (φ + s)I for every contrast and sign.
+
+The shift φ of each sign is as small as positive semidefiniteness of φI ± Q_c allows: for a
+projector the cut reads P^½QP^½ ⪯ sI + φ(I − P), so a smaller φ is always tighter
+(docs/design/tight-relaxation.md). Solved by ADMM with one copy of P for every contrast, held in the
+eigenbasis of Q_c, where R X R is an element-wise product and the linear step a division.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairpca.linalg import fantope_eigenvalues, ky_fan, symmetrize
+from fairpca.solvers._admm import CHECK_EVERY, Progress, rebalanced
+from fairpca.solvers._cuts import CovarianceCopies, MeanCopy
+from fairpca.solvers._problem import ReducedProblem
+from fairpca.solvers._solution import Bound
+
+
+def solve_tight(
+    reduced: ReducedProblem,
+    *,
+    tol: float,
+    max_iter: int,
+    incumbent: float | None = None,
+    price_hint: float = 0.0,
+) -> Bound:
+    """Bound the problem by the tight relaxation.
+
+    Parameters
+    ----------
+    reduced : ReducedProblem
+        With at least one covariance gap or bounded mean gap.
+    tol, max_iter : float, int
+        Relative duality gap to reach and limit on iterations.
+    incumbent : float or None
+        Objective of a basis at hand; solving stops where it certifies no more.
+    price_hint : float
+        Multiplier of the limit at that basis, if known.
+    """
+    sdp = _TightSdp(reduced, price_hint)
+    progress = Progress(tol, incumbent)
+    for iteration in range(1, max_iter + 1):
+        moved = sdp.iterate()
+        if iteration % CHECK_EVERY and iteration > 1:
+            continue
+        sdp.check(progress)
+        if progress.solved:
+            break
+        sdp.rescale(rebalanced(iteration, sdp.residual(), moved))
+    return Bound(progress.bound, progress.relaxed, progress.projector, iteration, progress.solved)
+
+
+class _TightSdp:
+    """The iteration; the Fantope projection couples all copies."""
+
+    def __init__(self, reduced: ReducedProblem, price_hint: float) -> None:
+        self.problem = reduced
+        start = np.eye(reduced.size) * (reduced.d / reduced.size)
+        self.covariance = CovarianceCopies(reduced, start) if len(reduced.Q) else None
+        self.mean = MeanCopy(reduced, start) if len(reduced.F) else None
+        self.copies: list[CovarianceCopies | MeanCopy] = [
+            part for part in (self.covariance, self.mean) if part is not None
+        ]
+        self.n_copies = len(reduced.Q) + (self.mean is not None)
+        self.rho = 3.0 * float(np.trace(reduced.S)) / reduced.size or 1.0
+        self.P = start
+        self.price = max(price_hint, 0.0)
+        self.caution = 2.0
+
+    def iterate(self) -> float:
+        """One pass; returns the squared movement of the projected side."""
+        problem = self.problem
+        total = sum((part.linear_step() for part in self.copies), start=problem.S / self.rho)
+        values, vectors = np.linalg.eigh(symmetrize(total / self.n_copies))
+        kept = fantope_eigenvalues(values, problem.d)
+        support = kept > 0.0
+        self.P = (vectors[:, support] * kept[support]) @ vectors[:, support].T
+        moved = sum(part.accept(self.P) for part in self.copies)
+        if self.covariance is not None:
+            mass = None if problem.limit is not None else problem.price / self.rho
+            moved += self.covariance.cut_step(mass, problem.limit or 0.0)
+        return moved
+
+    def residual(self) -> float:
+        """Squared primal residual."""
+        return sum(part.residual() for part in self.copies)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply the step size."""
+        if factor != 1.0:
+            self.rho *= factor
+            for part in self.copies:
+                part.rescale(factor)
+
+    def check(self, progress: Progress) -> None:
+        """Record a proven bound and the value of the current relaxed point."""
+        problem, matrix, constant, value = self.problem, self.problem.S, 0.0, 0.0
+        value = float(np.vdot(problem.S, self.P))
+        penalties = []
+        if self.covariance is not None:
+            removed, added, mass = self.covariance.dual(self.rho)
+            matrix, constant = matrix - removed, constant + added
+            gap = self.covariance.gap_of(self.P)
+            if problem.limit is None:
+                value -= problem.price * gap
+            else:
+                constant += problem.limit * mass
+                self.price = max(self.price, mass)
+                penalties.append(self.price * max(gap - problem.limit, 0.0))
+        if self.mean is not None:
+            removed, added, mass = self.mean.cuts.dual(self.rho)
+            matrix, constant = matrix - removed, constant + added
+            penalties.append(mass * self.mean.cuts.excess(self.P))
+        bound = ky_fan(matrix, problem.d) + constant
+        relaxed = value - self.caution * sum(penalties)
+        if penalties and relaxed > min(bound, progress.bound):
+            # The price put on the violation was too low to be believed: forget and be stricter.
+            self.caution *= 2.0
+            relaxed = progress.relaxed = -np.inf
+        progress.record(bound, relaxed, self.P)
