@@ -1,4 +1,4 @@
-"""The scikit-learn surface: estimators that turn rows into moments and solutions into attributes."""
+"""The scikit-learn surface: rows become moments, solutions become fitted attributes."""
 
 from fairpca.estimators._fair_pca import FairPCA
 

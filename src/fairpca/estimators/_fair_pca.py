@@ -127,7 +127,7 @@ class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
     __metadata_request__partial_fit: ClassVar = __metadata_request__fit
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "mean_tol": [Interval(Real, 0, None, closed="left"), None],
         "cov_weight": [Interval(Real, 0, None, closed="left"), None],
