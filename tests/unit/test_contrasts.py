@@ -296,8 +296,9 @@ def test_a_constant_attribute_is_refused_by_name(rows):
         GroupMoments.from_arrays(rows.X, frame).contrasts()
 
 
-def test_a_constant_numeric_attribute_is_refused_by_name(rows):
-    frame = pd.DataFrame({"age": np.full(len(rows.X), 0.1)})
+@pytest.mark.parametrize("values", [[0.1], [0.1, np.nextafter(0.1, 1)]])
+def test_a_constant_numeric_attribute_is_refused_by_name(rows, values):
+    frame = pd.DataFrame({"age": np.resize(values, len(rows.X))})
     moments = GroupMoments.from_arrays(rows.X, frame, numeric=["age"])
     with pytest.raises(GroupsError, match=r"'age' is numeric and constant \(0\.1 in all 240 rows"):
         moments.contrasts()

@@ -138,6 +138,28 @@ def test_blocks_give_the_sums_of_the_whole(rng, monkeypatch):
     np.testing.assert_allclose(one.third, other.third, rtol=1e-9, atol=1e-9)
 
 
+def test_the_layout_of_the_matrix_does_not_matter(rng):
+    wide = rng.normal(size=(60, 8))
+    frame = pd.DataFrame({"g": rng.integers(0, 2, 60), "z": rng.normal(size=60)})
+    layouts = [wide[:, ::2].copy(), np.asfortranarray(wide[:, ::2]), wide[:, ::2]]
+    tables = [GroupMoments.from_arrays(X, frame).table.cells for X in layouts]
+    for key, cell in tables[0].items():
+        for other in tables[1:]:
+            np.testing.assert_allclose(cell.mean, other[key].mean, rtol=1e-12)
+            np.testing.assert_allclose(cell.scatter, other[key].scatter, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(cell.third, other[key].third, rtol=1e-10, atol=1e-10)
+
+
+def test_a_far_first_row_of_almost_no_weight_does_not_spoil_the_sums(rng):
+    X = rng.normal(size=(50, 2))
+    X[0] = 1e15
+    weights = np.ones(50)
+    weights[0] = 1e-40
+    _, mean, cov = GroupMoments.from_arrays(X, np.zeros(50), sample_weight=weights).pooled()
+    np.testing.assert_allclose(mean, X[1:].mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(cov, covariance(X[1:]), rtol=1e-9)
+
+
 def test_weights_equal_repetition(rng):
     X = rng.normal(size=(40, 3))
     frame = pd.DataFrame({"g": rng.integers(0, 3, 40), "z": rng.normal(size=40)})
@@ -211,17 +233,16 @@ def test_from_groups_equals_from_arrays(rng):
     np.testing.assert_array_equal(one.cov_gap, other.cov_gap)
 
 
-def test_many_wide_columns_do_not_overflow_the_cell_number(rng):
-    n = 40
-    columns = np.tile(np.arange(n)[:, None], (1, 13))  # 40¹³ combinations exceed 64 bits
-    columns = np.column_stack([columns, rng.integers(0, 2, n)])
-    X = rng.normal(size=(n, 2))
+@pytest.mark.parametrize("width", [1, 2, 8, 13, 25])
+def test_many_wide_columns_do_not_overflow_the_cell_number(rng, width):
+    # Beyond 64 bits the first column is the first to be lost, and rows i and i + 40 would meet.
+    first = np.repeat([0, 1], 40)
+    columns = np.column_stack([first, np.tile(np.arange(40)[:, None], (2, width))])
+    X = rng.normal(size=(80, 2))
     moments = GroupMoments.from_arrays(X, columns)
-    assert moments.n_samples == n
-    assert len(moments.table.cells) == n
+    assert len(moments.table.cells) == 80
     for key, cell in moments.table.cells.items():
-        np.testing.assert_array_equal(cell.mean, X[key[0]])
-        assert key == tuple(columns[key[0]])
+        np.testing.assert_array_equal(cell.mean, X[40 * key[0] + key[1]])
 
 
 def test_standardized_equals_the_moments_of_standardised_rows(rng):
@@ -325,6 +346,14 @@ def test_unusable_groups_are_refused(case):
     options = {"sensitive_features": [0, 1, 1], **options}
     with pytest.raises(GroupsError, match=message):
         GroupMoments.from_arrays(X3, **options)
+
+
+def test_a_bad_value_is_found_by_its_row_in_any_block(monkeypatch):
+    monkeypatch.setattr(validation, "BLOCK_ELEMENTS", 1)
+    X = np.zeros((1000, 2))
+    X[700, 1] = np.inf
+    with pytest.raises(InvalidInputError, match="row 700, column 1"):
+        GroupMoments.from_arrays(X, np.arange(1000) % 2)
 
 
 def test_encoded_groups_of_another_length_are_refused():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._groups import MAX_FLOAT_LEVELS, Groups, Level, sort_levels
-from fairpca.exceptions import GroupsError
+from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._cells import (
     Cell,
     FloatArray,
@@ -90,9 +90,20 @@ def tabulate(
     cells: dict[Key, Cell] = {}
     for rows in _rows_by_cell(columns, len(matrix), weights):
         key = tuple(column.levels[column.codes[rows[0]]] for column in columns)
-        cells[key] = summarise(matrix, values, weights, rows, block)
+        with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
+            cells[key] = summarise(matrix, values, weights, rows, block)
+        _check_sums(cells[key])
     names = tuple(attribute.name for attribute in sensitive.numeric)
     return _canonical(Table(sensitive.names, names, control.names, cells))
+
+
+def _check_sums(cell: Cell) -> None:
+    """Catch values so large that their squares are not numbers any more."""
+    if not all(np.isfinite(array).all() for array in cell.arrays().values()):
+        raise InvalidInputError(
+            "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
+            "rescale the columns."
+        )
 
 
 def _rows_by_cell(
