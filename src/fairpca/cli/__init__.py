@@ -1,0 +1,46 @@
+"""The ``fairpca`` command: parse, call, exit code.
+
+Nothing heavy is imported before `main` runs, so that a missing extra is one line and no traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import NoReturn
+
+_EXTRA = {"click", "rich", "pandas"}
+
+
+def main() -> NoReturn:
+    """Run the command line and exit.
+
+    Exit codes: 0 done, 1 a failure of the machine (disk, memory), 2 bad input, 130 interrupted.
+    """
+    try:
+        # A terminated run cleans up after itself like an interrupted one.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        _tolerate_encoding()
+        try:
+            import pandas  # noqa: F401  the tables are read with it, much later
+
+            from fairpca.cli._app import app
+        except ModuleNotFoundError as error:
+            if error.name not in _EXTRA:
+                raise
+            print(
+                f"fairpca: error: the command line needs {error.name}: pip install 'fairpca[cli]'",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+        app.main(prog_name="fairpca")
+    except KeyboardInterrupt:  # before click was there to catch it
+        sys.exit(130)
+    sys.exit(0)
+
+
+def _tolerate_encoding() -> None:
+    # A column name outside the terminal's encoding must not end the run after all the work.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

@@ -1,0 +1,146 @@
+"""The result of a fit as tables for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fairpca.cli._compare import Comparison
+
+# Below this, relative to the gap of plain PCA, a gap is rounding and printed as 0.
+_ROUNDING = 1e-9
+
+
+def console() -> Console:
+    """Return a console on standard output.
+
+    Returns
+    -------
+    rich.console.Console
+        As wide as the terminal; wide enough for any table where output goes to a file or a pipe.
+    """
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+
+
+def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
+    """Print the comparison with plain PCA and one row for each contrast.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The fair and the plain fit.
+    heading : sequence of str
+        Lines that say what the data are.
+    """
+    out = console()
+    for line in heading:
+        out.print(escape(line))
+    out.print()
+    out.print(_summary(comparison))
+    out.print(_certificate(comparison.fair))
+    out.print()
+    out.print(_contrasts(comparison.fair.contrasts_))
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _summary(comparison: Comparison) -> Table:
+    fair, plain = comparison.fair, comparison.plain
+    d = len(fair.components_)
+    table = _table(f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each")
+    table.add_column("")
+    table.add_column("plain PCA", justify="right")
+    table.add_column("fair PCA", justify="right", style="bold")
+    table.add_column("meaning", style="dim")
+    kept = [100 * float(fit.explained_variance_ratio_.sum()) for fit in (plain, fair)]
+    table.add_row(
+        "variance kept", *(f"{share:.2f} %" for share in kept), "share of the total variance"
+    )
+    table.add_row(
+        "mean gap",
+        _number(plain.mean_gap_),
+        _number(fair.mean_gap_, plain.mean_gap_),
+        "largest distance between group means",
+    )
+    table.add_row(
+        "covariance gap",
+        _number(plain.cov_gap_),
+        _number(fair.cov_gap_, plain.cov_gap_),
+        "largest difference between group covariances",
+    )
+    return table
+
+
+def _certificate(fair: Any) -> str:
+    certificate = fair.certificate_
+    # 6 digits, so that a bound just above the objective does not look equal to it.
+    figures = f"objective {certificate.objective:.6g}, bound {certificate.bound:.6g}"
+    if not fair.certify and certificate.solver in ("refined", "deflation"):
+        return f"Certificate: not computed ({figures}, the bound without covariance term: loose)."
+    if certificate.gap < 5e-7:
+        proven = "optimal"
+    else:
+        proven = f"within {_percent(certificate.gap)} % of optimal"
+    state = "" if certificate.converged else "; the relaxation was not solved to tol"
+    return (
+        f"Certificate: [bold]{proven}[/bold] ({figures}; no basis of as many components that "
+        f"meets the constraints exceeds the bound{state})."
+    )
+
+
+def _percent(gap: float) -> str:
+    return f"{100 * gap:.2f}" if gap >= 1e-4 else f"{100 * gap:.1g}"
+
+
+def _contrasts(contrasts: dict[str, list[Any]]) -> Table:
+    table = _table("What is compared: gaps in all features, and left in the fair components")
+    has_strata = any(stratum is not None for stratum in contrasts["stratum"])
+    has_notes = any(status != "compared" for status in contrasts["status"])
+    table.add_column("attribute")
+    table.add_column("groups")
+    if has_strata:
+        table.add_column("stratum")
+    for name in ("rows", "mean gap", "left", "cov. gap", "left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if has_notes:
+        table.add_column("note")
+    for row in zip(*contrasts.values(), strict=True):
+        entry = dict(zip(contrasts, row, strict=True))
+        cells = [escape(entry["attribute"]), escape(_groups(entry))]
+        if has_strata:
+            cells.append(escape(entry["stratum"] or "all rows"))
+        cells += [_sizes(entry)]
+        for before, after in (("mean_gap_before", "mean_gap"), ("cov_gap_before", "cov_gap")):
+            cells += [_number(entry[before]), _number(entry[after], entry[before])]
+        if has_notes:
+            cells.append("" if entry["status"] == "compared" else escape(entry["status"]))
+        table.add_row(*cells)
+    return table
+
+
+def _groups(entry: dict[str, Any]) -> str:
+    if not entry["negative"]:
+        return str(entry["positive"])
+    return f"{entry['positive']} vs {entry['negative']}"
+
+
+def _sizes(entry: dict[str, Any]) -> str:
+    if not entry["negative"]:
+        return str(entry["n_positive"])
+    return f"{entry['n_positive']} / {entry['n_negative']}"
+
+
+def _number(value: float | None, scale: float | None = None) -> str:
+    if value is None:
+        return "–"
+    if value == 0 or (scale and value <= _ROUNDING * scale):
+        return "0"
+    return f"{value:.4f}" if 1e-3 <= value < 1e4 else f"{value:.2e}"
