@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-)
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import _fit_context
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._groups import encode_groups
-from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.moments import ContrastSet, GroupMoments
-from fairpca.solvers import SOLVERS, FairProblem, solve
-
-_FLOATS = [np.float64, np.float32]
+from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments import GroupMoments
 
 
-class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FairPCA(FairnessEstimator):
     """Principal components that do not give protected attributes away.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
@@ -123,68 +111,12 @@ class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     True
     """
 
-    # Groups belong to every fit: ask for them wherever metadata is routed.
-    __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
-    __metadata_request__partial_fit: ClassVar = __metadata_request__fit
+    moments_: GroupMoments
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "mean_tol": [Interval(Real, 0, None, closed="left"), None],
-        "cov_weight": [Interval(Real, 0, None, closed="left"), None],
-        "cov_tol": [Interval(Real, 0, None, closed="left"), None],
-        "solver": [StrOptions(set(SOLVERS))],
-        "compare": [StrOptions({"one-vs-rest", "pairs", "reference"})],
-        "joint": ["boolean"],
-        "reference": "no_validation",
-        "numeric": ["array-like", None],
-        "min_group_size": [Interval(Integral, 2, None, closed="left")],
-        "certify": ["boolean"],
-        "cov_shift": [Interval(Real, 0, None, closed="left"), None],
-        "whiten": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
-        "verbose": ["verbose"],
+    __metadata_request__partial_fit: ClassVar = {
+        "sensitive_features": True,
+        "control_features": True,
     }
-
-    def __init__(
-        self,
-        n_components=2,
-        *,
-        mean_tol=0.0,
-        cov_weight=None,
-        cov_tol=None,
-        solver="refined",
-        compare="one-vs-rest",
-        joint=False,
-        reference=None,
-        numeric=None,
-        min_group_size=2,
-        certify=True,
-        cov_shift=None,
-        whiten=False,
-        tol=1e-4,
-        max_iter=5000,
-        missing_groups="raise",
-        verbose=0,
-    ):
-        self.n_components = n_components
-        self.mean_tol = mean_tol
-        self.cov_weight = cov_weight
-        self.cov_tol = cov_tol
-        self.solver = solver
-        self.compare = compare
-        self.joint = joint
-        self.reference = reference
-        self.numeric = numeric
-        self.min_group_size = min_group_size
-        self.certify = certify
-        self.cov_shift = cov_shift
-        self.whiten = whiten
-        self.tol = tol
-        self.max_iter = max_iter
-        self.missing_groups = missing_groups
-        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
@@ -287,7 +219,7 @@ class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Component scores, in the floating type of X.
         """
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        X = validate_data(self, X, dtype=FLOATS, reset=False)
         U = (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
         return U / self._whitening.astype(X.dtype) if self.whiten else U
 
@@ -305,7 +237,7 @@ class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             The points of the fair subspace with these scores.
         """
         check_is_fitted(self, "components_")
-        U = check_array(X, dtype=_FLOATS)
+        U = check_array(X, dtype=FLOATS)
         if U.shape[1] != len(self.components_):
             raise InvalidInputError(
                 f"X has {U.shape[1]} columns, but there are {len(self.components_)} components."
@@ -314,103 +246,17 @@ class FairPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             U = U * self._whitening.astype(U.dtype)
         return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
 
-    @property
-    def _n_features_out(self):
-        return len(self.components_)
-
-    @property
-    def _whitening(self):
-        deviation = np.sqrt(self.explained_variance_)
-        return np.where(deviation > 0.0, deviation, 1.0)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    def _check_price(self):
-        if self.cov_tol is not None and self.cov_weight is not None:
-            raise InvalidInputError(
-                f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
-                "set one of them and leave the other None."
-            )
-
-    def _require_groups_optional(self):
-        if self.missing_groups == "raise":
-            raise GroupsError(
-                "sensitive_features was not given. Pass the protected attribute to fit, or set "
-                "missing_groups='ignore' for plain PCA."
-            )
-
     def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset):
-        X = validate_data(self, X, dtype=_FLOATS, reset=reset, ensure_min_samples=1 + reset)
-        if sensitive_features is None:
-            self._require_groups_optional()
-            groups = strata = None
-        else:
-            numeric = () if self.numeric is None else tuple(self.numeric)
-            groups = encode_groups(sensitive_features, n_rows=len(X), numeric=numeric)
-            strata = control_features
-        if strata is not None:
-            strata = encode_groups(strata, n_rows=len(X), argument="control_features")
+        X = validate_data(self, X, dtype=FLOATS, reset=reset, ensure_min_samples=1 + reset)
+        groups, strata = self._encode(sensitive_features, control_features, len(X))
         names = getattr(self, "feature_names_in_", None)
         return GroupMoments.from_groups(X, groups, strata, sample_weight, feature_names=names)
 
     def _fit(self, moments):
         _, mean, covariance = moments.pooled()
-        contrasts = (
-            moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
-            if moments.attributes
-            else ContrastSet((), moments.n_features)
-        )
-        problem = FairProblem(
-            covariance,
-            contrasts.mean_gaps,
-            contrasts.cov_gaps,
-            int(self.n_components),
-            mean_tol=self.mean_tol,
-            cov_weight=1.0 if self.cov_weight is None else float(self.cov_weight),
-            cov_tol=self.cov_tol,
-        )
-        solution = solve(
-            problem,
-            self.solver,
-            certify=self.certify,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            cov_shift=self.cov_shift,
-        )
+        contrasts = self._form_contrasts(moments)
+        solution = self._solve(self._form_problem(covariance, contrasts, self.n_components))
         self.moments_ = moments
-        self._keep(mean, covariance, contrasts, solution)
-        return self
-
-    def _keep(self, mean, covariance, contrasts, solution):
-        basis, total = solution.basis, float(np.trace(covariance))
-        self.components_ = np.ascontiguousarray(basis.T)
         self.mean_ = mean
-        self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
-        self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
-        self.certificate_ = solution.certificate
-        self.mean_gap_ = solution.certificate.mean_gap
-        self.cov_gap_ = solution.certificate.cov_gap
-        self.contrasts_ = _contrast_table(contrasts, basis)
-        self.n_iter_ = max(solution.n_iter, 1)
-        if self.verbose:
-            print(f"[FairPCA] {self.certificate_!r}")
-        if not self.certificate_.converged:
-            warnings.warn(
-                f"the {self.solver!r} solver stopped after {self.n_iter_} iterations before its "
-                f"relaxation was solved to tol={self.tol}; the basis is usable and the bound "
-                "valid. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-
-def _contrast_table(contrasts, basis):
-    table = contrasts.as_table()
-    before = contrasts.projected_gaps(np.eye(len(basis)))
-    after = contrasts.projected_gaps(basis)
-    table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
-    table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
-    return table
+        self._keep(covariance, contrasts, solution, float(np.trace(covariance)))
+        return self

@@ -1,0 +1,182 @@
+"""What every fair estimator shares: its fairness parameters, the solve, and what is kept of it."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from fairpca._groups import encode_groups
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.moments import ContrastSet
+from fairpca.solvers import SOLVERS, FairProblem, solve
+
+FLOATS = [np.float64, np.float32]
+
+
+class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the estimators; the parameters are documented where they are public."""
+
+    # Groups belong to every fit: ask for them wherever metadata is routed.
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "mean_tol": [Interval(Real, 0, None, closed="left"), None],
+        "cov_weight": [Interval(Real, 0, None, closed="left"), None],
+        "cov_tol": [Interval(Real, 0, None, closed="left"), None],
+        "solver": [StrOptions(set(SOLVERS))],
+        "compare": [StrOptions({"one-vs-rest", "pairs", "reference"})],
+        "joint": ["boolean"],
+        "reference": "no_validation",
+        "numeric": ["array-like", None],
+        "min_group_size": [Interval(Integral, 2, None, closed="left")],
+        "certify": ["boolean"],
+        "cov_shift": [Interval(Real, 0, None, closed="left"), None],
+        "whiten": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        mean_tol=0.0,
+        cov_weight=None,
+        cov_tol=None,
+        solver="refined",
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        certify=True,
+        cov_shift=None,
+        whiten=False,
+        tol=1e-4,
+        max_iter=5000,
+        missing_groups="raise",
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.mean_tol = mean_tol
+        self.cov_weight = cov_weight
+        self.cov_tol = cov_tol
+        self.solver = solver
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.certify = certify
+        self.cov_shift = cov_shift
+        self.whiten = whiten
+        self.tol = tol
+        self.max_iter = max_iter
+        self.missing_groups = missing_groups
+        self.verbose = verbose
+
+    @property
+    def _n_features_out(self):
+        return len(self.components_)
+
+    @property
+    def _whitening(self):
+        deviation = np.sqrt(self.explained_variance_)
+        return np.where(deviation > 0.0, deviation, 1.0)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _check_price(self):
+        if self.cov_tol is not None and self.cov_weight is not None:
+            raise InvalidInputError(
+                f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
+                "set one of them and leave the other None."
+            )
+
+    def _require_groups_optional(self):
+        if self.missing_groups == "raise":
+            raise GroupsError(
+                "sensitive_features was not given. Pass the protected attribute to fit, or set "
+                "missing_groups='ignore' for plain PCA."
+            )
+
+    def _encode(self, sensitive_features, control_features, n_rows):
+        """Return the encoded attributes and strata, None for what is absent."""
+        if sensitive_features is None:
+            self._require_groups_optional()
+            return None, None
+        numeric = () if self.numeric is None else tuple(self.numeric)
+        groups = encode_groups(sensitive_features, n_rows=n_rows, numeric=numeric)
+        if control_features is None:
+            return groups, None
+        strata = encode_groups(control_features, n_rows=n_rows, argument="control_features")
+        return groups, strata
+
+    def _form_contrasts(self, moments):
+        if not moments.attributes:
+            return ContrastSet((), moments.n_features)
+        return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
+
+    def _form_problem(self, covariance, contrasts, n_components):
+        return FairProblem(
+            covariance,
+            contrasts.mean_gaps,
+            contrasts.cov_gaps,
+            int(n_components),
+            mean_tol=self.mean_tol,
+            cov_weight=1.0 if self.cov_weight is None else float(self.cov_weight),
+            cov_tol=self.cov_tol,
+        )
+
+    def _solve(self, problem):
+        return solve(
+            problem,
+            self.solver,
+            certify=self.certify,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            cov_shift=self.cov_shift,
+        )
+
+    def _keep(self, covariance, contrasts, solution, total):
+        """Set the attributes that follow from the solution; `total` is all the variance."""
+        basis = solution.basis
+        self.components_ = np.ascontiguousarray(basis.T)
+        self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
+        self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
+        self.certificate_ = solution.certificate
+        self.mean_gap_ = solution.certificate.mean_gap
+        self.cov_gap_ = solution.certificate.cov_gap
+        self.contrasts_ = _contrast_table(contrasts, basis)
+        self.n_iter_ = max(solution.n_iter, 1)
+        if self.verbose:
+            print(f"[{type(self).__name__}] {self.certificate_!r}")
+        if not self.certificate_.converged:
+            warnings.warn(
+                f"the {self.solver!r} solver stopped after {self.n_iter_} iterations before its "
+                f"relaxation was solved to tol={self.tol}; the basis is usable and the bound "
+                "valid. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def _contrast_table(contrasts, basis):
+    table = contrasts.as_table()
+    before = contrasts.projected_gaps(np.eye(len(basis)))
+    after = contrasts.projected_gaps(basis)
+    table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
+    table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
+    return table
