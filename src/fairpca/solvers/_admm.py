@@ -40,6 +40,11 @@ class Progress:
             self.relaxed, self.projector = relaxed, projector
 
     @property
+    def is_contradictory(self) -> bool:
+        """Whether the relaxed value lies above the proven bound by more than the tolerance."""
+        return self.relaxed > self.bound + self.tol * abs(self.bound)
+
+    @property
     def solved(self) -> bool:
         """Whether another iteration would be wasted."""
         needed = self.tol

@@ -65,7 +65,10 @@ class _TightSdp:
         self.n_copies = len(reduced.Q) + (self.mean is not None)
         self.rho = 3.0 * float(np.trace(reduced.S)) / reduced.size or 1.0
         self.P = start
-        self.price = max(price_hint, 0.0)
+        # What a unit of violation is taken to cost, at the least, when a relaxed point is valued.
+        variance = ky_fan(reduced.S, reduced.d)
+        self.price = max(price_hint, variance / (reduced.cov_scale or 1.0))
+        self.mean_price = variance
         self.caution = 2.0
 
     def iterate(self) -> float:
@@ -95,9 +98,8 @@ class _TightSdp:
 
     def check(self, progress: Progress) -> None:
         """Record a proven bound and the value of the current relaxed point."""
-        problem, matrix, constant, value = self.problem, self.problem.S, 0.0, 0.0
-        value = float(np.vdot(problem.S, self.P))
-        penalties = []
+        problem, matrix, constant = self.problem, self.problem.S, 0.0
+        value, penalty = float(np.vdot(problem.S, self.P)), 0.0
         if self.covariance is not None:
             removed, added, mass = self.covariance.dual(self.rho)
             matrix, constant = matrix - removed, constant + added
@@ -107,15 +109,16 @@ class _TightSdp:
             else:
                 constant += problem.limit * mass
                 self.price = max(self.price, mass)
-                penalties.append(self.price * max(gap - problem.limit, 0.0))
+                penalty += self.price * max(gap - problem.limit, 0.0)
         if self.mean is not None:
             removed, added, mass = self.mean.cuts.dual(self.rho)
             matrix, constant = matrix - removed, constant + added
-            penalties.append(mass * self.mean.cuts.excess(self.P))
-        bound = ky_fan(matrix, problem.d) + constant
-        relaxed = value - self.caution * sum(penalties)
-        if penalties and relaxed > min(bound, progress.bound):
-            # The price put on the violation was too low to be believed: forget and be stricter.
+            self.mean_price = max(self.mean_price, mass)
+            penalty += self.mean_price * self.mean.cuts.excess(self.P)
+        progress.record(
+            ky_fan(matrix, problem.d) + constant, value - self.caution * penalty, self.P
+        )
+        if problem.is_constrained and progress.is_contradictory:
+            # Violations were valued too cheaply: forget what they led to and be stricter.
             self.caution *= 2.0
-            relaxed = progress.relaxed = -np.inf
-        progress.record(bound, relaxed, self.P)
+            progress.relaxed = -np.inf

@@ -1,0 +1,87 @@
+"""Problems and slow reference solutions shared by the tests."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairpca.solvers import FairProblem
+
+UCI = [
+    "adult",
+    "biodeg",
+    "ecoli",
+    "energy",
+    "german_credit",
+    "image_segmentation",
+    "letter_recognition",
+    "magic",
+    "pima_diabetes",
+    "recidivism",
+    "skillcraft",
+    "statlog_landsat",
+    "steel_plates",
+    "taiwanese_credit",
+    "wine_quality",
+]
+
+
+def data_folder():
+    """The folder with the paper's data, or skip the test."""
+    folder = os.environ.get("FAIRPCA_DATA")
+    if not folder:
+        pytest.skip("FAIRPCA_DATA is not set: the data sets of the paper are not here")
+    return Path(folder)
+
+
+def standardized_uci(name):
+    """Standardised features and protected label of one of the paper's data sets."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.read_csv(data_folder() / "uci" / f"{name}.csv.gz").to_numpy(dtype=float)
+    X, z = table[:, :-2], table[:, -1].astype(int)
+    deviation = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(deviation > 1e-12, deviation, 1.0), z
+
+
+def problem_from_rows(X, z, n_components, **options):
+    """The problem of one binary attribute, straight from the definition."""
+    ones, zeros = X[z == 1], X[z == 0]
+    mean_gap = ones.mean(axis=0) - zeros.mean(axis=0)
+    cov_gap = np.cov(ones.T, bias=True) - np.cov(zeros.T, bias=True)
+    return FairProblem(
+        np.cov(X.T, bias=True), mean_gap[None], cov_gap[None], n_components, **options
+    )
+
+
+def random_problem(seed, size, n_contrasts, n_components, **options):
+    """A random problem whose groups differ in mean and covariance."""
+    rng = np.random.default_rng(seed)
+    rows = 60 * size
+    factors = rng.normal(size=(size, 4)) * np.linspace(1.5, 0.5, 4)
+    X = rng.normal(size=(rows, 4)) @ factors.T + rng.normal(size=(rows, size))
+    groups = [rng.random(rows) < rng.uniform(0.25, 0.75) for _ in range(n_contrasts)]
+    for group in groups:
+        X[group] = X[group] * (1.0 + 0.4 * rng.random(size)) + 0.3 * rng.normal(size=size)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    mean_gaps = np.array([X[g].mean(0) - X[~g].mean(0) for g in groups])
+    cov_gaps = np.array([np.cov(X[g].T, bias=True) - np.cov(X[~g].T, bias=True) for g in groups])
+    return FairProblem(
+        np.cov(X.T, bias=True),
+        mean_gaps.reshape(-1, size),
+        cov_gaps.reshape(-1, size, size),
+        n_components,
+        **options,
+    )
+
+
+def random_bases(seed, size, n_components, count):
+    """Orthonormal bases drawn uniformly."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield np.linalg.qr(rng.normal(size=(size, n_components)))[0]
+
+
+def projector(basis):
+    """What does not depend on signs or on the order of the components."""
+    return basis @ basis.T

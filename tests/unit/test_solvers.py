@@ -1,0 +1,255 @@
+"""What every solver promises: constraints, order, certificate; and what each adds."""
+
+import numpy as np
+import pytest
+from support import problem_from_rows, projector, random_bases, random_problem
+
+from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.solvers import SOLVERS, FairProblem, solve
+from fairpca.solvers._deflation import deflate
+from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
+
+CASES = [
+    (1, {}),
+    (1, {"cov_weight": 0.1}),
+    (1, {"cov_weight": 30.0}),
+    (3, {}),
+    (1, {"cov_tol": 0.3}),
+    (2, {"cov_tol": 0.6}),
+    (1, {"mean_tol": 0.15}),
+    (2, {"mean_tol": 0.15, "cov_tol": 0.6}),
+    (1, {"mean_tol": None}),
+]
+
+
+def gaps(problem, V):
+    return max(np.linalg.norm(V.T @ Q @ V, 2) for Q in problem.cov_gaps)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("contrasts", "options"), CASES)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_promises(solver, contrasts, options, d):
+    problem = random_problem(contrasts, 9, contrasts, d, **options)
+    if solver == "paper" and "cov_tol" in options:
+        with pytest.raises(InvalidInputError, match="no constrained form"):
+            solve(problem, solver)
+        return
+    solution = solve(problem, solver)
+    V, certificate = solution.basis, solution.certificate
+    np.testing.assert_allclose(V.T @ V, np.eye(d), atol=1e-10)
+    scores = V.T @ problem.covariance @ V
+    np.testing.assert_allclose(scores - np.diag(np.diag(scores)), 0, atol=1e-9)
+    assert (np.diff(np.diag(scores)) <= 1e-9).all()
+    assert (V[np.abs(V).argmax(axis=0), range(d)] > 0).all()
+    assert certificate.cov_gap == pytest.approx(gaps(problem, V), abs=1e-9)
+    if problem.mean_tol == 0.0:
+        assert certificate.mean_gap <= 1e-10
+    # The paper rounds its relaxed point, which keeps an exact mean but not a bounded one.
+    elif problem.mean_tol is not None and solver != "paper":
+        assert certificate.mean_gap <= problem.mean_tol * (1 + 1e-6)
+    if problem.cov_tol is not None:
+        assert certificate.cov_gap <= problem.cov_tol * (1 + 1e-6)
+    assert certificate.objective <= certificate.bound
+    assert certificate.converged
+
+
+@pytest.mark.parametrize(("contrasts", "options"), CASES)
+def test_bound_holds_for_random_bases(contrasts, options):
+    problem = random_problem(contrasts, 6, contrasts, 2, **options)
+    bounds = {
+        solver: solve(problem, solver).certificate.bound
+        for solver in SOLVERS
+        if not (solver == "paper" and "cov_tol" in options)
+    }
+    size = 6
+    if problem.mean_tol == 0.0:
+        N = np.linalg.svd(problem.mean_gaps)[2][contrasts:].T
+        size = N.shape[1]
+    tried = 0
+    for V in random_bases(7, size, 2, 2000):
+        if problem.mean_tol == 0.0:
+            V = N @ V
+        elif problem.mean_tol is not None:
+            if np.linalg.norm(problem.mean_gaps @ V, axis=1).max() > problem.mean_tol:
+                continue
+        value, gap = np.trace(V.T @ problem.covariance @ V), gaps(problem, V)
+        if problem.cov_tol is None:
+            value -= problem.cov_weight * gap
+        elif gap > problem.cov_tol:
+            continue
+        tried += 1
+        assert all(value <= bound for bound in bounds.values())
+    assert tried > 5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tight_bound_is_never_above_the_papers(seed):
+    problem = random_problem(seed, 8 + seed % 3, 1 + seed % 2, 1 + seed % 3, cov_weight=2.0**seed / 8)
+    tight = solve(problem, "tight", tol=1e-6).certificate.bound
+    paper = solve(problem, "paper", tol=1e-6, trace="equal").certificate.bound
+    assert tight <= paper * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_refined_is_at_least_as_good_as_the_others(seed):
+    problem = random_problem(seed, 10, 1 + seed % 3, 3)
+    values = {solver: solve(problem, solver).certificate.objective for solver in SOLVERS}
+    assert values["refined"] >= max(values.values()) - 1e-8
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("options", [{}, {"cov_tol": 0.1}])
+def test_one_component_has_no_duality_gap(seed, options):
+    problem = random_problem(seed, 7, 1, 1, **options)
+    certificate = solve(problem, "deflation", tol=1e-6).certificate
+    assert certificate.gap <= 1e-5
+
+
+def test_deflation_makes_every_gap_diagonal():
+    reduced = reduce_problem(random_problem(5, 14, 1, 4, cov_tol=0.05))
+    V, _ = deflate(reduced)
+    B = V.T @ reduced.Q[0] @ V
+    np.testing.assert_allclose(B - np.diag(np.diag(B)), 0, atol=1e-9)
+    assert np.abs(np.diag(B)).max() <= reduced.limit * (1 + 1e-6)
+
+
+def test_deflation_without_room_is_mended():
+    # Five components in six dimensions leave no room for the images Qv.
+    problem = random_problem(6, 7, 1, 5, cov_tol=2.0)
+    certificate = solve(problem, "deflation").certificate
+    assert certificate.cov_gap <= 2.0 * (1 + 1e-6)
+
+
+def test_optimality_conditions_of_the_refined_basis():
+    problem = random_problem(8, 12, 1, 3, cov_tol=0.2)
+    V = solve(problem).basis
+    S, Q = problem.covariance, problem.cov_gaps[0]
+    N = np.linalg.svd(np.column_stack([V, problem.mean_gaps[0]]))[0][:, 4:]
+    # The gradient NᵀSV must be a combination NᵀQV·G with a symmetric G.
+    G = np.linalg.lstsq(N.T @ Q @ V, N.T @ S @ V, rcond=None)[0]
+    np.testing.assert_allclose(N.T @ Q @ V @ G, N.T @ S @ V, atol=1e-8)
+    assert problem.cov_tol == pytest.approx(np.linalg.norm(V.T @ Q @ V, 2))
+
+
+def test_attainable_minimum_is_stated_and_attained():
+    problem = random_problem(3, 7, 1, 4, cov_tol=0.0)
+    with pytest.raises(InfeasibleError, match="smallest attainable covariance gap is") as caught:
+        solve(problem)
+    minimum = caught.value.minimum
+    assert minimum > 0.0
+    options = {"n_components": 4, "cov_tol": minimum * 1.001}
+    mended = FairProblem(problem.covariance, problem.mean_gaps, problem.cov_gaps, **options)
+    assert solve(mended).certificate.cov_gap <= minimum * 1.0011
+
+
+def test_smallest_gap_against_random_bases():
+    Q = reduce_problem(random_problem(3, 7, 1, 4)).Q
+    smallest = smallest_cov_gap(Q, 4)
+    found = min(np.linalg.norm(V.T @ Q[0] @ V, 2) for V in random_bases(0, 6, 4, 3000))
+    assert 0.0 < smallest <= found
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e12])
+@pytest.mark.parametrize("options", [{}, {"cov_tol": 0.3}, {"mean_tol": 0.1}])
+@pytest.mark.parametrize("solver", ["refined", "tight"])
+def test_scale_changes_nothing(factor, options, solver):
+    problem = random_problem(2, 8, 1, 2, **options)
+    scaled_options = {
+        "cov_tol": {"cov_tol": 0.3 * factor**2},
+        "mean_tol": {"mean_tol": 0.1 * factor},
+    }.get(next(iter(options), ""), {})
+    scaled = FairProblem(
+        problem.covariance * factor**2,
+        problem.mean_gaps * factor,
+        problem.cov_gaps * factor**2,
+        2,
+        **scaled_options,
+    )
+    first, second = solve(problem, solver), solve(scaled, solver)
+    np.testing.assert_allclose(projector(first.basis), projector(second.basis), atol=1e-6)
+    assert second.certificate.bound == pytest.approx(first.certificate.bound * factor**2, rel=1e-6)
+
+
+def test_without_certificate_the_bound_is_loose_but_valid():
+    problem = random_problem(1, 10, 1, 3)
+    with_bound, without = solve(problem), solve(problem, certify=False)
+    assert without.certificate.bound > with_bound.certificate.bound
+    assert without.certificate.objective == pytest.approx(with_bound.certificate.objective)
+
+
+def test_iteration_limit_gives_a_valid_bound_and_says_so():
+    problem = random_problem(1, 12, 2, 3, cov_weight=3.0)
+    hasty, patient = (solve(problem, max_iter=n, tol=1e-8) for n in (3, 20000))
+    assert not hasty.certificate.converged
+    assert patient.certificate.converged
+    assert hasty.certificate.bound >= patient.certificate.bound * (1 - 1e-9)
+
+
+def test_a_larger_shift_weakens_the_paper():
+    problem = random_problem(1, 8, 1, 2)
+    smallest = max(np.linalg.norm(Q, 2) for Q in problem.cov_gaps)
+    bounds = [
+        solve(problem, "paper", cov_shift=shift, trace="equal", tol=1e-6).certificate.bound
+        for shift in (None, smallest, 2 * smallest)
+    ]
+    assert bounds[0] <= bounds[1] * (1 + 1e-5) <= bounds[2]
+    with pytest.raises(InvalidInputError, match="cov_shift=0.001 is below"):
+        solve(problem, "paper", cov_shift=1e-3)
+
+
+def test_rank_deficient_and_constant_features():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    X = np.column_stack([X, X[:, 0], X[:, 1] + X[:, 2], np.full(300, 4.0)])
+    z = rng.integers(0, 2, 300)
+    X[z == 1, 0] *= 1.5
+    X[z == 1, 1] += 1.0
+    certificate = solve(problem_from_rows(X, z, 3)).certificate
+    assert certificate.converged
+    assert certificate.mean_gap <= 1e-10
+
+
+def test_identical_groups():
+    S = np.diag([3.0, 2.0, 1.0])
+    problem = FairProblem(S, np.zeros((1, 3)), np.zeros((1, 3, 3)), 2)
+    assert solve(problem).certificate.objective == pytest.approx(5.0)
+
+
+def test_no_variance_at_all():
+    problem = FairProblem(np.zeros((3, 3)), np.zeros((1, 3)), np.zeros((1, 3, 3)), 2)
+    certificate = solve(problem).certificate
+    assert (certificate.objective, certificate.bound, certificate.gap) == (0.0, 0.0, 0.0)
+
+
+def test_the_same_problem_twice_is_the_same_to_the_bit():
+    problem = random_problem(4, 12, 2, 3)
+    np.testing.assert_array_equal(solve(problem).basis, solve(problem).basis)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_components": 0}, "n_components=0 must be between 1 and n_features=4"),
+        ({"n_components": 5}, "n_components=5"),
+        ({"mean_tol": -1.0}, "mean_tol=-1.0"),
+        ({"cov_weight": float("nan")}, "cov_weight=nan"),
+        ({"cov_tol": float("inf")}, "cov_tol=inf"),
+        ({"covariance": np.full((4, 4), np.nan)}, "covariance contains NaN"),
+        ({"cov_gaps": np.zeros((1, 3, 3))}, "cov_gaps has shape"),
+    ],
+)
+def test_bad_problems(change, message):
+    good = {
+        "covariance": np.eye(4),
+        "mean_gaps": np.zeros((1, 4)),
+        "cov_gaps": np.zeros((1, 4, 4)),
+        "n_components": 2,
+    }
+    with pytest.raises(InvalidInputError, match=message):
+        FairProblem(**(good | change))
+
+
+def test_unknown_solver():
+    with pytest.raises(InvalidInputError, match="solver='simplex' is unknown"):
+        solve(random_problem(0, 5, 1, 1), "simplex")
