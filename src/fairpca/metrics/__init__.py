@@ -1,0 +1,40 @@
+"""Measures of what a representation gives away about protected groups."""
+
+from fairpca.metrics._result import DeltaComparison, DeltaResult, NullSummary
+from fairpca.metrics._rules import HalfSpaceRule, KernelRule, OrthantRule
+from fairpca.metrics.audits import AuditReport, audit
+from fairpca.metrics.bounds import delta_bound, gaussian_bound
+from fairpca.metrics.delta import delta_fairness
+from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
+from fairpca.metrics.quality import cluster_parity_std, explained_variance
+from fairpca.metrics.scorers import (
+    FairScorer,
+    delta_scorer,
+    fair_scorer,
+    refit_within,
+    variance_scorer,
+)
+
+__all__ = [
+    "AuditReport",
+    "DeltaComparison",
+    "DeltaResult",
+    "FairScorer",
+    "HalfSpaceRule",
+    "KernelRule",
+    "NullSummary",
+    "OrthantRule",
+    "audit",
+    "cluster_parity_std",
+    "cov_gap",
+    "delta_bound",
+    "delta_fairness",
+    "delta_scorer",
+    "explained_variance",
+    "fair_scorer",
+    "gaussian_bound",
+    "mean_gap",
+    "mmd2",
+    "refit_within",
+    "variance_scorer",
+]

@@ -1,0 +1,236 @@
+"""One engine for each family and method.
+
+An engine is made from the rows alone, so that what does not depend on the groups is computed once;
+it then answers for one comparison (`fit`, with the classifier that attains the value) and for
+many (`null`, values only), by the same procedure, which is what makes a permutation p-value valid.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fairpca.metrics._cdf import Corner, Orthants
+from fairpca.metrics._plane import PlaneSweep
+from fairpca.metrics._rules import HalfSpaceRule, OrthantRule, Rule
+from fairpca.metrics._search import search
+from fairpca.metrics._svm import svm_directions, whiten
+from fairpca.metrics._thresholds import (
+    TIE_TOLERANCE,
+    Floats,
+    Signs,
+    best_cut,
+    masses,
+    sup_over_thresholds,
+)
+
+# Below this norm (the whitened rows have unit variance) an SVM's weight vector is rounding.
+ZERO_WEIGHT = 1e-6
+_CHUNK_CELLS = 1 << 18  # comparisons × rows sorted together
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Value of one comparison and the classifier that attains it; None for a constant one."""
+
+    value: float
+    rule: Rule | None
+
+
+class Engine(Protocol):
+    """What the families have in common."""
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison, with its classifier."""
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons."""
+
+
+def half_space(U: Floats, direction: Floats, mass: Floats, tolerance: float) -> HalfSpaceRule:
+    """Turn a direction into the rule that flags the positive group more often."""
+    direction = direction / np.linalg.norm(direction)
+    scores = U @ direction
+    cut = best_cut(scores, mass, tolerance=tolerance)
+    if cut.above or cut.below_row < 0:
+        return HalfSpaceRule(direction, cut.threshold)
+    # A rule flags by ">", so a threshold on the lower neighbour becomes one on the upper.
+    on_lower = cut.threshold == scores[cut.below_row]
+    flipped = -scores[cut.above_row] if on_lower else -cut.threshold
+    return HalfSpaceRule(-direction, float(flipped))
+
+
+class LineEngine:
+    """Half-spaces of a single component: a sort is exact."""
+
+    def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
+        self._U = U
+        self._weight = sample_weight
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison, with its classifier."""
+        mass = masses(signs[None], self._weight)
+        cut = best_cut(self._U[:, 0], mass.values[0], tolerance=0.0)
+        if cut.below_row < 0:
+            return Fit(0.0, None)
+        rule = half_space(self._U, np.ones(1), mass.values[0], 0.0)
+        return Fit(cut.value / float(mass.scale[0]), rule)
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons."""
+        order = np.argsort(self._U[:, 0])
+        ordered = self._U[order, 0]
+        mass = masses(signs, self._weight)
+        sums = np.abs(np.cumsum(mass.values[:, order], axis=1)[:, :-1])
+        sums[:, np.diff(ordered) == 0] = 0.0
+        return sums.max(axis=1, initial=0.0) / mass.scale
+
+
+class PlaneEngine:
+    """Half-planes, exactly."""
+
+    def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
+        self._U = U
+        self._weight = sample_weight
+        self._sweep = PlaneSweep(U)
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison, with its classifier."""
+        mass = masses(signs[None], self._weight)
+        found = self._sweep.best(mass.values[0])
+        if found.value == 0:
+            return Fit(0.0, None)
+        rule = half_space(self._U, found.normal, mass.values[0], TIE_TOLERANCE)
+        return Fit(found.value / float(mass.scale[0]), rule)
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons."""
+        mass = masses(signs, self._weight)
+        return self._sweep.suprema(mass.values) / mass.scale
+
+
+class SVMEngine:
+    """Half-spaces by linear support vector machines along a path of penalties."""
+
+    def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
+        self._U = U
+        self._weight = sample_weight
+        self._whitened, self._back = whiten(U)
+
+    def mean_shift(self, signs: Signs) -> float:
+        """Return the squared distance of the group means in units of its sampling noise."""
+        weight = np.ones(len(signs)) if self._weight is None else self._weight
+        groups = [(self._whitened[signs == s], weight[signs == s]) for s in (1, -1)]
+        means = [w @ rows / w.sum() for rows, w in groups]
+        sizes = [w.sum() ** 2 / (w @ w) for _, w in groups]
+        return float(((means[0] - means[1]) ** 2).sum() / (1 / sizes[0] + 1 / sizes[1]))
+
+    @property
+    def rank(self) -> int:
+        """Number of independent components."""
+        return self._whitened.shape[1]
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison; no classifier where no machine has a direction."""
+        directions = svm_directions(self._whitened, signs[None], self._weight)[0]
+        directions = directions[np.linalg.norm(directions, axis=1) >= ZERO_WEIGHT]
+        if not len(directions):
+            return Fit(0.0, None)
+        mass = masses(signs[None], self._weight)
+        repeated = np.broadcast_to(mass.values, (len(directions), len(self._U)))
+        values = sup_over_thresholds(directions @ self._whitened.T, repeated)
+        best = directions[int(np.argmax(values))]
+        rule = half_space(self._U, self._back @ best, mass.values[0], TIE_TOLERANCE)
+        return Fit(float(values.max() / mass.scale[0]), rule)
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons."""
+        found = np.zeros(len(signs))
+        directions = svm_directions(self._whitened, signs, self._weight)
+        mass = masses(signs, self._weight)
+        size = max(1, _CHUNK_CELLS // len(self._U))
+        for start in range(0, len(signs), size):
+            block = slice(start, start + size)
+            for j in range(directions.shape[1]):
+                chosen = directions[block, j]
+                values = sup_over_thresholds(chosen @ self._whitened.T, mass.values[block])
+                values[np.linalg.norm(chosen, axis=1) < ZERO_WEIGHT] = 0.0
+                np.maximum(found[block], values, out=found[block])
+        return found / mass.scale
+
+
+class SearchEngine:
+    """Half-spaces by ascent from many directions."""
+
+    def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
+        self._U = U
+        self._weight = sample_weight
+        self._whitened, self._back = whiten(U)
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison, with its classifier."""
+        if self._whitened.shape[1] == 0:
+            return Fit(0.0, None)
+        direction, cut = search(self._whitened, self._back, signs, self._weight)
+        mass = masses(signs[None], self._weight)
+        rule = half_space(self._U, self._back @ direction, mass.values[0], TIE_TOLERANCE)
+        return Fit(cut.value / float(mass.scale[0]), rule)
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons."""
+        if self._whitened.shape[1] == 0:
+            return np.zeros(len(signs))
+        scale = masses(signs, self._weight).scale
+        found = [search(self._whitened, self._back, row, self._weight)[1].value for row in signs]
+        return np.array(found) / scale
+
+
+class OrthantEngine:
+    """Orthants: at the rows, by ascent from the best rows, or on the whole grid."""
+
+    def __init__(self, U: Floats, sample_weight: Floats | None, method: str, orthants: str) -> None:
+        self._weight = sample_weight
+        self._method = method
+        d = U.shape[1]
+        flips = [(1.0,) * d] if orthants == "one" else itertools.product((1.0, -1.0), repeat=d)
+        self._parts = [(np.array(flip), Orthants(U * flip)) for flip in flips]
+
+    def _corner(self, part: Orthants, at_rows: Floats | None, mass: Floats) -> Corner:
+        if at_rows is None:
+            return part.on_grid(mass)
+        if self._method == "search":
+            return part.ascend(at_rows, mass)
+        return part.best_row(at_rows)
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison, with its classifier."""
+        mass = masses(signs[None], self._weight)
+        best: tuple[Floats, Corner] | None = None
+        for flip, part in self._parts:
+            rows = None if self._method == "exact" else self._at_rows(part, signs[None])[0]
+            corner = self._corner(part, rows, mass.values[0])
+            if best is None or abs(corner.value) > abs(best[1].value):
+                best = flip, corner
+        assert best is not None  # there is at least one orthant
+        flip, corner = best
+        if corner.value == 0:
+            return Fit(0.0, None)
+        rule = OrthantRule(corner.point * flip, flip, inside=corner.value > 0)
+        return Fit(abs(corner.value) / float(mass.scale[0]), rule)
+
+    def _at_rows(self, part: Orthants, signs: Signs) -> Floats:
+        return part.at_rows(signs, self._weight)
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons."""
+        mass = masses(signs, self._weight)
+        found = np.zeros(len(signs))
+        for _, part in self._parts:
+            at_rows = None if self._method == "exact" else self._at_rows(part, signs)
+            for i, row_mass in enumerate(mass.values):
+                rows = None if at_rows is None else at_rows[i]
+                found[i] = max(found[i], abs(self._corner(part, rows, row_mass).value))
+        return found / mass.scale

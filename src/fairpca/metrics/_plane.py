@@ -1,0 +1,276 @@
+"""Exact supremum over half-planes in two dimensions, in O(n² log n).
+
+Every set that a line cuts off is, for one of its points (the *anchor*), what lies strictly to the
+left of a line through the anchor in a direction that meets no other point, plus the anchor. So it
+is enough to turn a line around each anchor: points enter and leave its left side one *event* at
+a time, and prefix sums over the sorted events give the mass of every such set. The complement of a
+set has the same absolute mass, so half a turn with the anchor in and out covers a full turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairpca.metrics._thresholds import Floats
+
+_BLOCK_CELLS = 1 << 16  # anchors × points held at a time: half a megabyte an array
+_CHUNK_COMPARISONS = 64  # comparisons advanced together: their sums stay in the cache
+_STRETCH = 64  # events summed one after the other; the stretches are summed side by side
+# Slopes closer than this are one event. Not evaluating between two events can miss a set but
+# never invents one; slopes of points on a grid are separated by far more.
+_SLOPE_TOLERANCE = 1e-12
+_HORIZONTAL = -1e300  # slope key of a horizontal line, below every finite slope
+
+
+@dataclass(frozen=True, eq=False)
+class _Events:
+    """Events of a block of anchors; one row for each anchor, one column for each event.
+
+    Parameters
+    ----------
+    order : ndarray of int
+        Point of each event, by rising angle.
+    leaves : ndarray of bool
+        Whether the point leaves the left side (it enters otherwise), in the same order.
+    keys : ndarray of float
+        The sorted slope keys.
+    unfinished : ndarray of bool
+        Whether the next event is at the same angle, so that no line fits in between.
+    start : ndarray of bool
+        Points on the left before the first event, by point, not by event.
+    itself : ndarray of bool
+        The anchor and what coincides with it, by point.
+    """
+
+    order: NDArray[np.intp]
+    leaves: NDArray[np.bool_]
+    keys: Floats
+    unfinished: NDArray[np.bool_]
+    start: NDArray[np.bool_]
+    itself: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class HalfPlane:
+    """The half-plane that attains the supremum.
+
+    Parameters
+    ----------
+    value : float
+        Its absolute mass.
+    normal : ndarray of shape (2,)
+        Unit normal of its boundary.
+    """
+
+    value: float
+    normal: Floats
+
+
+def _events(x: Floats, y: Floats, anchors: NDArray[np.intp]) -> _Events:
+    dx = x[None, :] - x[anchors, None]
+    dy = y[None, :] - y[anchors, None]
+    itself = (dx == 0) & (dy == 0)
+    behind = (dy < 0) | ((dy == 0) & (dx < 0))
+    # −cot of the angle rises with it. Division is correctly rounded, so points on one line
+    # through the anchor get the same key wherever the coordinate differences are exact.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        keys = -dx / dy
+    np.copyto(keys, _HORIZONTAL, where=(dy == 0) | (keys < _HORIZONTAL))
+    order = np.argsort(keys, axis=1)
+    keys = np.take_along_axis(keys, order, axis=1)
+    with np.errstate(over="ignore"):
+        gaps = np.diff(keys, axis=1)
+    unfinished = np.zeros(order.shape, dtype=bool)
+    np.less_equal(gaps, _SLOPE_TOLERANCE * np.abs(keys[:, 1:]), out=unfinished[:, :-1])
+    leaves = np.take_along_axis(~behind, order, axis=1)
+    return _Events(order, leaves, keys, unfinished, ~(behind | itself), itself)
+
+
+def turn(x: Floats, y: Floats, mass: Floats, anchors: NDArray[np.intp]) -> HalfPlane:
+    """Turn a line around each anchor and return the best half-plane met.
+
+    Parameters
+    ----------
+    x, y : ndarray of shape (n,)
+        Coordinates of the points.
+    mass : ndarray of shape (n,)
+        Their masses.
+    anchors : ndarray of int
+        Points to turn around.
+
+    Returns
+    -------
+    HalfPlane
+        Among those whose boundary passes an anchor.
+    """
+    events = _events(x, y, anchors)
+    sums = mass[events.order]
+    np.negative(sums, out=sums, where=events.leaves)
+    # The anchor does not move while the line turns around it; it is added below.
+    sums[np.take_along_axis(events.itself, events.order, axis=1)] = 0.0
+    np.cumsum(sums, axis=1, out=sums)
+    sums[events.unfinished] = 0.0  # the mass before the first event, always reachable
+    sums += (events.start @ mass)[:, None]
+    best = HalfPlane(0.0, np.array([1.0, 0.0]))
+    for total in (sums, sums + (events.itself @ mass)[:, None]):
+        size = np.abs(total)
+        flat = int(np.argmax(size))
+        if size.flat[flat] > best.value:
+            row, event = divmod(flat, size.shape[1])
+            best = HalfPlane(float(size.flat[flat]), _normal(events, row, event))
+    return best
+
+
+class PlaneSweep:
+    """Half-planes of fixed points, for any number of comparisons of their groups.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, 2)
+        The representation.
+    """
+
+    def __init__(self, points: Floats) -> None:
+        distinct, inverse = np.unique(points, axis=0, return_inverse=True)
+        self._x = np.ascontiguousarray(distinct[:, 0])
+        self._y = np.ascontiguousarray(distinct[:, 1])
+        self._inverse = inverse.ravel()
+
+    @property
+    def _n_distinct(self) -> int:
+        return len(self._x)
+
+    def _aggregate(self, mass: Floats) -> Floats:
+        """Sum the masses of equal points, which no half-plane separates."""
+        if self._n_distinct == len(self._inverse):
+            ordered = np.empty_like(mass)
+            ordered[:, self._inverse] = mass
+            return ordered
+        return np.array(
+            [np.bincount(self._inverse, row, minlength=self._n_distinct) for row in mass]
+        )
+
+    def _blocks(self) -> list[NDArray[np.intp]]:
+        size = max(1, _BLOCK_CELLS // self._n_distinct)
+        indices = np.arange(self._n_distinct)
+        return [indices[i : i + size] for i in range(0, self._n_distinct, size)]
+
+    def best(self, mass: Floats) -> HalfPlane:
+        """Return the half-plane of largest absolute mass.
+
+        Parameters
+        ----------
+        mass : ndarray of shape (n,)
+            Masses of the rows.
+
+        Returns
+        -------
+        HalfPlane
+            Its value and normal.
+        """
+        best = HalfPlane(0.0, np.array([1.0, 0.0]))
+        if self._n_distinct < 2:
+            return best
+        point_mass = self._aggregate(mass[None])[0]
+        for anchors in self._blocks():
+            found = turn(self._x, self._y, point_mass, anchors)
+            if found.value > best.value:
+                best = found
+        return best
+
+    def suprema(self, mass: Floats) -> Floats:
+        """Return the largest absolute mass for many comparisons; events are sorted once.
+
+        Parameters
+        ----------
+        mass : ndarray of shape (m, n)
+            Masses of the rows, one comparison in each row.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            The suprema.
+        """
+        found = np.zeros(len(mass))
+        if self._n_distinct < 2:
+            return found
+        point_mass = self._aggregate(mass)
+        chunks = [slice(i, i + _CHUNK_COMPARISONS) for i in range(0, len(mass), _CHUNK_COMPARISONS)]
+        signed = [_both_signs(point_mass[chunk]) for chunk in chunks]
+        for anchors in self._blocks():
+            events = _events(self._x, self._y, anchors)
+            sources = events.order + self._n_distinct * events.leaves
+            # The anchor's own event is moot: the last row of the tables is zero.
+            sources[events.order == anchors[:, None]] = 2 * self._n_distinct
+            start = events.start @ point_mass.T
+            for row, anchor in enumerate(anchors):
+                last = np.flatnonzero(~events.unfinished[row])
+                for chunk, table in zip(chunks, signed, strict=True):
+                    high, low = _extremes(table, sources[row], last)
+                    for extreme in (high + start[row, chunk], low + start[row, chunk]):
+                        np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
+                        extreme += point_mass[chunk, anchor]
+                        np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
+        return found
+
+
+def _both_signs(point_mass: Floats) -> NDArray[np.float64] | NDArray[np.int32]:
+    """Stack masses, their negatives and a zero by point: an event then is one row to look up."""
+    zero = np.zeros((1, len(point_mass)))
+    table = np.concatenate([point_mass.T, -point_mass.T, zero])
+    # Whole masses fit 32 bits up to tens of thousands of rows, and sum twice as fast there.
+    whole = np.abs(table).sum(axis=0).max() < 2**30 and np.array_equal(table, np.rint(table))
+    return table.astype(np.int32) if whole else table
+
+
+def _extremes(
+    table: NDArray[np.float64] | NDArray[np.int32],
+    sources: NDArray[np.intp],
+    last: NDArray[np.intp],
+) -> tuple[Floats, Floats]:
+    """Return the largest and smallest prefix sums over the events of one anchor, or zero.
+
+    A running sum along the slow axis is what NumPy does worst. Cut into stretches of equal
+    length, all stretches advance together, and the sums before each are added to its extremes.
+    """
+    n_rows = len(last)
+    length = min(_STRETCH, n_rows)
+    n_stretches = -(-n_rows // length)
+    padding = n_stretches * length - n_rows
+    if n_rows == len(sources):
+        padded = np.append(sources, np.full(padding, len(table) - 1))
+        sums = table.take(padded.reshape(n_stretches, length).T, axis=0)
+    else:  # events at one angle happen at once
+        first = np.append(0, last[:-1] + 1)
+        grouped = np.add.reduceat(table.take(sources, axis=0), first, axis=0)
+        grouped = np.pad(grouped, ((0, padding), (0, 0)))
+        sums = np.stack(np.split(grouped, n_stretches), axis=1)
+    for step in range(1, length):
+        np.add(sums[step], sums[step - 1], out=sums[step])
+    before = np.cumsum(sums[-1], axis=0) - sums[-1]
+    high = (sums.max(axis=0) + before).max(axis=0, initial=0)
+    low = (sums.min(axis=0) + before).min(axis=0, initial=0)
+    return high.astype(float), low.astype(float)
+
+
+def _normal(events: _Events, row: int, event: int) -> Floats:
+    """Return the normal of a line between an event (or the start) and the next one."""
+    keys = events.keys[row]
+    done = ~events.unfinished[row]
+    # A masked sum stands for the mass before the first event, as after a full half turn.
+    slopes = keys[done] if done[event] else keys
+    directions = np.stack([-slopes, np.ones_like(slopes)], axis=1)
+    horizontal = slopes <= _HORIZONTAL
+    directions[horizontal] = [1.0, 0.0]
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    place = int(np.count_nonzero(done[: event + 1])) - 1 if done[event] else -1
+    before = directions[place] if place >= 0 else -directions[-1]
+    after = directions[place + 1] if place + 1 < len(directions) else -directions[0]
+    middle = before + after
+    if np.linalg.norm(middle) < 1e-9:  # opposite directions: all points on one line
+        middle = np.array([-before[1], before[0]])
+    middle /= np.linalg.norm(middle)
+    return np.array([-middle[1], middle[0]])

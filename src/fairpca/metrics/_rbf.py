@@ -1,0 +1,154 @@
+"""Gaussian-kernel support vector machines, tuned by cross-validation as in the paper."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import SVC
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics._engines import Fit
+from fairpca.metrics._rules import KernelRule, kernel_sums
+from fairpca.metrics._thresholds import (
+    Floats,
+    Signs,
+    best_cut,
+    masses,
+    sup_over_thresholds,
+)
+
+C_GRID = (0.1, 1.0, 10.0)
+GAMMA_GRID = (0.1, 0.3, 1.0, 3.0)  # divided by the number of components
+N_FOLDS = 5
+
+
+class KernelEngine:
+    """Gaussian-kernel machines on standardised rows.
+
+    Parameters
+    ----------
+    U : ndarray of shape (n, d)
+        The representation.
+    sample_weight : ndarray of shape (n,) or None
+        Row weights.
+    C, gamma : float or None
+        Fixed values; None chooses by cross-validation.
+    max_samples : int
+        Machines are trained on at most so many rows, drawn once; all rows are scored.
+    seed : int
+        Seed of the draw and of the folds.
+    """
+
+    def __init__(
+        self,
+        U: Floats,
+        sample_weight: Floats | None,
+        *,
+        C: float | None,
+        gamma: float | None,
+        max_samples: int,
+        seed: int,
+    ) -> None:
+        self._weight = np.ones(len(U)) if sample_weight is None else sample_weight
+        self._given_weight = sample_weight
+        self._seed = seed
+        varies = np.ptp(U, axis=0) > 0
+        self._mean = U.mean(axis=0)
+        self._scale = np.where(varies, U.std(axis=0), np.inf)  # constant columns become zero
+        self._n_varying = int(varies.sum())
+        # Equal rows get one score: two computed ones could differ in the last bits.
+        distinct, inverse = np.unique(U, axis=0, return_inverse=True)
+        self._inverse = inverse.ravel()
+        self._rows = (distinct - self._mean) / self._scale
+        rng = np.random.default_rng(seed)
+        n = len(U)
+        drawn = n > max_samples
+        self._train = np.sort(rng.choice(n, max_samples, replace=False)) if drawn else np.arange(n)
+        self._Cs = C_GRID if C is None else (C,)
+        widths = tuple(g / max(1, self._n_varying) for g in GAMMA_GRID)
+        self._gammas = widths if gamma is None else (gamma,)
+        self._kernels: dict[float, Floats] = {}
+
+    def _kernel(self, gamma: float) -> Floats:
+        """Return the kernel between training rows, computed once for all label vectors."""
+        if gamma not in self._kernels:
+            rows = self._rows[self._inverse[self._train]]
+            self._kernels[gamma] = rbf_kernel(rows, gamma=gamma)
+        return self._kernels[gamma]
+
+    def _usable(self, signs: Signs) -> NDArray[np.intp]:
+        """Return positions, among the training rows, of those in the comparison."""
+        labels = signs[self._train]
+        smallest = min(int((labels > 0).sum()), int((labels < 0).sum()))
+        if smallest < 2:
+            raise InvalidInputError(
+                f"The sample of {len(self._train)} rows that the Gaussian machine is trained on "
+                f"holds {smallest} rows of a group: raise max_samples."
+            )
+        return np.flatnonzero(labels)
+
+    def _machine(self, rows: NDArray[np.intp], labels: Signs, gamma: float, C: float) -> SVC:
+        weight = self._weight[self._train[rows]].copy()
+        for sign in (1, -1):  # groups count equally, whatever their size
+            weight[labels == sign] *= 0.5 * len(rows) / weight[labels == sign].sum()
+        kernel = self._kernel(gamma)[np.ix_(rows, rows)]
+        return SVC(C=C, kernel="precomputed").fit(kernel, labels, sample_weight=weight)
+
+    def _choose(self, rows: NDArray[np.intp], labels: Signs) -> tuple[float, float]:
+        """Return the pair (gamma, C) with the largest held-out statistic."""
+        pairs = [(gamma, C) for gamma in self._gammas for C in self._Cs]
+        if len(pairs) == 1:
+            return pairs[0]
+        n_folds = min(N_FOLDS, int((labels > 0).sum()), int((labels < 0).sum()))
+        folds = StratifiedKFold(n_folds, shuffle=True, random_state=self._seed)
+        splits = list(folds.split(rows, labels))
+        results = []
+        for gamma, C in pairs:
+            kernel = self._kernel(gamma)
+            total = 0.0
+            for inside, outside in splits:
+                machine = self._machine(rows[inside], labels[inside], gamma, C)
+                support = rows[inside][machine.support_]
+                scores = kernel[np.ix_(rows[outside], support)] @ machine.dual_coef_[0]
+                held_out = masses(labels[outside][None], self._held_out(rows[outside]))
+                sup = sup_over_thresholds(scores[None], held_out.values)
+                total += float(sup[0] / held_out.scale[0])
+            results.append(total)
+        return pairs[int(np.argmax(results))]
+
+    def _held_out(self, rows: NDArray[np.intp]) -> Floats | None:
+        return None if self._given_weight is None else self._weight[self._train[rows]]
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one comparison, with its classifier."""
+        if not self._n_varying:
+            return Fit(0.0, None)
+        rows = self._usable(signs)
+        labels = signs[self._train[rows]]
+        gamma, C = self._choose(rows, labels)
+        machine = self._machine(rows, labels, gamma, C)
+        coefficients, intercept = machine.dual_coef_[0], float(machine.intercept_[0])
+        support = self._rows[self._inverse[self._train[rows[machine.support_]]]]
+        scores = kernel_sums(self._rows, support, coefficients, gamma)[self._inverse] + intercept
+        mass = masses(signs[None], self._given_weight)
+        cut = best_cut(scores, mass.values[0])
+        if cut.below_row < 0:
+            return Fit(0.0, None)
+        rule = KernelRule(
+            support=support,
+            coefficients=coefficients,
+            intercept=intercept,
+            gamma=gamma,
+            C=C,
+            mean=self._mean,
+            scale=self._scale,
+            threshold=cut.threshold,
+            above=cut.above,
+        )
+        return Fit(cut.value / float(mass.scale[0]), rule)
+
+    def null(self, signs: Signs) -> Floats:
+        """Return the values of many comparisons; tuning is repeated, kernels are not."""
+        return np.array([self.fit(row).value for row in signs])

@@ -1,0 +1,322 @@
+"""What `delta_fairness` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fairpca._groups import Level
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics._rules import HalfSpaceRule, KernelRule, Rule
+from fairpca.metrics._thresholds import Floats
+
+_FAMILY_NAMES = {
+    "linear": "half-spaces",
+    "rbf": "Gaussian-kernel SVM",
+    "cdf": "orthants (multivariate Kolmogorov–Smirnov)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class NullSummary:
+    """Permutation null of a value.
+
+    Parameters
+    ----------
+    mean : float
+        Mean of the values under permuted groups: what the statistic is when nothing leaks.
+    quantile : float
+        Their 95 % quantile.
+    p_value : float
+        Share of permutations, the observed grouping counted in, that reach the value.
+    """
+
+    mean: float
+    quantile: float
+    p_value: float
+
+    @classmethod
+    def of(cls, value: float, null: Floats) -> NullSummary:
+        """Summarise null values; a tie counts against the observed value."""
+        reached = int(np.count_nonzero(null >= value - 1e-12))
+        p_value = (1 + reached) / (1 + len(null))
+        quantile = float(np.quantile(null, 0.95, method="higher"))
+        return cls(float(null.mean()), quantile, p_value)
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaComparison:
+    """Δ of one pair of groups in one stratum.
+
+    Parameters
+    ----------
+    attribute : str
+        Name of the protected attribute.
+    groups : tuple of two levels
+        The two groups.
+    stratum : dict
+        Control features and their values; empty without control features.
+    n_rows : tuple of two int
+        Rows of the two groups.
+    value : float
+        Δ̂ of the pair.
+    classifier : HalfSpaceRule, OrthantRule, KernelRule or None
+        The classifier that attains it, None where every classifier is constant.
+    rates : dict
+        Share of each group that the classifier flags.
+    null : NullSummary or None
+        Permutation null of this pair.
+    cross_fit_value : float or None
+        Difference of rates on rows that the classifier has not seen.
+    note : str
+        What to know before reading the value; mostly empty.
+    """
+
+    attribute: str
+    groups: tuple[Level, Level]
+    stratum: dict[str, Level]
+    n_rows: tuple[int, int]
+    value: float
+    classifier: Rule | None
+    rates: dict[Level, float]
+    null: NullSummary | None = None
+    cross_fit_value: float | None = None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for a table or for JSON."""
+        null = self.null
+        return {
+            "attribute": self.attribute,
+            "groups": list(self.groups),
+            "stratum": dict(self.stratum),
+            "n_rows": list(self.n_rows),
+            "value": self.value,
+            "rates": [self.rates.get(group) for group in self.groups],
+            "null_mean": None if null is None else null.mean,
+            "null_quantile": None if null is None else null.quantile,
+            "p_value": None if null is None else null.p_value,
+            "cross_fit_value": self.cross_fit_value,
+            "note": self.note,
+        }
+
+    def label(self) -> str:
+        """Return a short name of the comparison."""
+        text = f"{self.attribute}: {self.groups[1]} against {self.groups[0]}"
+        if self.stratum:
+            text += " where " + ", ".join(f"{k}={v}" for k, v in self.stratum.items())
+        return text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeltaResult:
+    """Δ-fairness of a representation; ``float()`` gives the value.
+
+    The attributes of a single comparison (`value`, `classifier`, `rates`, …) are those of the
+    largest one; `comparisons` has them all.
+
+    Parameters
+    ----------
+    family, method : str
+        How the value was found.
+    comparisons : tuple of DeltaComparison
+        Every pair of groups of every attribute in every stratum.
+    null : NullSummary or None
+        Permutation null of the largest value over all comparisons.
+    null_values : ndarray or None
+        The values under permutation that it summarises.
+    scores : tuple of two ndarray
+        Scores of the rows of the two groups, for the plot.
+
+    See Also
+    --------
+    fairpca.metrics.delta_fairness : What makes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.metrics import delta_fairness
+    >>> z = np.repeat(["a", "b"], 50)
+    >>> result = delta_fairness(np.arange(100.0), z)
+    >>> float(result), result.rates
+    (1.0, {'a': 0.0, 'b': 1.0})
+    >>> result
+    Δ = 1.000, linear (half-spaces), method exact
+      sensitive_feature: b against a (50 and 50 rows)
+      flags a 0.0 %, b 100.0 %, where direction · u > 49.5
+    """
+
+    family: str
+    method: str
+    comparisons: tuple[DeltaComparison, ...]
+    null: NullSummary | None = None
+    null_values: Floats | None = None
+    scores: tuple[Floats, Floats] | None = field(default=None)
+
+    @property
+    def worst(self) -> DeltaComparison:
+        """The comparison with the largest value."""
+        return max(self.comparisons, key=lambda comparison: comparison.value)
+
+    @property
+    def value(self) -> float:
+        """Largest Δ̂ over all comparisons."""
+        return self.worst.value
+
+    @property
+    def attribute(self) -> str:
+        """Protected attribute of the largest value."""
+        return self.worst.attribute
+
+    @property
+    def groups(self) -> tuple[Level, Level]:
+        """Groups of the largest value."""
+        return self.worst.groups
+
+    @property
+    def stratum(self) -> dict[str, Level]:
+        """Stratum of the largest value."""
+        return self.worst.stratum
+
+    @property
+    def classifier(self) -> Rule | None:
+        """The classifier that attains the value; call its ``predict`` on rows."""
+        return self.worst.classifier
+
+    @property
+    def direction(self) -> Floats | None:
+        """Unit normal of the half-space, None in the other families."""
+        rule = self.worst.classifier
+        return rule.direction if isinstance(rule, HalfSpaceRule) else None
+
+    @property
+    def threshold(self) -> float | None:
+        """Threshold on the classifier's score, None for orthants and constant classifiers."""
+        return getattr(self.worst.classifier, "threshold", None)
+
+    @property
+    def rates(self) -> dict[Level, float]:
+        """Share of each group that the classifier flags."""
+        return self.worst.rates
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value of the largest value, None without permutations."""
+        return None if self.null is None else self.null.p_value
+
+    @property
+    def null_mean(self) -> float | None:
+        """Mean of the largest value under permuted groups, None without permutations."""
+        return None if self.null is None else self.null.mean
+
+    @property
+    def null_quantile(self) -> float | None:
+        """95 % quantile under permuted groups, None without permutations."""
+        return None if self.null is None else self.null.quantile
+
+    @property
+    def cross_fit_value(self) -> float | None:
+        """Cross-fitted value of the largest comparison, None unless asked for."""
+        return self.worst.cross_fit_value
+
+    @property
+    def note(self) -> str:
+        """What to know before reading the value; mostly empty."""
+        return self.worst.note
+
+    def by_attribute(self) -> dict[str, float]:
+        """Return the largest value of each protected attribute."""
+        largest: dict[str, float] = {}
+        for row in self.comparisons:
+            largest[row.attribute] = max(row.value, largest.get(row.attribute, 0.0))
+        return largest
+
+    def by_stratum(self) -> dict[tuple[Level, ...], float]:
+        """Return the largest value of each stratum, by the values of the control features."""
+        largest: dict[tuple[Level, ...], float] = {}
+        for row in self.comparisons:
+            key = tuple(row.stratum.values())
+            largest[key] = max(row.value, largest.get(key, 0.0))
+        return largest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for a table or for JSON."""
+        rule = self.classifier
+        return {
+            **self.worst.to_dict(),
+            "family": self.family,
+            "method": self.method,
+            "direction": None if self.direction is None else self.direction.tolist(),
+            "threshold": self.threshold,
+            "classifier": None if rule is None else type(rule).__name__,
+            "null_mean": self.null_mean,
+            "null_quantile": self.null_quantile,
+            "p_value": self.p_value,
+            "comparisons": [row.to_dict() for row in self.comparisons],
+        }
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        worst = self.worst
+        lines = [
+            f"Δ = {self.value:.3f}, {self.family} ({_FAMILY_NAMES[self.family]}), "
+            f"method {self.method}",
+            f"  {worst.label()} ({worst.n_rows[1]} and {worst.n_rows[0]} rows)",
+        ]
+        if worst.classifier is not None:
+            shares = ", ".join(f"{group} {rate:.1%}" for group, rate in worst.rates.items())
+            shares = shares.replace("%", " %")
+            lines.append(f"  flags {shares}, {_where(worst.classifier)}")
+        if self.null is not None:
+            lines.append(
+                f"  permuted groups: mean {self.null.mean:.3f}, 95 % quantile "
+                f"{self.null.quantile:.3f}, p = {self.null.p_value:.3g}"
+            )
+        if self.cross_fit_value is not None:
+            lines.append(f"  cross-fitted: {self.cross_fit_value:.3f}")
+        if self.note:
+            lines.append(f"  note: {self.note}")
+        if len(self.comparisons) > 1:
+            lines.append(f"  largest of {len(self.comparisons)} comparisons:")
+            for row in sorted(self.comparisons, key=lambda row: -row.value)[:10]:
+                lines.append(f"    {row.value:.3f}  {row.label()}")
+        return "\n".join(lines)
+
+    def plot(self, ax: Any = None, *, kind: str = "groups") -> Any:
+        """Draw the score's distribution in both groups, or the permutation null.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure without it.
+        kind : {"groups", "null"}, default "groups"
+            Cumulative shares of the two groups with the threshold, or the null's histogram.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes drawn on.
+        """
+        from fairpca.metrics._plot import plot_groups, plot_null
+
+        if kind not in ("groups", "null"):
+            raise InvalidInputError(f"kind must be 'groups' or 'null', not {kind!r}.")
+        if kind == "null":
+            return plot_null(self, ax)
+        return plot_groups(self, ax)
+
+
+def _where(rule: Rule) -> str:
+    """Say in words what a rule flags."""
+    if isinstance(rule, HalfSpaceRule):
+        return f"where direction · u > {rule.threshold:.4g}"
+    if isinstance(rule, KernelRule):
+        side = ">" if rule.above else "≤"
+        machine = f"SVM (C={rule.C:g}, gamma={rule.gamma:.3g})"
+        return f"where the {machine} {side} {rule.threshold:.4g}"
+    corner = ", ".join(f"{x:.3g}" for x in rule.corner)
+    return f"{'inside' if rule.inside else 'outside'} the orthant at ({corner})"

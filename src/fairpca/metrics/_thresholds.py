@@ -1,0 +1,154 @@
+"""Supremum over thresholds: the step that every score-based family shares.
+
+A comparison of two groups is a vector of signs per row: +1 for one group, −1 for the other and 0
+for rows of neither. Signs become *masses* whose sum over a set of rows, divided by a scale, is
+the share of the first group in the set minus the share of the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Signs = NDArray[np.int8]
+
+# Projections of equal rows may differ in the last bits, because a matrix product sums in an order
+# that depends on the row's place. Thresholds are put only between values further apart than this
+# share of the largest score, so rounding never separates what is equal.
+TIE_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Masses:
+    """Signed row masses of one or more comparisons on the same rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_comparisons, n_rows)
+        Mass of each row. Without weights they are whole numbers, so that sums are exact.
+    scale : ndarray of shape (n_comparisons,)
+        What a sum of masses is divided by to become a difference of shares.
+    """
+
+    values: Floats
+    scale: Floats
+
+
+def masses(signs: Signs, sample_weight: Floats | None = None) -> Masses:
+    """Turn signs into masses.
+
+    Parameters
+    ----------
+    signs : ndarray of int8, shape (n_comparisons, n_rows)
+        +1, −1 or 0 for each row.
+    sample_weight : ndarray of shape (n_rows,), optional
+        Row weights; rows count equally without them.
+
+    Returns
+    -------
+    Masses
+        Both groups have the same total mass, with opposite signs.
+    """
+    plus, minus = signs > 0, signs < 0
+    if sample_weight is None:
+        count_plus = plus.sum(axis=1).astype(float)
+        count_minus = minus.sum(axis=1).astype(float)
+        values = np.where(plus, count_minus[:, None], 0.0)
+        np.copyto(values, -count_plus[:, None], where=minus)
+        return Masses(values, count_plus * count_minus)
+    total_plus = plus @ sample_weight
+    total_minus = minus @ sample_weight
+    values = np.where(plus, sample_weight / total_plus[:, None], 0.0)
+    np.copyto(values, -sample_weight / total_minus[:, None], where=minus)
+    return Masses(values, np.ones(len(signs)))
+
+
+def sup_over_thresholds(
+    scores: Floats, mass: Floats, *, tolerance: float = TIE_TOLERANCE
+) -> Floats:
+    """Return the largest ``|mass of {score <= t}|`` over all thresholds t, row by row.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m, n)
+        One score function in each row.
+    mass : ndarray of shape (m, n)
+        Masses that belong to the scores.
+    tolerance : float, default 1e-12
+        Scores closer than this share of the largest score are ties.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Zero where a score is constant: a threshold sits between distinct values only.
+    """
+    order = np.argsort(scores, axis=1)
+    ordered = np.take_along_axis(scores, order, axis=1)
+    sums = np.cumsum(np.take_along_axis(mass, order, axis=1), axis=1)[:, :-1]
+    gap = np.maximum(np.abs(ordered[:, :1]), np.abs(ordered[:, -1:])) * tolerance
+    ties = np.diff(ordered, axis=1) <= gap
+    np.abs(sums, out=sums)
+    if ties.any():
+        sums[ties] = 0.0
+    return sums.max(axis=1, initial=0.0)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The best threshold of one score function.
+
+    Parameters
+    ----------
+    value : float
+        Absolute mass at or below the threshold, not divided by the scale.
+    threshold : float
+        Lies between two neighbouring distinct scores.
+    above : bool
+        Whether the group with positive mass is over-represented above the threshold.
+    below_row, above_row : int
+        Rows whose scores are the neighbours of the threshold; −1 for a constant score.
+    """
+
+    value: float
+    threshold: float
+    above: bool
+    below_row: int
+    above_row: int
+
+
+def best_cut(scores: Floats, mass: Floats, *, tolerance: float = TIE_TOLERANCE) -> Cut:
+    """Return the threshold at which ``|mass of {score <= t}|`` is largest.
+
+    Parameters
+    ----------
+    scores, mass : ndarray of shape (n,)
+        One score function and the masses of its rows.
+    tolerance : float, default 1e-12
+        As in `sup_over_thresholds`.
+
+    Returns
+    -------
+    Cut
+        Value, threshold and orientation.
+    """
+    order = np.argsort(scores)
+    ordered = scores[order]
+    sums = np.cumsum(mass[order])[:-1]
+    gap = max(abs(ordered[0]), abs(ordered[-1])) * tolerance
+    sums[np.diff(ordered) <= gap] = 0.0
+    if not sums.size or not sums.any():
+        return Cut(0.0, float(ordered[-1]), True, -1, -1)
+    best = int(np.argmax(np.abs(sums)))
+    low, high = ordered[best], ordered[best + 1]
+    middle = low + 0.5 * (high - low)
+    threshold = float(middle if middle < high else low)
+    return Cut(
+        float(abs(sums[best])),
+        threshold,
+        bool(sums[best] < 0),
+        int(order[best]),
+        int(order[best + 1]),
+    )

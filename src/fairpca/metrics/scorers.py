@@ -1,0 +1,269 @@
+"""Scorers for scikit-learn's model selection that receive the protected attribute by routing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics.delta import delta_fairness
+from fairpca.metrics.quality import explained_variance
+
+_ROUTED = ("sensitive_features", "control_features", "sample_weight")
+
+
+class FairScorer:
+    """Score a fitted transformer by the variance it keeps and by what it gives away.
+
+    The score is ``variance_weight · explained variance − delta_weight · Δ``, both on the rows it
+    is called with; larger is better. In a pipeline the variance is that of the data the last
+    step receives.
+
+    Parameters
+    ----------
+    variance_weight : float, default 1.0
+        Weight of the explained variance, between 0 and 1.
+    delta_weight : float, default 1.0
+        Weight of Δ, between 0 and 1.
+    **delta_options
+        Arguments of `delta_fairness`, such as ``family`` and ``method``.
+
+    See Also
+    --------
+    fair_scorer, delta_scorer, variance_scorer : The usual choices of weights.
+
+    Notes
+    -----
+    With ``sklearn.set_config(enable_metadata_routing=True)`` the scorer asks for
+    ``sensitive_features``; `set_score_request` adds ``control_features`` and ``sample_weight``,
+    or changes the name under which the groups are passed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.decomposition import PCA
+    >>> from fairpca.metrics import FairScorer
+    >>> rng = np.random.default_rng(0)
+    >>> X, z = rng.normal(size=(200, 4)), np.repeat([0, 1], 100)
+    >>> X[:, 0] += 3 * z
+    >>> score = FairScorer()(PCA(1).fit(X), X, sensitive_features=z)
+    >>> round(score, 1)
+    -0.4
+    """
+
+    def __init__(
+        self, variance_weight: float = 1.0, delta_weight: float = 1.0, **delta_options: Any
+    ) -> None:
+        self.variance_weight = variance_weight
+        self.delta_weight = delta_weight
+        self.delta_options = delta_options
+        self._requests: dict[str, Any] = {"sensitive_features": True} if delta_weight else {}
+
+    def __call__(
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
+    ) -> float:
+        """Score a fitted transformer.
+
+        Parameters
+        ----------
+        estimator : transformer
+            Fitted, with ``transform``.
+        X : array-like of shape (n, p)
+            Rows to score on.
+        y : None
+            Ignored.
+        sensitive_features : array-like or data frame
+            Protected attributes; needed unless ``delta_weight=0``.
+        control_features : array-like or data frame, optional
+            Strata.
+        sample_weight : array-like of shape (n,), optional
+            Row weights.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        score = 0.0
+        if self.variance_weight:
+            score += self.variance_weight * _variance(estimator, X, sample_weight)
+        if self.delta_weight:
+            if sensitive_features is None:
+                raise InvalidInputError(
+                    "The scorer needs sensitive_features: call "
+                    "sklearn.set_config(enable_metadata_routing=True) and pass "
+                    "sensitive_features=... to fit of the search."
+                )
+            delta = delta_fairness(
+                estimator.transform(X),
+                sensitive_features,
+                control_features=control_features,
+                sample_weight=sample_weight,
+                **self.delta_options,
+            )
+            score -= self.delta_weight * delta.value
+        return float(score)
+
+    def set_score_request(self, **requests: bool | str | None) -> FairScorer:
+        """Choose which metadata the scorer asks for.
+
+        Parameters
+        ----------
+        **requests : bool, str or None
+            For ``sensitive_features``, ``control_features`` and ``sample_weight``: True to ask
+            for it, False to ignore it, None to refuse it, or the name under which it is passed.
+
+        Returns
+        -------
+        FairScorer
+            The scorer itself.
+        """
+        unknown = sorted(set(requests) - set(_ROUTED))
+        if unknown:
+            raise InvalidInputError(f"The scorer takes {_ROUTED}, not {unknown}.")
+        self._requests = {**self._requests, **requests}
+        return self
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """Return what the scorer asks for, as scikit-learn expects it."""
+        request = MetadataRequest(owner=self)
+        for name, alias in self._requests.items():
+            request.score.add_request(param=name, alias=alias)
+        return request
+
+    def __repr__(self) -> str:
+        options = "".join(f", {key}={value!r}" for key, value in self.delta_options.items())
+        return (
+            f"FairScorer(variance_weight={self.variance_weight:g}, "
+            f"delta_weight={self.delta_weight:g}{options})"
+        )
+
+
+def _variance(estimator: Any, X: Any, sample_weight: Any) -> float:
+    """Return the explained variance of the data that the (last) transformer receives."""
+    data, last = X, estimator
+    if isinstance(estimator, Pipeline):
+        last = estimator[-1]
+        data = estimator[:-1].transform(X) if len(estimator) > 1 else X
+    components = getattr(last, "components_", None)
+    if components is not None and np.shape(components)[-1] == np.shape(data)[1]:
+        return explained_variance(data, components=components, sample_weight=sample_weight)
+    return explained_variance(data, U=estimator.transform(X), sample_weight=sample_weight)
+
+
+def fair_scorer(delta_weight: float = 1.0, **delta_options: Any) -> FairScorer:
+    """Make a scorer that trades variance against Δ.
+
+    Parameters
+    ----------
+    delta_weight : float, default 1.0
+        Share of variance worth giving up for one unit of Δ.
+    **delta_options
+        Arguments of `delta_fairness`.
+
+    Returns
+    -------
+    FairScorer
+        Explained variance minus ``delta_weight`` times Δ.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import fair_scorer
+    >>> fair_scorer(2.0, family="cdf")
+    FairScorer(variance_weight=1, delta_weight=2, family='cdf')
+    """
+    return FairScorer(1.0, delta_weight, **delta_options)
+
+
+def delta_scorer(**delta_options: Any) -> FairScorer:
+    """Make a scorer of fairness alone.
+
+    Parameters
+    ----------
+    **delta_options
+        Arguments of `delta_fairness`.
+
+    Returns
+    -------
+    FairScorer
+        Minus Δ, so that larger is better.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import delta_scorer
+    >>> delta_scorer(method="search")
+    FairScorer(variance_weight=0, delta_weight=1, method='search')
+    """
+    return FairScorer(0.0, 1.0, **delta_options)
+
+
+def variance_scorer() -> FairScorer:
+    """Make a scorer of explained variance alone.
+
+    Returns
+    -------
+    FairScorer
+        Share of variance kept on held-out rows; it does not look at the groups.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import variance_scorer
+    >>> variance_scorer()
+    FairScorer(variance_weight=1, delta_weight=0)
+    """
+    return FairScorer(1.0, 0.0)
+
+
+def refit_within(
+    max_delta: float, *, delta: str = "delta", variance: str = "variance"
+) -> Callable[[Mapping[str, Any]], int]:
+    """Make a ``refit`` rule for GridSearchCV: the most variance with Δ within a limit.
+
+    Parameters
+    ----------
+    max_delta : float
+        Largest mean Δ allowed on held-out rows.
+    delta, variance : str
+        Names of the two scorers in the dict given as ``scoring``.
+
+    Returns
+    -------
+    callable
+        Takes ``cv_results_`` and returns the index of the chosen candidate. Where no candidate
+        is within the limit it warns and returns the fairest.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import refit_within
+    >>> results = {"mean_test_delta": [-0.5, -0.1, -0.05], "mean_test_variance": [0.9, 0.6, 0.4]}
+    >>> refit_within(0.2)(results)
+    1
+    """
+
+    def choose(results: Mapping[str, Any]) -> int:
+        deltas = -np.asarray(results[f"mean_test_{delta}"], dtype=float)
+        variances = np.asarray(results[f"mean_test_{variance}"], dtype=float)
+        within = np.flatnonzero(deltas <= max_delta)
+        if not within.size:
+            warnings.warn(
+                f"No candidate has Δ ≤ {max_delta:g}; the smallest is {deltas.min():.3f}. "
+                "The fairest candidate is used: widen the grid or raise the limit.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return int(np.argmin(deltas))
+        return int(within[np.argmax(variances[within])])
+
+    return choose
