@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_estimator,
@@ -36,7 +37,7 @@ class GroupsFromRows(FairPCA):
     @staticmethod
     def _split_rows(X):
         try:
-            values = np.asarray(X)
+            values = X.toarray() if issparse(X) else np.asarray(X)
             values = values.astype(float) if values.dtype.kind in "fiuO" else None
         except (TypeError, ValueError):
             values = None

@@ -304,8 +304,8 @@ X3 = np.arange(6.0).reshape(3, 2)
 ERRORS = {
     "nan": ({"X": [[1.0, np.nan], [0, 0], [0, 0]]}, "X holds NaN .* row 0, column 1"),
     "infinity": ({"X": pd.DataFrame({"a": [0.0, 0.0, np.inf]})}, "row 2, column 'a'"),
-    "sparse": ({"X": sparse.csr_matrix(X3)}, "X is sparse"),
-    "sparse array": ({"X": sparse.csr_array(X3)}, "X is sparse"),
+    "sparse nan": ({"X": sparse.csr_array(np.diag([1.0, np.nan]))}, "row 1, column 1"),
+    "sparse complex": ({"X": sparse.csr_matrix(np.eye(3) * 1j)}, "real numbers"),
     "vector": ({"X": X3[:, 0]}, r"X has shape \(3,\)"),
     "no columns": ({"X": X3[:, :0]}, r"X has shape \(3, 0\)"),
     "text": ({"X": [["a", "b"]] * 3}, "X cannot be read as a matrix of real numbers"),

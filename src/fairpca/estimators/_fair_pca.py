@@ -9,11 +9,14 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._inputs import is_lazy, project
+from fairpca.estimators._lazy import lazy_moments, lazy_transform
+from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 
 
-class FairPCA(FairnessEstimator):
+class FairPCA(SavedModelMixin, FairnessEstimator):
     """Principal components that do not give protected attributes away.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
@@ -124,8 +127,9 @@ class FairPCA(FairnessEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features). A sparse matrix is not filled; a Dask
+            array or data frame is read in one pass by its scheduler.
         y : Ignored
             Present for API consistency.
         sensitive_features : array-like or data frame, one or more columns
@@ -210,18 +214,21 @@ class FairPCA(FairnessEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features).
 
         Returns
         -------
         U : ndarray of shape (n_samples, n_components)
-            Component scores, in the floating type of X.
+            Component scores, in the floating type of X. For a Dask array or data frame: the same
+            with its partitions, not computed yet.
         """
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=FLOATS, reset=False)
-        U = (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
-        return U / self._whitening.astype(X.dtype) if self.whiten else U
+        scale = self._whitening if self.whiten else None
+        if is_lazy(X):
+            return lazy_transform(self, X, scale)
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        return project(X, self.mean_, self.components_, scale)
 
     def inverse_transform(self, X):
         """Map component scores back to the space of the features.
@@ -247,10 +254,31 @@ class FairPCA(FairnessEstimator):
         return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
 
     def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset):
-        X = validate_data(self, X, dtype=FLOATS, reset=reset, ensure_min_samples=1 + reset)
-        groups, strata = self._encode(sensitive_features, control_features, len(X))
+        if is_lazy(X):
+            if sensitive_features is None:
+                self._require_groups_optional()
+            parts = {
+                "sensitive_features": sensitive_features,
+                "control_features": control_features,
+                "sample_weight": sample_weight,
+            }
+            return lazy_moments(self, X, parts, reset=reset)
+        X = validate_data(
+            self,
+            X,
+            dtype=FLOATS,
+            accept_sparse="csr",
+            reset=reset,
+            ensure_min_samples=1 + reset,
+        )
+        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
         names = getattr(self, "feature_names_in_", None)
         return GroupMoments.from_groups(X, groups, strata, sample_weight, feature_names=names)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _fit(self, moments):
         _, mean, covariance = moments.pooled()

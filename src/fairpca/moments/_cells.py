@@ -123,7 +123,7 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
     n = len(x)
     w = np.ones(n) if weights is None else weights
     total = float(w.sum())
-    mean, z_mean = _centre(x, w, total), _centre(z, w, total)
+    mean, z_mean = centre(x, w, total), centre(z, w, total)
     weighted_z = z * w[:, None]
     third = np.empty((z.shape[1], x.shape[1], x.shape[1]))
     for index in range(z.shape[1]):
@@ -132,12 +132,28 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
     z_scatter = np.einsum("ij,ij->j", weighted_z, z)
     if weights is not None:
         x *= np.sqrt(w)[:, None]  # after the mixed moments, which take the weight once
-    return Cell(n, total, *mean, _symmetric(x.T @ x), *z_mean, z_scatter, cross, _symmetric(third))
+    return Cell(n, total, *mean, symmetric(x.T @ x), *z_mean, z_scatter, cross, symmetric(third))
 
 
-def _centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
+def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
     """Subtract the weighted mean in place; return it and what rounding took off it.
 
+    Parameters
+    ----------
+    x : ndarray, shape (n, p)
+        Values, at least one row; centred in place.
+    w : ndarray, shape (n,)
+        Weights.
+    total : float
+        Their sum.
+
+    Returns
+    -------
+    mean, mean_rest : ndarray, shape (p,)
+        The mean, and what rounding took off it.
+
+    Notes
+    -----
     Averaging the distances from the first row makes a constant column exactly constant; the second
     round removes what rounding left of the mean, which counts when the mean is far larger than the
     deviation, or the first row far from the others.
@@ -193,7 +209,7 @@ def merge(cells: Sequence[Cell]) -> Cell:
             third += b[index][:, None, None] * cell.scatter
     n_rows = sum(cell.n_rows for cell in cells)
     return Cell(
-        n_rows, total, *mean, _symmetric(scatter), *z_mean, z_scatter, cross, _symmetric(third)
+        n_rows, total, *mean, symmetric(scatter), *z_mean, z_scatter, cross, symmetric(third)
     )
 
 
@@ -227,7 +243,19 @@ def _empty_third(a: FloatArray) -> FloatArray:
     return np.zeros((0, a.shape[1], a.shape[1]))
 
 
-def _symmetric(matrices: FloatArray) -> FloatArray:
+def symmetric(matrices: FloatArray) -> FloatArray:
+    """Average square matrices with their transposes, which removes the rounding between them.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (..., p, p)
+        Matrices that are symmetric up to rounding.
+
+    Returns
+    -------
+    ndarray, shape (..., p, p)
+        Exactly symmetric matrices.
+    """
     return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
 
 
@@ -253,12 +281,12 @@ def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
         cell.weight,
         ((cell.mean - centre) + cell.mean_rest) / scale,
         np.zeros_like(cell.mean_rest),
-        _symmetric(cell.scatter / scale / scale[:, None]),
+        symmetric(cell.scatter / scale / scale[:, None]),
         cell.z_mean,
         cell.z_mean_rest,
         cell.z_scatter,
         cell.cross / scale,
-        _symmetric(cell.third / scale / scale[:, None]),
+        symmetric(cell.third / scale / scale[:, None]),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from fairpca._groups import MAX_FLOAT_LEVELS, Groups, Level, sort_levels
 from fairpca.exceptions import GroupsError, InvalidInputError
@@ -19,6 +20,7 @@ from fairpca.moments._cells import (
     summarise,
     with_attribute,
 )
+from fairpca.moments._sparse import summarise_sparse
 from fairpca.moments._validation import block_rows
 
 Key: TypeAlias = tuple[Level, ...]
@@ -71,7 +73,7 @@ def tabulate(
 
     Parameters
     ----------
-    matrix : ndarray, shape (n, p)
+    matrix : ndarray or csr_array, shape (n, p)
         Features.
     sensitive, control : Groups
         Encoded columns of the same rows.
@@ -83,15 +85,17 @@ def tabulate(
     Table
         One cell for each combination of levels that occurs.
     """
+    n_rows = matrix.shape[0]
+    summarise_rows = summarise_sparse if issparse(matrix) else summarise
     numeric = [attribute.values for attribute in sensitive.numeric]
-    values = np.column_stack(numeric) if numeric else np.empty((len(matrix), 0))
+    values = np.column_stack(numeric) if numeric else np.empty((n_rows, 0))
     columns = sensitive.categorical + control.categorical
     block = block_rows(matrix.shape[1])
     cells: dict[Key, Cell] = {}
-    for rows in _rows_by_cell(columns, len(matrix), weights):
+    for rows in _rows_by_cell(columns, n_rows, weights):
         key = tuple(column.levels[column.codes[rows[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-            cells[key] = summarise(matrix, values, weights, rows, block)
+            cells[key] = summarise_rows(matrix, values, weights, rows, block)
         _check_sums(cells[key])
     names = tuple(attribute.name for attribute in sensitive.numeric)
     return _canonical(Table(sensitive.names, names, control.names, cells))

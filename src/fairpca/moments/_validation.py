@@ -1,4 +1,4 @@
-"""What may be summed: a dense, finite matrix and non-negative weights."""
+"""What may be summed: a finite matrix and non-negative weights."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import FloatArray
+from fairpca.moments._sparse import check_sparse
 
 # Rows looked at together: a few megabytes, so that checking and copying never double the memory.
 BLOCK_ELEMENTS = 1 << 20
@@ -31,23 +32,23 @@ def block_rows(n_features: int) -> int:
     return max(256, BLOCK_ELEMENTS // max(n_features, 1))
 
 
-def check_matrix(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+def check_matrix(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Check the features and read their names where the container has them.
 
     Parameters
     ----------
-    X : array-like or data frame
+    X : array-like, data frame or SciPy sparse matrix
         Features.
 
     Returns
     -------
-    matrix : ndarray, shape (n, p)
+    matrix : ndarray or csr_array, shape (n, p)
         Floats of the precision given (float64 for other numbers), finite.
     names : tuple of str, or None
         Column names of a data frame.
     """
     if issparse(X):
-        raise InvalidInputError("X is sparse: give a dense array, for example X.toarray().")
+        return check_sparse(X), None
     names = getattr(X, "column_names", getattr(X, "columns", None))
     try:
         matrix = np.asarray(X)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fairpca._groups import Groups, Level, encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
@@ -70,8 +70,9 @@ class GroupMoments:
 
         Parameters
         ----------
-        X : array-like or data frame, shape (n, p)
-            Features; the column names of a data frame are kept.
+        X : array-like, data frame or SciPy sparse matrix, shape (n, p)
+            Features; the column names of a data frame are kept. A sparse matrix is not filled:
+            it costs its non-zeros.
         sensitive_features : array-like, Series or data frame
             Protected attributes, one column each; see `encode_groups` for their types.
         control_features : array-like, Series or data frame, optional
@@ -97,11 +98,11 @@ class GroupMoments:
         array([3.])
         """
         matrix, names = check_matrix(X)
-        sensitive = encode_groups(sensitive_features, n_rows=len(matrix), numeric=numeric)
+        sensitive = encode_groups(sensitive_features, n_rows=matrix.shape[0], numeric=numeric)
         control = None
         if control_features is not None:
             control = encode_groups(
-                control_features, n_rows=len(matrix), argument="control_features"
+                control_features, n_rows=matrix.shape[0], argument="control_features"
             )
         if feature_names is not None:
             names = check_feature_names(feature_names, matrix.shape[1])
@@ -110,7 +111,7 @@ class GroupMoments:
     @classmethod
     def from_groups(
         cls,
-        X: NDArray[Any],
+        X: Any,
         sensitive: Groups | None,
         control: Groups | None = None,
         sample_weight: ArrayLike | None = None,
@@ -121,8 +122,8 @@ class GroupMoments:
 
         Parameters
         ----------
-        X : ndarray of float, shape (n, p)
-            Features, dense and finite.
+        X : ndarray or csr_array of float, shape (n, p)
+            Features, finite.
         sensitive : Groups or None
             Encoded protected attributes. None: one cell that holds all rows.
         control : Groups, optional
@@ -144,15 +145,16 @@ class GroupMoments:
         >>> GroupMoments.from_groups(np.array([[1.0], [3.0]]), None).pooled().covariance
         array([[1.]])
         """
-        nothing = Groups((), (), (), len(X))
+        n_rows = X.shape[0]
+        nothing = Groups((), (), (), n_rows)
         sensitive, control = sensitive or nothing, control or nothing
         for groups in (sensitive, control):
-            if groups.n_rows != len(X):
-                raise GroupsError(f"groups of {groups.n_rows} rows given for {len(X)} rows of X.")
+            if groups.n_rows != n_rows:
+                raise GroupsError(f"groups of {groups.n_rows} rows given for {n_rows} rows of X.")
         if control.numeric:
             raise GroupsError(numeric_control_message([a.name for a in control.numeric]))
         names = check_feature_names(feature_names, X.shape[1])
-        table = tabulate(X, sensitive, control, check_weights(sample_weight, len(X)))
+        table = tabulate(X, sensitive, control, check_weights(sample_weight, n_rows))
         return cls(X.shape[1], names, table)
 
     def __add__(self, other: object) -> GroupMoments:

@@ -1,0 +1,134 @@
+"""A model read back is the model that was written, and its file runs no code."""
+
+import json
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairpca import FairPCA, GroupMoments
+from fairpca.estimators import load_model
+from fairpca.exceptions import InvalidInputError
+
+
+@pytest.fixture
+def fair():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(80, 4)), columns=["a", "b", "c", "naïve"])
+    groups = pd.DataFrame({"sex": rng.choice(["f", "m"], 80), "age": rng.normal(size=80)})
+    model = FairPCA(2, cov_weight=np.float64(0.5), whiten=True, numeric=["age"])
+    return model.fit(frame, sensitive_features=groups), frame, groups
+
+
+def rewrite(path, change):
+    """Write the file again with another header."""
+    with np.load(path) as file:
+        content = dict(file)
+    header = json.loads(str(content["header"]))
+    change(header)
+    content["header"] = np.array(json.dumps(header))
+    np.savez(path, **content)
+
+
+def test_every_attribute_returns(fair, tmp_path):
+    model, frame, _ = fair
+    path = model.save(tmp_path / "model")
+    assert path.name == "model.npz"
+    again = FairPCA.load(path)
+    assert again.get_params() == model.get_params()
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    assert {name for name in vars(again) if name.endswith("_")} == fitted
+    for name in ("components_", "mean_", "explained_variance_", "explained_variance_ratio_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    for name in ("certificate_", "contrasts_", "mean_gap_", "cov_gap_", "n_iter_"):
+        assert getattr(again, name) == getattr(model, name)
+    assert list(again.feature_names_in_) == list(frame.columns)
+    np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    np.testing.assert_array_equal(
+        again.inverse_transform(again.transform(frame)),
+        model.inverse_transform(model.transform(frame)),
+    )
+
+
+def test_a_read_model_can_go_on_learning(fair, tmp_path):
+    model, frame, groups = fair
+    again = FairPCA.load(model.save(tmp_path / "model.npz"))
+    again.partial_fit(frame * 2, sensitive_features=groups)
+    model.partial_fit(frame * 2, sensitive_features=groups)
+    np.testing.assert_array_equal(again.components_, model.components_)
+
+
+def test_moments_can_be_left_out(fair, tmp_path):
+    model, frame, _ = fair
+    large = model.save(tmp_path / "large").stat().st_size
+    path = model.save(tmp_path / "small", moments=False)
+    assert path.stat().st_size < large
+    again = FairPCA.load(path)
+    assert not hasattr(again, "moments_")
+    np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+
+
+def test_the_standardisation_travels_with_the_model(fair, tmp_path):
+    _, frame, groups = fair
+    moments = GroupMoments.from_arrays(frame * [1, 10, 100, 1000], groups)
+    model = FairPCA(2).fit_moments(moments.standardized())
+    path = model.save(tmp_path / "model", standardization=moments.standardization())
+    again, (mean, scale) = load_model(path)
+    np.testing.assert_array_equal(mean, moments.standardization().mean)
+    np.testing.assert_array_equal(scale, moments.standardization().scale)
+    np.testing.assert_array_equal(again.components_, model.components_)
+    with pytest.raises(InvalidInputError, match=r"standardised features: use .*load_model"):
+        FairPCA.load(path)
+
+
+def test_the_file_holds_no_pickle(fair, tmp_path):
+    path = fair[0].save(tmp_path / "model")
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                major = np.lib.format.read_magic(member)
+                read = getattr(np.lib.format, f"read_array_header_{major[0]}_0")
+                assert not read(member)[2].hasobject
+
+
+@pytest.mark.parametrize("size", [0, 10, 400])
+def test_a_damaged_file_is_named(fair, tmp_path, size):
+    path = fair[0].save(tmp_path / "model")
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InvalidInputError, match=r"model\.npz' is not a model file"):
+        FairPCA.load(path)
+
+
+def test_moments_are_not_a_model(fair, tmp_path):
+    path = fair[0].moments_.save(tmp_path / "moments")
+    with pytest.raises(InvalidInputError, match="is not a model file"):
+        load_model(path)
+
+
+def test_a_later_version_is_refused(fair, tmp_path):
+    path = fair[0].save(tmp_path / "model")
+    rewrite(path, lambda header: header.update(version=99))
+    with pytest.raises(InvalidInputError, match="format version 99, this fairpca reads version 1"):
+        FairPCA.load(path)
+
+
+@pytest.mark.parametrize("name", ["Unknown", "os.system"])
+def test_only_known_classes_are_made(fair, tmp_path, name):
+    path = fair[0].save(tmp_path / "model")
+    rewrite(path, lambda header: header.update({"class": name}))
+    with pytest.raises(InvalidInputError, match="does not know"):
+        load_model(path)
+
+
+def test_what_cannot_be_written_is_named(fair, tmp_path):
+    model = fair[0]
+    model.reference = object()
+    with pytest.raises(InvalidInputError, match="reference is a object"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfitted_model_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        FairPCA().save(tmp_path / "model")
