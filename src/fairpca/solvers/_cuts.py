@@ -108,12 +108,12 @@ class CovarianceCopies:
         """Divide the scaled duals after the step size grew by `factor`."""
         self.U, self.W, self.a = self.U / factor, self.W / factor, self.a / factor
 
-    def gap_of(self, P: Array) -> float:
-        """Smallest s for which P satisfies every cut."""
+    def gaps_of(self, P: Array) -> Array:
+        """Smallest s for which P satisfies the cuts of each contrast."""
         X = self.rotate(P)
-        cuts = np.linalg.eigvalsh(self.weights * X[:, None])[..., -1] - self.phi
+        cuts = (np.linalg.eigvalsh(self.weights * X[:, None])[..., -1] - self.phi).max(axis=1)
         traces = np.abs(np.sum(self.trace * X[:, self.diagonal, self.diagonal], axis=1))
-        return max(float(cuts.max()), float(traces.max()), 0.0)
+        return np.asarray(np.maximum(np.maximum(cuts, traces), 0.0))
 
     def dual(self, rho: float) -> tuple[Array, float, float]:
         """Matrix to subtract from S, constant to add, and total dual mass Σtr W + Σa."""

@@ -46,7 +46,9 @@ def _room_for_next(reduced: ReducedProblem, V: Array) -> Array:
     images = (reduced.Q @ V).transpose(0, 2, 1).reshape(-1, reduced.size)
     taken = np.vstack([V.T, images / max(reduced.cov_scale, 1e-300)])
     room = complement_basis(taken, _RANK_FLOOR)
-    if room.shape[1] >= still_to_come:
+    # The images of many contrasts would take most of the space, and its variance, away.
+    needed = still_to_come if len(reduced.Q) == 1 else max(still_to_come, reduced.size // 2)
+    if room.shape[1] >= needed:
         return room
     return complement_basis(V.T, _RANK_FLOOR)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.linalg import complement_basis, spectral_norms, symmetrize
@@ -152,19 +154,20 @@ class ReducedProblem:
         variance = float(np.sum(V * (self.S @ V)))
         return variance - self.price * self.cov_gap(V) if self.price else variance
 
+    def with_contrasts(self, chosen: Sequence[int] | NDArray[np.intp]) -> ReducedProblem:
+        """Return the problem with some of its covariance gaps."""
+        return replace(self, Q=self.Q[np.asarray(chosen, dtype=np.intp)])
+
     def with_components(self, d: int, basis: Array | None = None) -> ReducedProblem:
         """Return the problem with d components, inside the span of `basis` where given."""
         N = np.eye(self.size) if basis is None else basis
-        return ReducedProblem(
+        return replace(
+            self,
             S=symmetrize(N.T @ self.S @ N),
             Q=symmetrize(N.T @ self.Q @ N),
             F=self.F @ N,
             d=d,
-            price=self.price,
-            limit=self.limit,
-            mean_limit=self.mean_limit,
             basis=self.basis @ N,
-            scale=self.scale,
         )
 
 

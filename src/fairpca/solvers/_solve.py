@@ -168,6 +168,7 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
         tol=options.tol,
         max_iter=options.max_iter,
         incumbent=reduced.objective(first.basis) if is_feasible else None,
+        near=first.basis,
         price_hint=float(np.einsum("kii->", first.multipliers)),
     )
     if solver == "refined" and not _is_certified(reduced, candidates, bound, options.tol):

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairpca.linalg import fantope_eigenvalues, ky_fan, symmetrize
+from fairpca.linalg import fantope_eigenvalues, ky_fan, symmetrize, top_eigenpairs
+from fairpca.linalg._spectral import Array
 from fairpca.solvers._admm import CHECK_EVERY, Progress, rebalanced
 from fairpca.solvers._cuts import CovarianceCopies, MeanCopy
 from fairpca.solvers._problem import ReducedProblem
 from fairpca.solvers._solution import Bound
+
+_FEW_CONTRASTS = 3
+_LIKELY_TO_BIND = 0.95
 
 
 def solve_tight(
@@ -23,9 +27,14 @@ def solve_tight(
     tol: float,
     max_iter: int,
     incumbent: float | None = None,
+    near: Array | None = None,
     price_hint: float = 0.0,
 ) -> Bound:
     """Bound the problem by the tight relaxation.
+
+    Of many contrasts only a few bind. Leaving contrasts out can only raise the bound, so it stays
+    valid; those that the relaxed point then violates are put back until it violates none that
+    matters.
 
     Parameters
     ----------
@@ -35,11 +44,47 @@ def solve_tight(
         Relative duality gap to reach and limit on iterations.
     incumbent : float or None
         Objective of a basis at hand; solving stops where it certifies no more.
+    near : ndarray of shape (r, d) or None
+        A basis whose largest gaps show which contrasts are likely to bind.
     price_hint : float
         Multiplier of the limit at that basis, if known.
     """
+    if len(reduced.Q) <= _FEW_CONTRASTS:
+        return _solve(reduced, Progress(tol, incumbent), max_iter, price_hint)
+    near = top_eigenpairs(reduced.S, reduced.d)[1] if near is None else near
+    gaps = reduced.cov_gaps(near)
+    active = np.flatnonzero(gaps >= _LIKELY_TO_BIND * gaps.max())
+    value, n_iter = np.inf, 0
+    while True:
+        part = _solve(
+            reduced.with_contrasts(active), Progress(tol, incumbent), max_iter, price_hint
+        )
+        value, n_iter = min(value, part.value), n_iter + part.n_iter
+        gaps = _cut_gaps(reduced, part.projector)
+        level = max(float(gaps[active].max()), reduced.limit or 0.0)
+        overlooked = np.flatnonzero(gaps > level * (1.0 + 1e-9))
+        price = reduced.price or 2.0 * _least_price(reduced, price_hint)
+        relaxed = part.relaxed_value - price * max(float(gaps.max()) - level, 0.0)
+        is_solved = Progress(tol, incumbent, value, relaxed).solved
+        if is_solved or not len(overlooked) or not part.converged:
+            return Bound(value, relaxed, part.projector, n_iter, part.converged)
+        active = np.union1d(active, overlooked)
+
+
+def _cut_gaps(reduced: ReducedProblem, P: Array) -> Array:
+    # One contrast at a time: all at once would need several p×p matrices for each of them.
+    return np.concatenate(
+        [CovarianceCopies(reduced.with_contrasts([c]), P).gaps_of(P) for c in range(len(reduced.Q))]
+    )
+
+
+def _least_price(reduced: ReducedProblem, hint: float) -> float:
+    """Return what a unit of violation costs at the least when a relaxed point is valued."""
+    return max(hint, ky_fan(reduced.S, reduced.d) / (reduced.cov_scale or 1.0))
+
+
+def _solve(reduced: ReducedProblem, progress: Progress, max_iter: int, price_hint: float) -> Bound:
     sdp = _TightSdp(reduced, price_hint)
-    progress = Progress(tol, incumbent)
     for iteration in range(1, max_iter + 1):
         moved = sdp.iterate()
         if iteration % CHECK_EVERY and iteration > 1:
@@ -65,10 +110,8 @@ class _TightSdp:
         self.n_copies = len(reduced.Q) + (self.mean is not None)
         self.rho = 3.0 * float(np.trace(reduced.S)) / reduced.size or 1.0
         self.P = start
-        # What a unit of violation is taken to cost, at the least, when a relaxed point is valued.
-        variance = ky_fan(reduced.S, reduced.d)
-        self.price = max(price_hint, variance / (reduced.cov_scale or 1.0))
-        self.mean_price = variance
+        self.price = _least_price(reduced, price_hint)
+        self.mean_price = ky_fan(reduced.S, reduced.d)
         self.caution = 2.0
 
     def iterate(self) -> float:
@@ -103,7 +146,7 @@ class _TightSdp:
         if self.covariance is not None:
             removed, added, mass = self.covariance.dual(self.rho)
             matrix, constant = matrix - removed, constant + added
-            gap = self.covariance.gap_of(self.P)
+            gap = float(self.covariance.gaps_of(self.P).max())
             if problem.limit is None:
                 value -= problem.price * gap
             else:
