@@ -2,9 +2,9 @@
 
 from importlib.metadata import version
 
-from fairpca.estimators import FairPCA
+from fairpca.estimators import FairKernelPCA, FairPCA
 from fairpca.moments import GroupMoments
 from fairpca.solvers import Certificate
 
 __version__ = version("fairpca")
-__all__ = ["Certificate", "FairPCA", "GroupMoments", "__version__"]
+__all__ = ["Certificate", "FairKernelPCA", "FairPCA", "GroupMoments", "__version__"]

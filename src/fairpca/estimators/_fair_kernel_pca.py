@@ -1,0 +1,438 @@
+"""FairKernelPCA: fair principal components in the feature space of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._kernel_anchors import all_rows, few_rows
+from fairpca.estimators._kernel_functions import (
+    KERNELS,
+    Kernel,
+    check_gram_memory,
+    dense,
+    row_blocks,
+)
+from fairpca.estimators._kernel_rows import Rows
+from fairpca.estimators._kernel_spaces import coefficient_space, exact_space, landmark_space
+from fairpca.estimators._kernel_spectrum import SpectrumOptions
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments._validation import check_weights
+from fairpca.solvers._problem import reduce_problem
+
+
+class FairKernelPCA(FairnessEstimator):
+    """Fair principal components in the feature space of a kernel.
+
+    Kernel PCA is linear PCA in the eigenspace of the centred kernel matrix. There the groups of
+    every protected attribute get equal (or nearly equal) means, and covariances that differ as
+    little as asked for, exactly as in `FairPCA`, and with the same certificate. `transform` never
+    needs the protected attribute.
+
+    Parameters
+    ----------
+    n_components : int or None, default=2
+        Number of components to keep. None: as many as the kernel and the means leave room for.
+    kernel : str or callable, default="rbf"
+        A kernel of `sklearn.metrics.pairwise.pairwise_kernels`, a function of two rows, or
+        "precomputed": then X is the kernel matrix.
+    gamma : float or None, default=None
+        Coefficient of the kernels that have one; None: 1 / n_features.
+    degree : float, default=3
+        Degree of the polynomial kernel.
+    coef0 : float, default=1
+        Independent term of the polynomial and sigmoid kernels.
+    kernel_params : dict or None, default=None
+        Keyword arguments of a callable kernel.
+    n_landmarks : int or None, default=None
+        Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
+        a block of rows only. None, or as many landmarks as rows: the exact form, which needs the
+        n×n kernel matrix.
+    landmarks : {"kmeans", "uniform"}, default="kmeans"
+        Cluster centres or rows drawn at random, inside every combination of groups and strata, so
+        that small groups are present. Rows of a precomputed kernel are always drawn.
+    rank : int or None, default=None
+        Number of eigenvalues of the kernel to keep; None: all that are not zero. Time and the
+        certificate are those of a problem with `rank` features.
+    formulation : {"feature", "paper", "paper-raw"}, default="feature"
+        "feature": orthonormal components in feature space. "paper": orthonormal coefficients of
+        the training rows with the objective K² and the Q_k and f_k printed by Olfat and Aswani,
+        K being centred as their data are. "paper-raw": the same with K as it is.
+    alpha : float, default=1.0
+        Ridge of the inverse transform.
+    fit_inverse_transform : bool, default=False
+        Whether to learn the inverse transform, by kernel ridge regression as KernelPCA does; from
+        the landmarks where there are any.
+    eigen_solver : {"auto", "dense", "arpack", "randomized"}, default="auto"
+        As in KernelPCA. The last two need `rank`, which "auto" gives to "arpack" below 10.
+    iterated_power : int or "auto", default="auto"
+        Power iterations of the randomized eigen solver.
+    remove_zero_eig : bool, default=False
+        Whether to keep fewer components where the kernel has no room for `n_components`; otherwise
+        that is an error.
+    max_memory : float or None, default=None
+        Bytes that the n×n kernel matrix and its eigenvectors may take; None: the memory of the
+        machine. More is an error before anything is computed.
+    random_state : int, RandomState instance or None, default=0
+        Choice of the landmarks and start of the iterative eigen solvers.
+    copy_X : bool, default=True
+        Whether to keep a copy of X. A precomputed kernel is overwritten without it.
+    n_jobs : int or None, default=None
+        Jobs of `pairwise_kernels`.
+    mean_tol, cov_weight, cov_tol, solver, compare, joint, reference, numeric, min_group_size
+        As in `FairPCA`.
+    certify, cov_shift, whiten, tol, max_iter, missing_groups, verbose
+        As in `FairPCA`. `tol` and `max_iter` are those of the relaxation; eigenpairs are always
+        computed to rounding.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_eigenvalues)
+        Orthonormal rows in the coordinates of the kernel's eigenspace, ordered by variance.
+    eigenvalues_ : ndarray of shape (n_eigenvalues,)
+        Eigenvalues of the centred kernel matrix that were kept (their estimate under landmarks).
+    coefficients_ : ndarray of shape (n_fit, n_components)
+        Weights α of the training rows, or landmarks, in the components: scores are centred kernel
+        values times this matrix.
+    X_fit_ : ndarray or sparse matrix of shape (n_fit, n_features), or None
+        Those rows; None for a precomputed kernel.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variance of each component (divisor: the number or weight of the rows).
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        The same as a share of the total variance in feature space (of the landmarks' span).
+    mean_gap_, cov_gap_ : float
+        Largest distance between group means, and largest spectral norm of a difference of group
+        covariances, after the projection. In the paper's form: the norms of αᵀf_k and αᵀQ_kα/n.
+    contrasts_ : dict of lists
+        One entry per comparison, as in `FairPCA`.
+    certificate_ : Certificate
+        Objective, proven bound within the eigenspace kept, and the gap between them.
+    n_iter_ : int
+        Iterations of the solver, at least 1.
+    gamma_ : float
+        The coefficient used.
+    X_transformed_fit_, dual_coef_ : ndarray
+        Regressors and coefficients of the inverse transform, where it was asked for.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X had any.
+
+    References
+    ----------
+    M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.
+    Proceedings of the AAAI Conference on Artificial Intelligence 33, 663-670.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca import FairKernelPCA
+    >>> rng = np.random.default_rng(0)
+    >>> sex = rng.integers(0, 2, 200)
+    >>> X = rng.normal(size=(200, 6)) + np.outer(sex, [2.0, 1.0, 0, 0, 0, 0])
+    >>> fair = FairKernelPCA(n_components=2, rank=50).fit(X, sensitive_features=sex)
+    >>> U = fair.transform(X)
+    >>> bool(np.abs(U[sex == 1].mean(0) - U[sex == 0].mean(0)).max() < 1e-10)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FairnessEstimator._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "kernel": [StrOptions(set(KERNELS)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "degree": [Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "n_landmarks": [Interval(Integral, 2, None, closed="left"), None],
+        "landmarks": [StrOptions({"kmeans", "uniform"})],
+        "rank": [Interval(Integral, 1, None, closed="left"), None],
+        "formulation": [StrOptions({"feature", "paper", "paper-raw"})],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "fit_inverse_transform": ["boolean"],
+        "eigen_solver": [StrOptions({"auto", "dense", "arpack", "randomized"})],
+        "iterated_power": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+        "remove_zero_eig": ["boolean"],
+        "max_memory": [Interval(Real, 0, None, closed="neither"), None],
+        "random_state": ["random_state"],
+        "copy_X": ["boolean"],
+        "n_jobs": [None, Integral],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        kernel="rbf",
+        gamma=None,
+        degree=3,
+        coef0=1,
+        kernel_params=None,
+        n_landmarks=None,
+        landmarks="kmeans",
+        rank=None,
+        formulation="feature",
+        alpha=1.0,
+        fit_inverse_transform=False,
+        eigen_solver="auto",
+        iterated_power="auto",
+        remove_zero_eig=False,
+        max_memory=None,
+        random_state=0,
+        copy_X=True,
+        n_jobs=None,
+        mean_tol=0.0,
+        cov_weight=None,
+        cov_tol=None,
+        solver="refined",
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        certify=True,
+        cov_shift=None,
+        whiten=False,
+        tol=1e-4,
+        max_iter=5000,
+        missing_groups="raise",
+        verbose=0,
+    ):
+        super().__init__(
+            n_components,
+            mean_tol=mean_tol,
+            cov_weight=cov_weight,
+            cov_tol=cov_tol,
+            solver=solver,
+            compare=compare,
+            joint=joint,
+            reference=reference,
+            numeric=numeric,
+            min_group_size=min_group_size,
+            certify=certify,
+            cov_shift=cov_shift,
+            whiten=whiten,
+            tol=tol,
+            max_iter=max_iter,
+            missing_groups=missing_groups,
+            verbose=verbose,
+        )
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.rank = rank
+        self.formulation = formulation
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
+        self.eigen_solver = eigen_solver
+        self.iterated_power = iterated_power
+        self.remove_zero_eig = remove_zero_eig
+        self.max_memory = max_memory
+        self.random_state = random_state
+        self.copy_X = copy_X
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        """Fit from rows, or from a precomputed kernel matrix.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features; shape (n_samples, n_samples) for a precomputed kernel.
+        y : Ignored
+            Present for API consistency.
+        sensitive_features : array-like or data frame, one or more columns
+            Protected attributes: groups (strings, categories, integers, booleans) or numbers.
+        control_features : array-like or data frame, default=None
+            Strata inside which groups are compared.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : FairKernelPCA
+            The fitted estimator.
+        """
+        self._check_price()
+        self._check_form(sample_weight)
+        X = validate_data(
+            self, X, dtype=FLOATS, accept_sparse="csr", copy=self.copy_X, ensure_min_samples=2
+        )
+        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
+        rows = Rows(X, groups, strata, check_weights(sample_weight, X.shape[0]))
+        return self._fit_rows(rows)
+
+    def transform(self, X):
+        """Project rows onto the components.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features; kernel values against the training rows for a precomputed kernel.
+
+        Returns
+        -------
+        U : ndarray of shape (n_samples, n_components)
+            Component scores, in the floating type of X.
+        """
+        check_is_fitted(self, "components_")
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        scores = np.empty((X.shape[0], self._n_features_out), dtype=X.dtype)
+        for block in row_blocks(X.shape[0], len(self.coefficients_)):
+            values = self._anchors.values(X[block]) - self._shift
+            scores[block] = values @ self.coefficients_ - self._offset
+        return scores / self._whitening.astype(X.dtype) if self.whiten else scores
+
+    def inverse_transform(self, X):
+        """Map component scores back to the space of the features, approximately.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            Predictions of a kernel ridge regression of the training rows on their scores.
+        """
+        check_is_fitted(self, "components_")
+        if not self.fit_inverse_transform:
+            raise InvalidInputError(
+                "the inverse transform was not learned; set fit_inverse_transform=True and fit."
+            )
+        U = check_array(X, dtype=FLOATS)
+        if U.shape[1] != self._n_features_out:
+            raise InvalidInputError(
+                f"X has {U.shape[1]} columns, but there are {self._n_features_out} components."
+            )
+        values = self._anchors.kernel(U, self.X_transformed_fit_)
+        return (values @ self.dual_coef_).astype(U.dtype)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return tags
+
+    def _check_form(self, sample_weight):
+        precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        if self.fit_inverse_transform and precomputed:
+            raise InvalidInputError(
+                "fit_inverse_transform=True needs the features, which kernel='precomputed' hides."
+            )
+        if self.formulation != "feature" and (
+            self.n_landmarks is not None or sample_weight is not None
+        ):
+            raise InvalidInputError(
+                f"formulation={self.formulation!r} has one coefficient for each row, and knows no "
+                "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'."
+            )
+        if self.rank is None and self.eigen_solver in ("arpack", "randomized"):
+            raise InvalidInputError(
+                f"eigen_solver={self.eigen_solver!r} finds some eigenpairs only: set rank, or use "
+                "eigen_solver='dense'."
+            )
+
+    def _fit_rows(self, rows):
+        self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
+        rows, anchors = all_rows(self._make_kernel(), rows)
+        space = self._build_space(rows, anchors)
+        covariance = np.diag(space.variances)
+        problem = self._form_problem(covariance, space.contrasts, 1)
+        solution = self._solve(replace(problem, n_components=self._count(problem)))
+        scores = space.reference @ solution.basis
+        signs = _largest_positive(scores)
+        solution = replace(solution, basis=solution.basis * signs)
+        self.eigenvalues_ = space.eigenvalues
+        self._shift = space.shift
+        self._offset = space.offset @ solution.basis
+        self.coefficients_ = space.projection @ solution.basis
+        self._keep(covariance, space.contrasts, solution, space.total)
+        if self.fit_inverse_transform:
+            self._learn_inverse(rows.weights, scores * signs)
+        return self
+
+    def _make_kernel(self):
+        params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
+        if callable(self.kernel):
+            params = self.kernel_params or {}
+        return Kernel(self.kernel, params, self.n_jobs)
+
+    def _build_space(self, rows, anchors):
+        n_rows, kernel = len(rows), anchors.kernel
+        precision = np.finfo(rows.X.dtype if kernel.is_precomputed else np.float64).eps
+        options = SpectrumOptions(
+            self.rank,
+            self.eigen_solver,
+            self.iterated_power,
+            self.random_state,
+            kernel.is_positive,
+            float(precision),
+        )
+        if self.n_landmarks is not None and self.n_landmarks < n_rows:
+            self._anchors, K = few_rows(
+                anchors, rows, self.n_landmarks, self.landmarks, self.random_state
+            )
+            self.X_fit_ = self._anchors.rows
+            return landmark_space(rows, self._anchors.values, K, options, self._form_contrasts)
+        check_gram_memory(
+            n_rows,
+            partial=self.rank is not None and self.rank < n_rows,
+            inverse=self.fit_inverse_transform,
+            limit=self.max_memory,
+        )
+        self._anchors, self.X_fit_ = anchors, anchors.rows
+        K = anchors.values(rows.X) if kernel.is_precomputed else kernel(rows.X)
+        if self.formulation == "feature":
+            return exact_space(rows, K, options, self._form_contrasts)
+        center = self.formulation == "paper"
+        return coefficient_space(rows, K, options, self._form_contrasts, center=center)
+
+    def _count(self, problem):
+        """Return the number of components: as asked, or as many as there is room for."""
+        asked, size = self.n_components, len(problem.covariance)
+        if asked is not None and not self.remove_zero_eig:
+            if asked > size:
+                raise InvalidInputError(
+                    f"n_components={asked}, but the centred kernel matrix has {size} eigenvalues "
+                    "that are not zero or within rank. Lower n_components, raise rank, or set "
+                    "remove_zero_eig=True."
+                )
+            return asked
+        room = reduce_problem(replace(problem, cov_tol=None, cov_weight=0.0)).size
+        return room if asked is None else min(asked, room)
+
+    def _learn_inverse(self, weights, scores):
+        if scipy.sparse.issparse(self.X_fit_):
+            raise InvalidInputError(
+                "fit_inverse_transform=True needs dense features, but X is sparse."
+            )
+        if self.whiten:
+            scores = scores / self._whitening
+        K = self._anchors.kernel(scores)
+        ridge = self.alpha if weights is None or len(weights) != len(K) else self.alpha / weights
+        K[np.diag_indices_from(K)] += ridge
+        targets = dense(self.X_fit_)
+        self.dual_coef_ = scipy.linalg.solve(K, targets, assume_a="pos", overwrite_a=True)
+        self.X_transformed_fit_ = scores
+
+
+def _largest_positive(scores):
+    # Eigenvectors have no sign of their own: the row farthest out is on the positive side.
+    leading = scores[np.argmax(np.abs(scores), axis=0), np.arange(scores.shape[1])]
+    return np.where(leading < 0.0, -1.0, 1.0)

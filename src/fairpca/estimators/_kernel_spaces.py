@@ -1,0 +1,238 @@
+"""The space in which a kernel problem is linear: exact, by landmarks, or the paper's coefficients.
+
+ψ(x) = (k(x) − shift)·projection − offset are the coordinates of a row; its pooled second moments
+are diagonal. K = UΛUᵀ is the centred kernel matrix, n the number (or weight) of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairpca.estimators._kernel_functions import row_blocks
+from fairpca.estimators._kernel_rows import Rows
+from fairpca.estimators._kernel_spectrum import Spectrum, SpectrumOptions, centred_spectrum
+from fairpca.linalg import symmetrize
+from fairpca.moments import Contrast, ContrastSet, GroupMoments
+
+Array = NDArray[np.float64]
+FormContrasts = Callable[[GroupMoments], ContrastSet]
+
+# Directions of the landmarks' span in which the rows do not vary, as a share of the largest.
+_ZERO = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpace:
+    """Coordinates, their second moments and the contrasts in them.
+
+    Parameters
+    ----------
+    shift, projection, offset : ndarray, shapes (m,), (m, r) and (r,)
+        The map from kernel values to coordinates.
+    variances : ndarray, shape (r,)
+        Diagonal of the pooled covariance, in falling order.
+    eigenvalues : ndarray, shape (r,)
+        Of the centred kernel matrix, or their estimate from the landmarks.
+    total : float
+        All the variance there is, whatever the truncation.
+    contrasts : ContrastSet
+        Differences between the groups in these coordinates.
+    reference : ndarray, shape (k, r)
+        Coordinates of the training rows or landmarks.
+    """
+
+    shift: Array
+    projection: Array
+    offset: Array
+    variances: Array
+    eigenvalues: Array
+    total: float
+    contrasts: ContrastSet
+    reference: Array
+
+
+def exact_space(
+    rows: Rows, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
+) -> KernelSpace:
+    """Return the eigenspace of the centred kernel matrix, ψ(x) = Λ^{-½}Uᵀk(x).
+
+    Parameters
+    ----------
+    rows : Rows
+        The training rows.
+    K : ndarray, shape (n, n)
+        Their kernel matrix; overwritten.
+    options : SpectrumOptions
+        How its eigenpairs are computed.
+    form_contrasts : callable
+        From moments to contrasts.
+
+    Returns
+    -------
+    KernelSpace
+        Linear fair PCA in it is fair kernel PCA.
+    """
+    spectrum = centred_spectrum(K, rows.weights, options)
+    projection, features = _whitened(spectrum, rows.weights)
+    return KernelSpace(
+        spectrum.shift,
+        projection,
+        np.zeros(len(spectrum.values)),
+        spectrum.values / rows.weight,
+        spectrum.values,
+        _total(spectrum.trace, spectrum.values) / rows.weight,
+        form_contrasts(rows.moments(features)),
+        features,
+    )
+
+
+def _whitened(spectrum: Spectrum, weights: Array | None) -> tuple[Array, Array]:
+    """Λ^{-½}U as columns, and the coordinates of the decomposed rows themselves."""
+    root = np.sqrt(spectrum.values)
+    projection, features = spectrum.vectors / root, spectrum.vectors * root
+    if weights is None:
+        return projection, features
+    scale = np.sqrt(weights)[:, None]
+    return projection * scale, features / scale
+
+
+def _total(trace: float, values: Array) -> float:
+    # With negative eigenvalues clipped the trace is too small, without truncation by rounding.
+    return max(trace, float(values.sum()))
+
+
+def landmark_space(
+    rows: Rows,
+    kernel: Callable[[Any], Array],
+    K: Array,
+    options: SpectrumOptions,
+    form_contrasts: FormContrasts,
+) -> KernelSpace:
+    """Return the span of the centred landmarks, with moments summed over blocks of rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        The training rows.
+    kernel : callable
+        From a block of X to its kernel values against the landmarks.
+    K : ndarray, shape (m, m)
+        Kernel matrix of the landmarks; overwritten.
+    options : SpectrumOptions
+        Its rank is applied to the covariance of the rows, not to K.
+    form_contrasts : callable
+        From moments to contrasts.
+
+    Returns
+    -------
+    KernelSpace
+        Rotated so that the rows' covariance is diagonal.
+    """
+    spectrum = centred_spectrum(K, None, replace(options, rank=None, eigen_solver="dense"))
+    projection, features = _whitened(spectrum, None)
+    moments = None
+    for block in row_blocks(len(rows), len(projection)):
+        values = kernel(rows.X[block])
+        values -= spectrum.shift
+        part = rows.moments(values @ projection, block)
+        moments = part if moments is None else moments + part
+    assert moments is not None
+    _, mean, covariance = moments.pooled()
+    variances, rotation = np.linalg.eigh(covariance)
+    keep = len(variances) if options.rank is None else options.rank
+    kept = np.flatnonzero(variances > _ZERO * variances[-1])[::-1][:keep]
+    variances, rotation = variances[kept], rotation[:, kept]
+    return KernelSpace(
+        spectrum.shift,
+        projection @ rotation,
+        mean @ rotation,
+        variances,
+        variances * rows.weight,
+        float(np.trace(covariance)),
+        _rotated(form_contrasts(moments), rotation),
+        (features - mean) @ rotation,
+    )
+
+
+def _rotated(contrasts: ContrastSet, rotation: Array) -> ContrastSet:
+    def rotate(contrast: Contrast) -> Contrast:
+        mean, cov = contrast.mean_gap, contrast.cov_gap
+        return replace(
+            contrast,
+            mean_gap=None if mean is None else rotation.T @ mean,
+            cov_gap=None if cov is None else symmetrize(rotation.T @ cov @ rotation),
+        )
+
+    # The notes were said when the contrasts were formed.
+    return ContrastSet(tuple(map(rotate, contrasts)), rotation.shape[1])
+
+
+def coefficient_space(
+    rows: Rows,
+    K: Array,
+    options: SpectrumOptions,
+    form_contrasts: FormContrasts,
+    *,
+    center: bool,
+) -> KernelSpace:
+    """Return the paper's coefficients α, restricted to the range of K, where alone they count.
+
+    With α = Uβ the objective αᵀK²α/n is βᵀΛ²β/n and αᵀα = βᵀβ. Outside the range of K the
+    objective, f_k and Q_k all vanish.
+
+    Parameters
+    ----------
+    rows : Rows
+        The training rows, without weights.
+    K : ndarray, shape (n, n)
+        Their kernel matrix; overwritten.
+    options : SpectrumOptions
+        How its eigenpairs are computed.
+    form_contrasts : callable
+        From moments to contrasts.
+    center : bool
+        Whether K is centred, as the rows of the paper are.
+
+    Returns
+    -------
+    KernelSpace
+        With f_k and Q_k/n of the paper as contrasts.
+    """
+    spectrum = centred_spectrum(K, None, options, center=center)
+    features = spectrum.vectors * spectrum.values  # the rows of KU
+    return KernelSpace(
+        spectrum.shift,
+        spectrum.vectors,
+        np.zeros(len(spectrum.values)),
+        spectrum.values**2 / len(rows),
+        spectrum.values,
+        spectrum.square / len(rows),
+        _printed_contrasts(form_contrasts(rows.moments(np.eye(len(rows)))), features),
+        features,
+    )
+
+
+def _printed_contrasts(contrasts: ContrastSet, features: Array) -> ContrastSet:
+    """f_k = K(X,X₊)e/#P − K(X,X₋)e/#N and Q_k = K(X,X₊)K(X₊,X) − K(X,X₋)K(X₋,X), over n.
+
+    The contrasts given are those of the unit vectors: their mean gap has one entry for each row,
+    1/#P, −1/#N or 0, which says who is compared, whatever attribute or stratum the contrast is of.
+    """
+    n = len(features)
+
+    def translate(contrast: Contrast) -> Contrast:
+        share = contrast.mean_gap
+        if share is None:
+            return contrast
+        side = np.where(np.abs(share) > 0.5 / n, np.sign(share), 0.0)
+        if not contrast.negative:  # a number, whose sides have sizes: (z − mean)/deviation
+            side = contrast.n_positive * share
+        cov = None if contrast.cov_gap is None else (features.T * side) @ features / n
+        return replace(contrast, mean_gap=features.T @ share, cov_gap=cov)
+
+    return ContrastSet(tuple(map(translate, contrasts)), features.shape[1])

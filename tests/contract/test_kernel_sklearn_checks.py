@@ -1,0 +1,104 @@
+"""scikit-learn's own checks on FairKernelPCA: plain path, fair path, precomputed kernels."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_estimator,
+    check_global_output_transform_pandas,
+    check_param_validation,
+    check_parameters_default_constructible,
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_set_output_transform_polars,
+    check_transformer_get_feature_names_out,
+    check_transformer_get_feature_names_out_pandas,
+    parametrize_with_checks,
+)
+
+from fairpca import FairKernelPCA
+
+
+class KernelGroupsFromRows(FairKernelPCA):
+    """FairKernelPCA on the fair path without being handed groups.
+
+    scikit-learn's checks call fit(X, y). The two groups are read off each row by itself, so that
+    removing, repeating or reordering rows does not change them.
+    """
+
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        if sensitive_features is None:
+            sensitive_features = self._split_rows(X)
+        return super().fit(
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            control_features=control_features,
+            sample_weight=sample_weight,
+        )
+
+    @staticmethod
+    def _split_rows(X):
+        try:
+            values = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+            values = values.astype(float) if values.dtype.kind in "fiuO" else None
+        except (TypeError, ValueError):
+            values = None
+        if values is None or values.ndim != 2 or not np.isfinite(values).all():
+            return None  # invalid X: leave it to the estimator to say so
+        return np.sin(1e3 * values.sum(axis=1)) > 0.0
+
+
+EXTRA_CHECKS = [
+    check_parameters_default_constructible,
+    check_param_validation,
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_set_output_transform_polars,
+    check_global_output_transform_pandas,
+    check_transformer_get_feature_names_out,
+    check_transformer_get_feature_names_out_pandas,
+    check_dataframe_column_names_consistency,
+]
+
+PLAIN = FairKernelPCA(missing_groups="ignore")
+# Without the bound: the checks are about the interface, and ask for hundreds of fits.
+FAIR = KernelGroupsFromRows(n_components=1, rank=20)
+
+
+@parametrize_with_checks(
+    [
+        PLAIN,
+        FairKernelPCA(kernel="precomputed", missing_groups="ignore", remove_zero_eig=True),
+        FairKernelPCA(n_landmarks=20, missing_groups="ignore"),
+    ]
+)
+def test_plain_path(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+@parametrize_with_checks([FAIR])
+def test_fair_path(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+# The set_output checks fit on a frame and transform an array on purpose.
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.filterwarnings("ignore:X has feature names, but")
+@pytest.mark.parametrize("check", EXTRA_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("estimator", [PLAIN, FAIR], ids=["plain", "fair"])
+def test_checks_not_handed_to_third_parties(estimator, check):
+    check(type(estimator).__name__, estimator)
+
+
+def test_the_whole_list_runs():
+    results = check_estimator(PLAIN, on_skip=None)
+    assert len(results) > 40
+    assert {result["status"] for result in results} <= {"passed", "skipped"}
+
+
+def test_precomputed_is_tagged_pairwise():
+    assert FairKernelPCA(kernel="precomputed").__sklearn_tags__().input_tags.pairwise
+    assert not FairKernelPCA().__sklearn_tags__().input_tags.pairwise
