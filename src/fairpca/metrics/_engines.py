@@ -118,7 +118,7 @@ class SVMEngine:
     def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
         self._U = U
         self._weight = sample_weight
-        self._whitened, self._back = whiten(U)
+        self._whitened, self._back = whiten(U, sample_weight)
 
     def mean_shift(self, signs: Signs) -> float:
         """Return the squared distance of the group means in units of its sampling noise."""
@@ -168,7 +168,7 @@ class SearchEngine:
     def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
         self._U = U
         self._weight = sample_weight
-        self._whitened, self._back = whiten(U)
+        self._whitened, self._back = whiten(U, sample_weight)
 
     def fit(self, signs: Signs) -> Fit:
         """Return the value of one comparison, with its classifier."""

@@ -55,8 +55,10 @@ class KernelEngine:
         self._given_weight = sample_weight
         self._seed = seed
         varies = np.ptp(U, axis=0) > 0
-        self._mean = U.mean(axis=0)
-        self._scale = np.where(varies, U.std(axis=0), np.inf)  # constant columns become zero
+        share = self._weight / self._weight.sum()
+        self._mean = share @ U
+        spread = np.sqrt(share @ (U - self._mean) ** 2)
+        self._scale = np.where(varies, spread, np.inf)  # constant columns become zero
         self._n_varying = int(varies.sum())
         # Equal rows get one score: two computed ones could differ in the last bits.
         distinct, inverse = np.unique(U, axis=0, return_inverse=True)

@@ -25,7 +25,7 @@ _MAX_ITER = 100
 _GRADIENT_TOLERANCE = 1e-7
 
 
-def whiten(U: Floats) -> tuple[Floats, Floats]:
+def whiten(U: Floats, sample_weight: Floats | None = None) -> tuple[Floats, Floats]:
     """Map rows to uncorrelated components of unit variance.
 
     Half-spaces are the same sets in any coordinates, and in these an SVM does not depend on
@@ -35,6 +35,8 @@ def whiten(U: Floats) -> tuple[Floats, Floats]:
     ----------
     U : ndarray of shape (n, d)
         The representation.
+    sample_weight : ndarray of shape (n,), optional
+        Row weights.
 
     Returns
     -------
@@ -43,18 +45,21 @@ def whiten(U: Floats) -> tuple[Floats, Floats]:
     back : ndarray of shape (d, r)
         Column j maps the j-th whitened direction to a direction of `U`.
     """
+    weight = np.ones(len(U)) if sample_weight is None else sample_weight
+    share = weight / weight.sum()
     # Measured from one row, equal values are exactly zero; from the mean they might not be.
     centred = U - U[0]
-    centred -= centred.mean(axis=0)
-    scale = centred.std(axis=0)
+    centred -= share @ centred
+    scale = np.sqrt(share @ centred**2)
     scale[np.ptp(U, axis=0) == 0] = 0.0
     used = scale > 0
-    left, singular, right = np.linalg.svd(centred[:, used] / scale[used], full_matrices=False)
+    standard = centred[:, used] / scale[used]
+    _, singular, right = np.linalg.svd(np.sqrt(share)[:, None] * standard, full_matrices=False)
     kept = singular > 1e-10 * singular.max(initial=0.0)
-    root = np.sqrt(len(U))
+    turned = right[kept].T / singular[kept]
     back = np.zeros((U.shape[1], int(kept.sum())))
-    back[used] = (right[kept].T * (root / singular[kept])) / scale[used][:, None]
-    return left[:, kept] * root, back
+    back[used] = turned / scale[used][:, None]
+    return standard @ turned, back
 
 
 def svm_directions(U: Floats, signs: Signs, sample_weight: Floats | None = None) -> Floats:

@@ -30,7 +30,7 @@ METHODS = {
     "cdf": ("search", "sample", "exact"),
 }
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
-_ROUNDING = 1e-13  # weighted shares that should cancel leave rests below this
+_ROUNDING = 1e-13  # below any difference of shares that rows can make
 _CHUNK_CELLS = 1 << 24  # permutations × rows whose masses are held at a time: 128 MB
 _MIN_CROSS_FIT = 4
 
@@ -128,8 +128,10 @@ def delta_fairness(
         Permutations of the groups, within strata, for the null and the p-value. The same
         procedure runs on every permutation; what does not depend on the groups runs once.
     cross_fit : bool, default False
-        Whether to train on one half and evaluate on the other, both ways. The result is, on
-        average, a lower bound of the true Δ; it may be slightly negative when nothing leaks.
+        Whether to train on one half and evaluate on the other, both ways: the mean difference of
+        rates at the trained threshold. On average a lower bound of the true Δ. It may be negative
+        when nothing leaks, above all after exact matching of means, where the halves lean
+        opposite ways.
     orthants : {"one", "all"}, default "one"
         For "cdf": lower-left orthants, or the largest value over all 2^d sign flips, since the
         signs of principal components mean nothing.
@@ -295,10 +297,12 @@ def _describe(
     weight: Floats | None,
     note: str,
 ) -> DeltaComparison:
+    # Weighted shares that cancel leave a rest of rounding, which no classifier attains.
+    value, rule = (fit.value, fit.rule) if fit.value > _ROUNDING else (0.0, None)
     rates = {}
     signs = comparison.signs
-    if fit.rule is not None:
-        flagged = fit.rule.predict(U)
+    if rule is not None:
+        flagged = rule.predict(U)
         share = np.ones(len(U)) if weight is None else weight
         for group, sign in zip(comparison.groups, (-1, 1), strict=True):
             inside = signs == sign
@@ -308,8 +312,8 @@ def _describe(
         groups=comparison.groups,
         stratum=dict(stratum.name),
         n_rows=(int((signs < 0).sum()), int((signs > 0).sum())),
-        value=fit.value if fit.value > _ROUNDING else 0.0,
-        classifier=fit.rule,
+        value=value,
+        classifier=rule,
         rates=rates,
         note=note,
     )
