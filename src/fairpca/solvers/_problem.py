@@ -236,17 +236,18 @@ def _check_attainable(reduced: ReducedProblem) -> None:
         return
     minimum = smallest_cov_gap(reduced.Q, reduced.d)
     if reduced.limit < minimum - _MINIMUM_SLACK * reduced.cov_scale:
-        raise unattainable_cov_tol(reduced, minimum)
+        is_attained = len(reduced.Q) == 1
+        what = "the smallest attainable covariance gap is" if is_attained else "no basis gets below"
+        raise unattainable_cov_tol(reduced, minimum, what)
 
 
-def unattainable_cov_tol(reduced: ReducedProblem, minimum: float) -> InfeasibleError:
+def unattainable_cov_tol(reduced: ReducedProblem, minimum: float, what: str) -> InfeasibleError:
     """Return the error for a tolerance below `minimum` (in reduced units)."""
     assert reduced.limit is not None
     attainable = minimum * reduced.scale
     return InfeasibleError(
         f"cov_tol={reduced.limit * reduced.scale:.6g} cannot be met with "
-        f"n_components={reduced.d}: the smallest attainable covariance gap is "
-        f"{attainable:.6g}. Raise cov_tol to at least that, lower n_components, or use "
-        "cov_weight.",
+        f"n_components={reduced.d}: {what} {attainable:.6g}. Raise cov_tol above that, lower "
+        "n_components, or use cov_weight.",
         minimum=attainable,
     )

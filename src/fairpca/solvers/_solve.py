@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -198,9 +198,23 @@ def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refine
     if feasible:
         return max(feasible, key=lambda found: reduced.objective(found.basis))
     closest = min(candidates, key=lambda found: reduced.violation(found.basis))
-    if reduced.limit is not None and reduced.cov_gap(closest.basis) > reduced.limit:
-        raise unattainable_cov_tol(reduced, reduced.cov_gap(closest.basis))
-    raise _unattainable_mean_tol(reduced)
+    if reduced.limit is None:
+        raise _unattainable_mean_tol(reduced)
+    return _from_smallest_gap(reduced, closest)
+
+
+def _from_smallest_gap(reduced: ReducedProblem, start: Refined) -> Refined:
+    """Ascend from a basis of the smallest gap that can be found, or say what that gap is."""
+    assert reduced.limit is not None
+    no_variance = replace(reduced, S=np.zeros_like(reduced.S), price=1.0, limit=None)
+    smallest = refine(no_variance, start.basis)
+    if reduced.violation(smallest.basis) > _FEASIBLE:
+        gap = reduced.cov_gap(smallest.basis)
+        if gap <= reduced.limit:
+            raise _unattainable_mean_tol(reduced)
+        raise unattainable_cov_tol(reduced, gap, "the smallest covariance gap found is")
+    again = refine(reduced, smallest.basis)
+    return again if reduced.violation(again.basis) <= _FEASIBLE else smallest
 
 
 def _unattainable_mean_tol(reduced: ReducedProblem) -> InfeasibleError:
