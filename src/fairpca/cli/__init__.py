@@ -26,12 +26,11 @@ def main() -> NoReturn:
 
             from fairpca.cli._app import app
         except ModuleNotFoundError as error:
-            if error.name not in _EXTRA:
+            package = str(error.name).partition(".")[0]
+            if package not in _EXTRA:
                 raise
-            print(
-                f"fairpca: error: the command line needs {error.name}: pip install 'fairpca[cli]'",
-                file=sys.stderr,
-            )
+            hint = "pip install 'fairpca[cli]'"
+            print(f"fairpca: error: the command line needs {package}: {hint}", file=sys.stderr)
             sys.exit(2)
         app.main(prog_name="fairpca")
     except KeyboardInterrupt:  # before click was there to catch it

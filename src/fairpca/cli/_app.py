@@ -9,6 +9,7 @@ import click
 
 from fairpca import __version__
 from fairpca.cli._fit import fit
+from fairpca.cli._messages import as_options
 from fairpca.exceptions import InvalidInputError
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
@@ -33,7 +34,7 @@ class OneLineErrors(click.Group):
         except click.ClickException as error:
             _fail(error.format_message(), BAD_INPUT)
         except InvalidInputError as error:
-            _fail(str(error), BAD_INPUT)
+            _fail(as_options(str(error)), BAD_INPUT)
         except MemoryError:
             _fail("not enough memory for this table: use fewer rows or columns.", FAILURE)
         except OSError as error:

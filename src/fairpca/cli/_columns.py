@@ -84,7 +84,7 @@ def select(frame: Any, roles: Roles) -> Columns:
     _check_parts(roles)
     names = _feature_names(known, roles, dropped)
     others = [*roles.sensitive, *roles.control, *([roles.weight] if roles.weight else [])]
-    _check_numeric(frame, names, "feature", "Leave them out with --drop, or encode them.")
+    _check_numeric(frame, names, "feature", "Encode as numbers, or --drop {}")
     if roles.weight:
         _check_numeric(frame, [roles.weight], "--weight", "Weights are numbers.")
     _check_complete(frame, list(dict.fromkeys(names + others)))
@@ -175,10 +175,11 @@ def _check_numeric(frame: Any, names: Sequence[str], what: str, advice: str) -> 
         or kinds.is_complex_dtype(frame[name].dtype)
     ]
     if bad:
-        examples = ", ".join(f"{name!r} (such as {_example(frame[name])})" for name in bad[:6])
-        more = f" and {len(bad) - 6} more" if len(bad) > 6 else ""
+        listed = ", ".join(f"{name!r} (such as {_example(frame[name])})" for name in bad)
         plural = "s are" if len(bad) > 1 else " is"
-        raise click.ClickException(f"{what} column{plural} not numeric: {examples}{more}. {advice}")
+        raise click.ClickException(
+            f"{what} column{plural} not numeric: {listed}. {advice.format(','.join(bad))}"
+        )
 
 
 def _example(column: Any) -> str:

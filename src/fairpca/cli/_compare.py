@@ -10,7 +10,7 @@ import pandas as pd
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.cli._columns import Columns
-from fairpca.cli._notes import collected_notes
+from fairpca.cli._messages import collected_notes
 from fairpca.moments import Standardization
 
 

@@ -13,7 +13,7 @@ from fairpca.cli._columns import Columns, Roles, select
 from fairpca.cli._compare import Comparison, compare
 from fairpca.cli._document import fit_document, to_json
 from fairpca.cli._fit_options import fit_options
-from fairpca.cli._notes import print_notes
+from fairpca.cli._messages import print_notes
 from fairpca.cli._options import read_reference
 from fairpca.cli._progress import Stages
 from fairpca.cli._read import Source, read_embedded, read_table

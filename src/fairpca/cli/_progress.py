@@ -82,6 +82,7 @@ class Stages:
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(self._stage)
+            bar.tasks[0].start_time = self._start  # the silent second counts
             with self._changed:
                 while not self._finished:
                     bar.update(task, description=self._stage)

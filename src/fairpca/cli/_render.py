@@ -68,13 +68,13 @@ def _summary(comparison: Comparison) -> Table:
         "mean gap",
         _number(plain.mean_gap_),
         _number(fair.mean_gap_, plain.mean_gap_),
-        "largest distance between group means",
+        "largest distance of group means",
     )
     table.add_row(
         "covariance gap",
         _number(plain.cov_gap_),
         _number(fair.cov_gap_, plain.cov_gap_),
-        "largest difference between group covariances",
+        "largest difference of covariances",
     )
     return table
 
@@ -101,17 +101,16 @@ def _percent(gap: float) -> str:
 
 
 def _contrasts(contrasts: dict[str, list[Any]]) -> Table:
-    table = _table("What is compared: gaps in all features, and left in the fair components")
+    table = _table("Gaps in all features, and left in the fair components")
     has_strata = any(stratum is not None for stratum in contrasts["stratum"])
     has_notes = any(status != "compared" for status in contrasts["status"])
-    table.add_column("attribute")
-    table.add_column("groups")
-    if has_strata:
-        table.add_column("stratum")
+    # Folded where the terminal is narrow: a name cut short could be another group's.
+    for name in ("attribute", "groups", "stratum") if has_strata else ("attribute", "groups"):
+        table.add_column(name, overflow="fold", min_width=len(name))
     for name in ("rows", "mean gap", "left", "cov. gap", "left"):
         table.add_column(name, justify="right", no_wrap=True)
     if has_notes:
-        table.add_column("note")
+        table.add_column("note", overflow="fold")
     for row in zip(*contrasts.values(), strict=True):
         entry = dict(zip(contrasts, row, strict=True))
         cells = [escape(entry["attribute"]), escape(_groups(entry))]

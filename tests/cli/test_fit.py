@@ -1,0 +1,220 @@
+"""`fairpca fit` on good input: the figures are the library's, the rows are the right rows."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from fairpca import FairPCA, __version__
+from fairpca.datasets import load_diabetes_sex
+
+FEATURES = list("uvwxyz")
+OTHERS = "race,income"
+
+
+def fit_json(run, *arguments):
+    result = run("fit", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+
+
+def directly_fitted(frame, **settings):
+    X = StandardScaler().fit_transform(frame[FEATURES])
+    return FairPCA(**settings).fit(X, sensitive_features=frame["sex"]), X
+
+
+def projector(components):
+    V = np.asarray(components)
+    return V.T @ V
+
+
+def test_demo_names_its_data_and_agrees_with_the_estimator(run):
+    result = run("fit")
+    assert result.exit_code == 0, result.stderr
+    assert "scikit-learn's diabetes data" in result.stdout
+    assert "442 rows, 9 features" in result.stdout
+    assert "protected: sex" in result.stdout
+    data = load_diabetes_sex()
+    X = StandardScaler().fit_transform(data.X)
+    plain = 100 * PCA(2).fit(X).explained_variance_ratio_.sum()
+    fair = FairPCA().fit(X, sensitive_features=data.sensitive)
+    kept = 100 * fair.explained_variance_ratio_.sum()
+    (line,) = (line for line in result.stdout.splitlines() if "variance kept" in line)
+    assert f"{plain:.2f} %" in line
+    assert f"{kept:.2f} %" in line
+    assert "Certificate:" in result.stdout
+    assert "207 / 235" in result.stdout
+
+
+def test_embedded_data_hold_the_whole_source():
+    from sklearn.datasets import load_diabetes
+
+    data, source = load_diabetes_sex(), load_diabetes(scaled=False)
+    assert "sex" not in data.feature_names
+    for position, name in enumerate(data.feature_names):
+        column = source.data[:, source.feature_names.index(name)]
+        np.testing.assert_array_equal(data.X[:, position], column)
+    codes = source.data[:, source.feature_names.index("sex")]
+    np.testing.assert_array_equal(data.sensitive == "sex 2", codes == 2)
+    np.testing.assert_array_equal(data.target, source.target)
+
+
+def test_json_holds_the_figures_of_the_library(run, write, people):
+    document = fit_json(run, write(people), "--sensitive", "sex", "--drop", OTHERS)
+    fair, _ = directly_fitted(people)
+    assert document["fairpca"] == __version__
+    assert document["data"]["features"] == FEATURES
+    assert document["data"]["n_rows"] == 120
+    assert document["options"]["n_components"] == 2
+    np.testing.assert_allclose(
+        projector(document["components"]), projector(fair.components_), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        document["fair"]["variance_kept"], fair.explained_variance_ratio_.sum(), rtol=1e-6
+    )
+    assert document["fair"]["mean_gap"] < 1e-12
+    np.testing.assert_allclose(document["fair"]["cov_gap"], fair.cov_gap_, rtol=1e-4)
+    assert document["certificate"]["bound"] >= document["certificate"]["objective"]
+    (contrast,) = document["contrasts"]
+    assert (contrast["attribute"], contrast["positive"], contrast["negative"]) == ("sex", "m", "f")
+    assert (contrast["n_positive"], contrast["n_negative"]) == (50, 70)
+    assert document["notes"] == []
+    assert document["output"] is None
+
+
+def test_plain_column_is_scikit_learns_pca(run, write, people):
+    document = fit_json(run, write(people), "--sensitive", "sex", "--drop", OTHERS, "-d", 3)
+    X = StandardScaler().fit_transform(people[FEATURES])
+    pca = PCA(3).fit(X)
+    np.testing.assert_allclose(
+        document["plain"]["explained_variance_ratio"], pca.explained_variance_ratio_, rtol=1e-9
+    )
+    is_m = (people["sex"] == "m").to_numpy()
+    U = pca.transform(X)
+    gap = U[is_m].mean(axis=0) - U[~is_m].mean(axis=0)
+    difference = np.cov(U[is_m].T, bias=True) - np.cov(U[~is_m].T, bias=True)
+    assert document["plain"]["mean_gap"] == pytest.approx(np.linalg.norm(gap))
+    assert document["plain"]["cov_gap"] == pytest.approx(np.linalg.norm(difference, 2))
+    assert document["contrasts"][0]["mean_gap_plain"] == pytest.approx(np.linalg.norm(gap))
+
+
+def test_center_scale_and_components_of_the_json_reproduce_the_rows(run, write, people, tmp_path):
+    out = tmp_path / "reduced.csv"
+    arguments = [write(people), "--sensitive", "sex", "--drop", OTHERS, "--out", out]
+    document = fit_json(run, *arguments)
+    rows = (people[FEATURES] - document["center"]) / document["scale"]
+    expected = rows.to_numpy() @ np.transpose(document["components"])
+    np.testing.assert_allclose(pd.read_csv(out), expected, atol=1e-10)
+    assert document["output"] == str(out)
+
+
+@pytest.mark.parametrize("name", ["reduced.csv", "reduced.csv.gz", "reduced.parquet"])
+def test_reduced_rows_are_fair_and_in_order(run, write, people, tmp_path, name):
+    out = tmp_path / name
+    arguments = ["--sensitive", "sex", "--drop", "race", "--target", "income", "--keep", "sex"]
+    result = run("fit", write(people), *arguments, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert f"Reduced rows written to {out}" in result.stdout
+    reduced = pd.read_parquet(out) if name.endswith("parquet") else pd.read_csv(out)
+    assert list(reduced.columns) == ["fairpca0", "fairpca1", "sex", "income"]
+    fair, X = directly_fitted(people)
+    np.testing.assert_allclose(reduced[["fairpca0", "fairpca1"]], fair.transform(X), atol=1e-4)
+    assert list(reduced["sex"]) == list(people["sex"])
+    assert list(reduced["income"]) == list(people["income"])
+    means = reduced.groupby("sex")[["fairpca0", "fairpca1"]].mean()
+    np.testing.assert_allclose(means.loc["f"], means.loc["m"], atol=1e-10)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["people.csv", name])
+    if name.endswith(".gz"):
+        assert gzip.decompress(out.read_bytes()).startswith(b"fairpca0")
+
+
+def test_parquet_and_csv_input_give_the_same_fit(run, write, people):
+    arguments = ["--sensitive", "sex", "--drop", OTHERS]
+    frame = people.assign(u=people["u"].astype("float32").astype("float64"))
+    names = ["people.csv", "people.csv.gz", "people.parquet"]
+    documents = [fit_json(run, write(frame, name), *arguments) for name in names]
+    for other in documents[1:]:
+        for figure in ("variance_kept", "cov_gap"):
+            assert other["fair"][figure] == pytest.approx(documents[0]["fair"][figure], rel=1e-6)
+
+
+def test_without_standardisation_the_units_stay(run, write, people):
+    frame = people.assign(u=1000 * people["u"])
+    arguments = ["--sensitive", "sex", "--drop", OTHERS, "--no-standardize"]
+    document = fit_json(run, write(frame), *arguments)
+    fair = FairPCA().fit(frame[FEATURES], sensitive_features=frame["sex"])
+    np.testing.assert_allclose(document["scale"], np.ones(6))
+    np.testing.assert_allclose(document["center"], frame[FEATURES].mean())
+    np.testing.assert_allclose(
+        document["fair"]["variance_kept"], fair.explained_variance_ratio_.sum(), rtol=1e-6
+    )
+
+
+def test_weights_equal_repetition(run, write, people):
+    times = np.arange(len(people)) % 3
+    repeated = people.loc[np.repeat(people.index, times)]
+    arguments = ["--sensitive", "sex", "--drop", OTHERS]
+    weighted = fit_json(run, write(people.assign(n=times)), *arguments, "--weight", "n")
+    longer = fit_json(run, write(repeated, "longer.csv"), *arguments)
+    assert weighted["fair"]["variance_kept"] == pytest.approx(longer["fair"]["variance_kept"])
+    assert weighted["data"]["n_rows"] == np.count_nonzero(times)
+
+
+def test_features_and_separator(run, tmp_path, people):
+    path = tmp_path / "semicolon.csv"
+    people.rename(columns={"u": "u, cm"}).to_csv(path, index=False, sep=";")
+    arguments = ["--separator", ";", "--sensitive", "sex", "--features", "u, cm"]
+    document = fit_json(run, path, *arguments, "--features", "w,v")
+    assert document["data"]["features"] == ["u, cm", "w", "v"]
+
+
+def test_constraint_options_reach_the_solver(run, write, people):
+    arguments = [write(people), "--sensitive", "sex", "--drop", OTHERS]
+    bounded = fit_json(run, *arguments, "--cov-tol", 0.55)
+    assert bounded["fair"]["cov_gap"] == pytest.approx(0.55, abs=1e-6)
+    assert bounded["options"]["cov_weight"] is None
+    loose = fit_json(run, *arguments, "--mean-tol", "none", "--cov-weight", 0)
+    assert loose["fair"] == {**loose["plain"], "n_iter": loose["fair"]["n_iter"]}
+    near = fit_json(run, *arguments, "--mean-tol", 0.2)
+    assert near["fair"]["mean_gap"] == pytest.approx(0.2, rel=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["refined", "deflation", "tight", "paper"])
+def test_every_solver(run, write, people, solver):
+    arguments = [write(people), "--sensitive", "sex", "--drop", OTHERS, "--solver", solver]
+    document = fit_json(run, *arguments)
+    assert document["certificate"]["solver"] == solver
+    assert document["fair"]["mean_gap"] < 1e-10
+
+
+def test_without_certificate_the_table_says_so(run, write, people):
+    result = run("fit", write(people), "--sensitive", "sex", "--drop", OTHERS, "--no-certify")
+    assert result.exit_code == 0
+    assert "Certificate: not computed" in result.stdout
+    assert "of optimal" not in result.stdout
+
+
+def test_quiet_prints_nothing_but_writes(run, write, people, tmp_path):
+    out = tmp_path / "reduced.csv"
+    arguments = [write(people), "--sensitive", "sex", "--drop", OTHERS, "--out", out, "--quiet"]
+    result = run("fit", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert len(pd.read_csv(out)) == 120
+
+
+def test_column_names_with_markup_are_printed_as_they_are(run, write, people):
+    frame = people.rename(columns={"sex": "[bold]sex[/bold]"})
+    result = run("fit", write(frame), "--sensitive", "[bold]sex[/bold]", "--drop", OTHERS)
+    assert "protected: [bold]sex[/bold]" in result.stdout
+
+
+def test_help_shows_examples_and_version_is_the_package(run):
+    shown = run("fit", "--help")
+    assert shown.exit_code == 0
+    assert "fairpca fit people.csv --sensitive sex -d 3\n" in shown.stdout
+    assert run("--version").stdout == f"fairpca {__version__}\n"
+    assert "fit" in run("--help").stdout
