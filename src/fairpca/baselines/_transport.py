@@ -1,0 +1,260 @@
+"""The linear program of optimised preprocessing, over observed cells.
+
+A cell is a combination of bins with a label; a source is a cell with a group. Mass of a source
+may stay or move to a neighbouring cell of the same label (distortion 0 or 0.5), or move anywhere
+(distortion 1). All moves of distortion 1 cost the same wherever they go, so they need no variable
+each: they pass through one pool per group, which deals its mass out to all cells. Every mapping
+has such a form with the same objective, and every solution of this form is a mapping whose
+distortion is no larger. So the program has 27 variables per source at most instead of one for
+each pair of cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.spatial import cKDTree
+
+from fairpca.exceptions import InfeasibleError
+
+Array: TypeAlias = NDArray[np.float64]
+Index: TypeAlias = NDArray[np.intp]
+
+# Among mappings of equal deviation the one of least distortion is wanted. A unit of deviation is
+# worth more than any chain of moves across the grid, so the order of the two aims is kept.
+_DISTORTION_PRICE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Observed cells and sources.
+
+    Parameters
+    ----------
+    bins : ndarray of int, shape (n_cells, k)
+        Bins of each cell.
+    labels : ndarray of int, shape (n_cells,)
+        Label of each cell, 0 or 1.
+    cell : ndarray of int, shape (n_sources,)
+        Cell of each source.
+    group : ndarray of int, shape (n_sources,)
+        Group of each source.
+    mass : ndarray of shape (n_sources,)
+        Share of the rows in each source; adds up to 1.
+    """
+
+    bins: Index
+    labels: Index
+    cell: Index
+    group: Index
+    mass: Array
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.group.max()) + 1
+
+    @property
+    def cell_mass(self) -> Array:
+        """Share of the rows in each cell."""
+        return _sums(self.cell, self.mass, len(self.bins))
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """A randomised mapping from sources to cells.
+
+    Parameters
+    ----------
+    near : csr_array of shape (n_sources, n_cells)
+        Probability of each short move, staying included.
+    far : ndarray of shape (n_sources,)
+        Probability of a move through the pool of the group.
+    pool : ndarray of shape (n_groups, n_cells)
+        Where the pool of each group sends its mass.
+    deviation : float
+        Total variation between old and new distribution of the cells.
+    """
+
+    near: sparse.csr_array
+    far: Array
+    pool: Array
+    deviation: float
+
+    def expectation(self, values: Array, group: Index) -> Array:
+        """Return the expected value of a function of the new cell, for each source."""
+        return self.near @ values + self.far[:, None] * (self.pool @ values)[group]
+
+
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    """Short moves as pairs of a source and a cell."""
+
+    source: Index
+    cell: Index
+    distortion: Array
+
+
+def solve_mapping(cells: Cells, distortion_bound: float, parity_bound: float) -> Mapping:
+    """Find the mapping that changes the distribution of the cells least.
+
+    Parameters
+    ----------
+    cells : Cells
+        Observed cells.
+    distortion_bound : float
+        Bound on the expected distortion in every cell.
+    parity_bound : float
+        Bound on |P(label | group) / P(label) − 1| after the mapping.
+
+    Returns
+    -------
+    Mapping
+        Among mappings of least deviation one of least distortion.
+
+    Raises
+    ------
+    InfeasibleError
+        If no mapping meets both bounds; it states the smallest distortion bound that can be met.
+    """
+    moves = _short_moves(cells)
+    result = _solve(cells, moves, parity_bound, distortion_bound)
+    if result is None:
+        smallest = float(_solve(cells, moves, parity_bound, None)[-1])
+        # Rounded up: the number stated must itself be feasible in floating point.
+        smallest = min(float(np.ceil(smallest * 1e4 + 1e-2)) / 1e4, 1.0)
+        raise InfeasibleError(
+            f"no mapping meets distortion_bound={distortion_bound:g} together with "
+            f"parity_bound={parity_bound:g} on these data. The smallest feasible distortion_bound "
+            f"is {smallest:g}: raise it to that, or raise parity_bound.",
+            minimum=smallest,
+        )
+    return _as_mapping(cells, moves, result)
+
+
+def _short_moves(cells: Cells) -> _Moves:
+    # A label apart is further than any neighbour, so one search finds the allowed pairs.
+    points = np.column_stack([cells.bins, 10.0 * cells.labels])
+    tree = cKDTree(points)
+    pairs = tree.query_pairs(1.0 + 1e-9, p=np.inf, output_type="ndarray")
+    stay = np.arange(len(points))
+    start = np.concatenate([stay, pairs[:, 0], pairs[:, 1]])
+    end = np.concatenate([stay, pairs[:, 1], pairs[:, 0]])
+    reach = sparse.csr_array((np.ones(len(start)), (start, end)))[cells.cell].tocoo()
+    source, cell = (np.array(index, dtype=np.intp) for index in reach.coords)
+    return _Moves(source, cell, np.where(cells.cell[source] == cell, 0.0, 0.5))
+
+
+def _solve(cells, moves, parity_bound, distortion_bound):
+    """Masses (moves, far, pool, ups, downs[, bound]); None where there is no solution.
+
+    Without `distortion_bound` the smallest feasible one is minimised and comes last.
+    """
+    n_sources, n_cells, n_groups = len(cells.mass), len(cells.bins), cells.n_groups
+    sizes = (len(moves.source), n_sources, n_groups * n_cells, n_cells, n_cells)
+    equal, right = _balance(cells, moves, sizes)
+    label_upper, label_right = _parity(cells, moves, sizes, parity_bound)
+    distortion = _distortion(cells, moves, sizes)
+    if distortion_bound is None:
+        distortion = sparse.hstack([distortion, sparse.csr_array(-cells.cell_mass[:, None])])
+        equal = sparse.hstack([equal, sparse.csr_array((equal.shape[0], 1))])
+        label_upper = sparse.hstack([label_upper, sparse.csr_array((label_upper.shape[0], 1))])
+        bound = np.zeros(n_cells)
+        cost = np.append(np.zeros(sum(sizes)), 1.0)
+    else:
+        bound = distortion_bound * cells.cell_mass
+        price = [_DISTORTION_PRICE * moves.distortion, np.full(n_sources, _DISTORTION_PRICE)]
+        cost = np.concatenate([*price, np.zeros(sizes[2]), np.full(2 * n_cells, 0.5)])
+    result = linprog(
+        cost,
+        A_ub=sparse.vstack([distortion, label_upper]).tocsc(),
+        b_ub=np.concatenate([bound, label_right]),
+        A_eq=equal.tocsc(),
+        b_eq=right,
+        bounds=(0.0, None),
+        method="highs",
+    )
+    if result.status == 2:
+        return None
+    if result.x is None:
+        raise RuntimeError(f"the linear program could not be solved: {result.message}")
+    return result.x
+
+
+def _balance(cells, moves, sizes):
+    """Mass is kept: of each source, of each pool, and of each cell up to the deviation."""
+    n_sources, n_cells, n_groups = len(cells.mass), len(cells.bins), cells.n_groups
+    ones = np.ones(len(moves.source))
+    columns = np.arange(len(moves.source))
+    leave = sparse.csr_array((ones, (moves.source, columns)), shape=(n_sources, sizes[0]))
+    arrive = sparse.csr_array((ones, (moves.cell, columns)), shape=(n_cells, sizes[0]))
+    into_pool = sparse.csr_array(
+        (np.ones(n_sources), (cells.group, np.arange(n_sources))), shape=(n_groups, n_sources)
+    )
+    cell_eye = sparse.eye_array(n_cells)
+    out_of_pool = sparse.kron(sparse.eye_array(n_groups), np.ones((1, n_cells)))
+    dealt = sparse.hstack([cell_eye] * n_groups)
+    blocks: Any = [
+        [leave, sparse.eye_array(n_sources), None, None, None],
+        [None, into_pool, -out_of_pool, None, None],
+        [arrive, None, dealt, -cell_eye, cell_eye],
+    ]
+    matrix: Any = sparse.block_array(blocks)
+    return matrix, np.concatenate([cells.mass, np.zeros(n_groups), cells.cell_mass])
+
+
+def _parity(cells, moves, sizes, parity_bound):
+    """|P(label | group) / P(label) − 1| <= parity_bound, as two rows for each pair."""
+    n_groups = cells.n_groups
+    group_mass = np.bincount(cells.group, cells.mass)
+    label_mass = np.bincount(cells.labels, cells.cell_mass, minlength=2)
+    rows, right = [], []
+    for group in range(n_groups):
+        for label in (0, 1):
+            row = np.zeros(sum(sizes))
+            row[: sizes[0]] = (cells.group[moves.source] == group) & (
+                cells.labels[moves.cell] == label
+            )
+            pool = row[sizes[0] + sizes[1] :][: sizes[2]].reshape(n_groups, -1)
+            pool[group] = cells.labels == label
+            share = label_mass[label] * group_mass[group]
+            rows += [row, -row]
+            right += [(1.0 + parity_bound) * share, -(1.0 - parity_bound) * share]
+    return sparse.csr_array(np.array(rows)), np.array(right)
+
+
+def _distortion(cells, moves, sizes):
+    """Sum the distortion of each cell, groups together."""
+    n_cells, n_sources = len(cells.bins), len(cells.mass)
+    columns = np.arange(len(moves.source))
+    shape = (n_cells, sizes[0])
+    short = sparse.csr_array((moves.distortion, (cells.cell[moves.source], columns)), shape=shape)
+    far = sparse.csr_array(
+        (np.ones(n_sources), (cells.cell, np.arange(n_sources))), shape=(n_cells, n_sources)
+    )
+    return sparse.hstack([short, far, sparse.csr_array((n_cells, sum(sizes[2:])))])
+
+
+def _as_mapping(cells, moves, masses):
+    n_sources, n_cells, n_groups = len(cells.mass), len(cells.bins), cells.n_groups
+    ends = np.cumsum([len(moves.source), n_sources, n_groups * n_cells, n_cells, n_cells])
+    short, far, pool, up, down = np.split(np.maximum(masses, 0.0), ends)[:5]
+    pool = pool.reshape(n_groups, n_cells)
+    # Rounding: what a source sends out must add up to one again.
+    total = _sums(moves.source, short, n_sources) + far
+    near = sparse.csr_array(
+        (short / total[moves.source], (moves.source, moves.cell)), shape=(n_sources, n_cells)
+    )
+    near.eliminate_zeros()
+    used = pool.sum(axis=1, keepdims=True)
+    pool = np.where(used > 0.0, pool / np.where(used > 0.0, used, 1.0), 1.0 / n_cells)
+    return Mapping(near, far / total, pool, 0.5 * float(np.sum(up + down)))
+
+
+def _sums(index: Index, values: Array, length: int) -> Array:
+    return np.bincount(index, values, minlength=length).astype(np.float64)
