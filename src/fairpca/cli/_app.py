@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from fairpca import __version__
+from fairpca.cli._audit import audit
 from fairpca.cli._fit import fit
 from fairpca.cli._messages import as_options
 from fairpca.exceptions import InvalidInputError
@@ -57,8 +58,9 @@ def _fail(message: str, code: int) -> NoReturn:
 def app() -> None:
     """Reduce a table to a few components that do not give protected attributes away.
 
-    Start with "fairpca fit": without a file it runs on embedded data.
+    Start with "fairpca fit", then "fairpca audit": without a file they run on embedded data.
     """
 
 
 app.add_command(fit)
+app.add_command(audit)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import pandas as pd
 
-from fairpca.cli._columns import Columns, Roles, select
+from fairpca.cli._columns import Columns, Roles
 from fairpca.cli._compare import Comparison, compare
 from fairpca.cli._document import fit_document, to_json
-from fairpca.cli._fit_options import fit_options
+from fairpca.cli._fit_options import FIT_OPTIONS
+from fairpca.cli._inputs import Inputs, open_table, roles_of
 from fairpca.cli._messages import print_notes
 from fairpca.cli._options import read_reference
 from fairpca.cli._progress import Stages
-from fairpca.cli._read import Source, read_embedded, read_table
 from fairpca.cli._render import print_fit
+from fairpca.cli._shared_options import with_options
 from fairpca.cli._write import check_output, write_table
 
-_ROLES = ("sensitive", "control", "numeric", "target", "keep", "features", "drop", "weight")
 _EXAMPLES = """\b
 Examples:
   fairpca fit                                     embedded data, sex protected
@@ -34,7 +33,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@fit_options
+@with_options(FIT_OPTIONS)
 def fit(file: Path | None, **given: Any) -> None:
     """Reduce FILE (.csv, .csv.gz or .parquet) to a few fair components.
 
@@ -42,37 +41,25 @@ def fit(file: Path | None, **given: Any) -> None:
     components, and a certificate says how far from optimal they can be at most. Without FILE it
     runs on embedded data: scikit-learn's diabetes data, with sex protected.
     """
-    roles = Roles(**{name: given[name] for name in _ROLES})
-    if file is None:
-        roles = _embedded_roles(roles)
-    _check_request(given, roles)
+    roles = roles_of(given, file)
+    _check_request(given)
     settings = _settings(given, roles)
     out: Path | None = given["out"]
     if out is not None:
         check_output(out, force=given["force"], source=file)
     with Stages(enabled=not given["quiet"]) as stages:
-        stages.begin(f"reading {file.name if file else 'embedded data'}")
-        source = read_table(file, given["separator"]) if file else read_embedded()
-        columns = select(source.frame, roles)
+        inputs = open_table(file, roles, given["separator"], stages)
+        columns = inputs.columns
         stages.begin(f"fitting {len(columns.features)} rows, {columns.features.shape[1]} features")
         result = compare(columns, settings, standardize=not given["no_standardize"])
         if out is not None:
             stages.begin(f"writing {out.name}")
             write_table(_reduced(result, columns), out, force=given["force"])
     print_notes(result.notes)
-    _show(result, source, columns, roles, settings, given)
+    _show(result, inputs, settings, given)
 
 
-def _embedded_roles(roles: Roles) -> Roles:
-    """Give the embedded data their protected column and their target."""
-    return replace(
-        roles, sensitive=roles.sensitive or ("sex",), target=roles.target or ("progression",)
-    )
-
-
-def _check_request(given: dict[str, Any], roles: Roles) -> None:
-    if not roles.sensitive:
-        raise click.UsageError("name the protected column (or columns) with --sensitive COL.")
+def _check_request(given: dict[str, Any]) -> None:
     if given["cov_tol"] is not None and given["cov_weight"] is not None:
         raise click.UsageError("--cov-tol and --cov-weight exclude each other: give one of them.")
     if given["keep"] and given["out"] is None:
@@ -111,33 +98,15 @@ def _reduced(result: Comparison, columns: Columns) -> Any:
 
 
 def _show(
-    result: Comparison,
-    source: Source,
-    columns: Columns,
-    roles: Roles,
-    settings: dict[str, Any],
-    given: dict[str, Any],
+    result: Comparison, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]
 ) -> None:
     out = None if given["out"] is None else str(given["out"])
     standardized = not given["no_standardize"]
     if given["as_json"]:
-        data = {
-            "name": source.name,
-            "n_rows": result.n_rows,
-            "features": list(columns.features.columns),
-            "standardized": standardized,
-            **{name: getattr(roles, name) for name in ("sensitive", "control", "target", "weight")},
-        }
+        data = inputs.as_dict(result.n_rows, standardized)
         click.echo(to_json(fit_document(result, data, settings, out)))
     elif not given["quiet"]:
-        p = columns.features.shape[1]
         units = "standardised" if standardized else "in their own units"
-        heading = [
-            f"Data: {source.description}",
-            f"{result.n_rows} rows, {p} feature{'s' if p > 1 else ''} ({units}), "
-            f"protected: {', '.join(roles.sensitive)}"
-            + (f", within: {', '.join(roles.control)}" if roles.control else ""),
-        ]
-        print_fit(result, heading)
+        print_fit(result, inputs.heading(result.n_rows, units))
         if out is not None:
             click.echo(f"Reduced rows written to {out}")

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from fairpca.cli._options import Number, Separator
+from fairpca.cli import _shared_options as shared
+from fairpca.cli._options import Number
 from fairpca.solvers import SOLVERS
 
 _FILE = click.Path(path_type=Path)
 
-_OPTIONS = (
-    click.option(
-        "-s",
-        "--sensitive",
-        metavar="COL",
-        multiple=True,
-        help="Protected column. Repeat for several.",
-    ),
+FIT_OPTIONS: tuple[shared.Decorator, ...] = (
+    shared.SENSITIVE,
     click.option(
         "-d",
         "--components",
@@ -30,34 +23,22 @@ _OPTIONS = (
         show_default=True,
         help="Components to keep.",
     ),
-    click.option(
-        "--features",
-        metavar="COL,…",
-        multiple=True,
-        help="Feature columns. Default: all that have no other part.",
-    ),
-    click.option(
-        "--drop", metavar="COL,…", multiple=True, help="Columns to leave out of the features."
-    ),
+    shared.FEATURES,
+    shared.DROP,
     click.option(
         "--target",
         metavar="COL",
         multiple=True,
         help="Column to predict later: no feature, copied to --out.",
     ),
-    click.option(
-        "--control",
-        metavar="COL",
-        multiple=True,
-        help="Compare groups only within the strata of this column.",
-    ),
+    shared.CONTROL,
     click.option(
         "--numeric",
         metavar="COL",
         multiple=True,
         help="Protected column that is a number, not a group.",
     ),
-    click.option("--weight", metavar="COL", help="Column of row weights."),
+    shared.WEIGHT,
     click.option(
         "--mean-tol",
         metavar="X",
@@ -142,25 +123,7 @@ _OPTIONS = (
     ),
     click.option("--keep", metavar="COL", multiple=True, help="Column to copy to --out."),
     click.option("--force", is_flag=True, help="Replace --out if it exists."),
-    click.option(
-        "--separator",
-        metavar="C",
-        type=Separator(),
-        default=",",
-        show_default=True,
-        help="Between the fields of a CSV file.",
-    ),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document instead of tables."
-    ),
-    click.option(
-        "-q", "--quiet", is_flag=True, help="No tables and no progress; notes and errors only."
-    ),
+    shared.SEPARATOR,
+    shared.AS_JSON,
+    shared.QUIET,
 )
-
-
-def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function with all options, in the order in which the help shows them."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command

@@ -43,6 +43,24 @@ class Number(click.ParamType):
         return number
 
 
+class Probability(click.ParamType):
+    """A number between 0 and 1, both excluded."""
+
+    name = "probability"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read one value or fail with a message that says what is accepted."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number < 1:
+            self.fail(f"{value!r} is not a number between 0 and 1.", param, ctx)
+        return number
+
+
 class Separator(click.ParamType):
     """One character, or the word ``tab``."""
 

@@ -28,6 +28,50 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
 
+def format_number(value: float | None, scale: float | None = None) -> str:
+    """Print a gap with four digits.
+
+    Parameters
+    ----------
+    value : float or None
+        The gap; None: there is none.
+    scale : float, optional
+        A gap that is rounding against this is printed as 0.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Examples
+    --------
+    >>> from fairpca.cli._render import format_number
+    >>> format_number(0.12345), format_number(1e-17, 1.0), format_number(None)
+    ('0.1235', '0', '–')
+    """
+    if value is None:
+        return "–"
+    if value == 0 or (scale and value <= _ROUNDING * scale):
+        return "0"
+    return f"{value:.4f}" if 1e-3 <= value < 1e4 else f"{value:.2e}"
+
+
+def new_table(title: str) -> Table:
+    """Return an empty table in the style of all tables.
+
+    Parameters
+    ----------
+    title : str
+        Shown above it.
+
+    Returns
+    -------
+    rich.table.Table
+        The table.
+    """
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
 def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
     """Print the comparison with plain PCA and one row for each contrast.
 
@@ -48,14 +92,10 @@ def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
     out.print(_contrasts(comparison.fair.contrasts_))
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-
-
 def _summary(comparison: Comparison) -> Table:
     fair, plain = comparison.fair, comparison.plain
     d = len(fair.components_)
-    table = _table(f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each")
+    table = new_table(f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each")
     table.add_column("")
     table.add_column("plain PCA", justify="right")
     table.add_column("fair PCA", justify="right", style="bold")
@@ -66,14 +106,14 @@ def _summary(comparison: Comparison) -> Table:
     )
     table.add_row(
         "mean gap",
-        _number(plain.mean_gap_),
-        _number(fair.mean_gap_, plain.mean_gap_),
+        format_number(plain.mean_gap_),
+        format_number(fair.mean_gap_, plain.mean_gap_),
         "largest distance of group means",
     )
     table.add_row(
         "covariance gap",
-        _number(plain.cov_gap_),
-        _number(fair.cov_gap_, plain.cov_gap_),
+        format_number(plain.cov_gap_),
+        format_number(fair.cov_gap_, plain.cov_gap_),
         "largest difference of covariances",
     )
     return table
@@ -101,7 +141,7 @@ def _percent(gap: float) -> str:
 
 
 def _contrasts(contrasts: dict[str, list[Any]]) -> Table:
-    table = _table("Gaps in all features, and left in the fair components")
+    table = new_table("Gaps in all features, and left in the fair components")
     has_strata = any(stratum is not None for stratum in contrasts["stratum"])
     has_notes = any(status != "compared" for status in contrasts["status"])
     # Folded where the terminal is narrow: a name cut short could be another group's.
@@ -118,7 +158,7 @@ def _contrasts(contrasts: dict[str, list[Any]]) -> Table:
             cells.append(escape(entry["stratum"] or "all rows"))
         cells += [_sizes(entry)]
         for before, after in (("mean_gap_before", "mean_gap"), ("cov_gap_before", "cov_gap")):
-            cells += [_number(entry[before]), _number(entry[after], entry[before])]
+            cells += [format_number(entry[before]), format_number(entry[after], entry[before])]
         if has_notes:
             cells.append("" if entry["status"] == "compared" else escape(entry["status"]))
         table.add_row(*cells)
@@ -135,11 +175,3 @@ def _sizes(entry: dict[str, Any]) -> str:
     if not entry["negative"]:
         return str(entry["n_positive"])
     return f"{entry['n_positive']} / {entry['n_negative']}"
-
-
-def _number(value: float | None, scale: float | None = None) -> str:
-    if value is None:
-        return "–"
-    if value == 0 or (scale and value <= _ROUNDING * scale):
-        return "0"
-    return f"{value:.4f}" if 1e-3 <= value < 1e4 else f"{value:.2e}"
