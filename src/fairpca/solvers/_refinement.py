@@ -36,10 +36,10 @@ _MEMORY = 20
 
 @dataclass(frozen=True)
 class Refined:
-    """A locally optimal basis with its multipliers."""
+    """A locally optimal basis, and what each contrast costs there (trace of its multipliers)."""
 
     basis: Array
-    multipliers: Array
+    costs: Array
     n_iter: int
     converged: bool
 
@@ -138,20 +138,20 @@ def refine(
         lagrangian.M, lagrangian.b = M, b
         violation = _violation(reduced, V, bound)
         if any(_turn(V, optimum) <= _LARGEST_TURN for optimum in known):
-            return Refined(V, M, n_iter, False)
+            return Refined(V, _costs(M), n_iter, False)
         if max(change, violation) <= next_polish:
             polished = _polished(reduced, V, Multipliers(M, b, bound), lagrangian.unit)
             if polished is not None:
-                return Refined(polished[0], polished[1].M, n_iter, True)
+                return Refined(polished[0], _costs(polished[1].M), n_iter, True)
             next_polish *= 0.1
         if accuracy <= _LAST_GRADIENT and violation <= _FEASIBLE and change <= _SETTLED:
-            return Refined(V, M, n_iter, True)
+            return Refined(V, _costs(M), n_iter, True)
         if violation > max(0.25 * last, _FEASIBLE):
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
         last = violation
         accuracy = max(min(0.1 * accuracy, 0.1 * change), _LAST_GRADIENT)
-    return Refined(V, lagrangian.M, n_iter, False)
+    return Refined(V, _costs(lagrangian.M), n_iter, False)
 
 
 def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
@@ -179,6 +179,11 @@ def _polished(
     # Newton knows stationary points, not maxima: only one next to where ascent led will do.
     is_near = _turn(V, found[0]) <= _LARGEST_TURN and reduced.violation(found[0]) <= _FEASIBLE
     return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
+
+
+def _costs(M: Array) -> Array:
+    # Both signs of a contrast together.
+    return np.asarray(np.einsum("skii->k", M.reshape(2, len(M) // 2, *M.shape[1:])))
 
 
 def _turn(V: Array, other: Array) -> float:

@@ -153,7 +153,8 @@ def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
 def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
     V, multipliers = deflate(reduced)
     if solver == "deflation" and reduced.violation(V) <= _FEASIBLE:
-        candidates = [Refined(V, np.zeros((0, reduced.d, reduced.d)), 0, True)]
+        costs = np.abs(multipliers).sum(axis=0)
+        candidates = [Refined(V, costs, 0, True)]
     else:
         candidates = [refine(reduced, V, multipliers)]
     if not options.certify:
@@ -168,8 +169,7 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
         tol=options.tol,
         max_iter=options.max_iter,
         incumbent=reduced.objective(first.basis) if is_feasible else None,
-        near=first.basis,
-        price_hint=float(np.einsum("kii->", first.multipliers)),
+        multipliers=first.costs,
     )
     if solver == "refined" and not _is_certified(reduced, candidates, bound, options.tol):
         # Something is left to gain: ascend from the relaxed point and from plain PCA as well.

@@ -18,7 +18,7 @@ from fairpca.solvers._problem import ReducedProblem
 from fairpca.solvers._solution import Bound
 
 _FEW_CONTRASTS = 3
-_LIKELY_TO_BIND = 0.95
+_LIKELY_TO_BIND = 1e-3
 
 
 def solve_tight(
@@ -27,8 +27,7 @@ def solve_tight(
     tol: float,
     max_iter: int,
     incumbent: float | None = None,
-    near: Array | None = None,
-    price_hint: float = 0.0,
+    multipliers: Array | None = None,
 ) -> Bound:
     """Bound the problem by the tight relaxation.
 
@@ -44,16 +43,15 @@ def solve_tight(
         Relative duality gap to reach and limit on iterations.
     incumbent : float or None
         Objective of a basis at hand; solving stops where it certifies no more.
-    near : ndarray of shape (r, d) or None
-        A basis whose largest gaps show which contrasts are likely to bind.
-    price_hint : float
-        Multiplier of the limit at that basis, if known.
+    multipliers : ndarray of shape (n_contrasts,) or None
+        What each contrast costs at that basis: those that cost something are tried first.
     """
+    price_hint = 0.0 if multipliers is None else float(multipliers.sum())
     if len(reduced.Q) <= _FEW_CONTRASTS:
         return _solve(reduced, Progress(tol, incumbent), max_iter, price_hint)
-    near = top_eigenpairs(reduced.S, reduced.d)[1] if near is None else near
-    gaps = reduced.cov_gaps(near)
-    active = np.flatnonzero(gaps >= _LIKELY_TO_BIND * gaps.max())
+    if multipliers is None or price_hint == 0.0:
+        multipliers = reduced.cov_gaps(top_eigenpairs(reduced.S, reduced.d)[1])
+    active = np.flatnonzero(multipliers >= _LIKELY_TO_BIND * multipliers.max())
     value, n_iter = np.inf, 0
     while True:
         part = _solve(
