@@ -56,6 +56,7 @@ class Orthants:
             levels, rank = np.unique(U[:, k], return_inverse=True)
             self._levels.append(levels)
             self._rank[:, k] = rank.ravel()
+        self._distinct = np.sort(np.unique(self._rank, axis=0, return_index=True)[1])
 
     # -- the rows themselves -------------------------------------------------------------------
 
@@ -157,7 +158,8 @@ class Orthants:
             At least as good as the best row.
         """
         found = self.best_row(at_rows)
-        for row in np.argsort(-np.abs(at_rows), kind="stable")[:_STARTS]:
+        ranking = np.argsort(-np.abs(at_rows[self._distinct]), kind="stable")
+        for row in self._distinct[ranking[:_STARTS]]:
             corner = self._climb(self._rank[row].copy(), float(at_rows[row]), mass)
             if abs(corner.value) > abs(found.value):
                 found = corner

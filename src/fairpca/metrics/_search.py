@@ -126,9 +126,9 @@ def _starts(U: Floats, back: Floats, signs: Signs, sample_weight: Floats | None)
     gap = means[0] - means[1]
     candidates = [svm_directions(U, signs[None], sample_weight)[0]]
     candidates.append(_logistic(U, signs, weight)[None])
-    ridge = 1e-8 * np.eye(d)
+    ridge = 1e-6 * np.eye(d)  # a group may not vary at all; the whitened rows have variance one
     for cov in (covs[0] + covs[1], covs[0], covs[1]):  # LDA, and with one group's covariance
-        candidates.append(np.linalg.solve(cov + ridge * np.trace(cov), gap)[None])
+        candidates.append(np.linalg.solve(cov + ridge, gap)[None])
     # Group means are apart by `gap` here; in the user's coordinates that is another direction.
     original_gap = np.linalg.pinv(back).T @ gap
     candidates.append((np.linalg.pinv(back) @ original_gap)[None])

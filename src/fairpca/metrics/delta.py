@@ -137,7 +137,8 @@ def delta_fairness(
         signs of principal components mean nothing.
     C, gamma : float, optional
         For "rbf": penalty and kernel width on standardised rows. By default chosen from a grid by
-        5-fold cross-validation, as in the paper, for the largest held-out Δ̂.
+        5-fold cross-validation, as in the paper: the smoothest machine whose held-out Δ̂ is
+        within one standard error of the largest.
     max_samples : int, default 2000
         For "rbf": rows a machine is trained on at most, drawn at random; all rows are scored.
     random_state : int, optional
