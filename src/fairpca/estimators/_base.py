@@ -169,7 +169,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 f"relaxation was solved to tol={self.tol}; the basis is usable and the bound "
                 "valid. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

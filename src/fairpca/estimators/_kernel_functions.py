@@ -99,10 +99,10 @@ def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float
     allowed = machine_memory() if limit is None else limit
     if needed <= allowed:
         return
-    kind = "machine has" if limit is None else "max_memory allows"
+    kind = "the machine has" if limit is None else "max_memory allows"
     raise InvalidInputError(
         f"the kernel matrix of {n_rows} rows takes {_readable(matrix)}, and {_readable(needed)} "
-        f"with its eigenvectors, but the {kind} {_readable(allowed)}. Set n_landmarks (500 "
+        f"with its eigenvectors, but {kind} {_readable(allowed)}. Set n_landmarks (500 "
         f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BLOCK_ELEMENTS)}), "
         f"{'set rank, ' if not partial else ''}or fit on fewer rows."
     )

@@ -126,7 +126,13 @@ def centred_spectrum(
     if smallest is not None:
         _warn_negative(smallest, largest, len(K), options.precision)
     kept = values > max(_ZERO, options.precision) * largest
-    return Spectrum(values[kept], np.ascontiguousarray(vectors[:, kept]), shift, trace, square)
+    vectors = np.ascontiguousarray(vectors[:, kept])
+    if center:
+        # Rounding mixes the direction that centring removed into eigenvectors of tiny eigenvalues,
+        # whose coordinates are divided by the root of those: a constant of a row would come back.
+        null = np.ones(len(K)) if weights is None else np.sqrt(weights)
+        vectors -= np.outer(null, (null @ vectors) / (null @ null))
+    return Spectrum(values[kept], vectors, shift, trace, square)
 
 
 def _eigenpairs(K: Array, options: SpectrumOptions) -> tuple[Array, Array, float | None]:
@@ -170,5 +176,5 @@ def _warn_negative(smallest: float, largest: float, n: int, precision: float) ->
             f"matrix is {smallest:.6g}, the largest {largest:.6g}. Negative eigenvalues are "
             "clipped to zero, so the fit is that of the nearest positive semidefinite kernel.",
             PositiveSpectrumWarning,
-            stacklevel=6,
+            stacklevel=8,
         )

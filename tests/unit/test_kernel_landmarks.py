@@ -1,0 +1,129 @@
+"""The Nyström form: landmarks in every group, streamed rows, and what it approximates."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import rbf_kernel
+
+from fairpca import FairKernelPCA
+from fairpca._groups import encode_groups
+from fairpca.estimators import _kernel_functions
+from fairpca.estimators._kernel_landmarks import choose_landmarks, landmark_quotas
+from fairpca.estimators._kernel_rows import Rows
+
+
+def two_groups(n, p=3, seed=0, share=0.4):
+    rng = np.random.default_rng(seed)
+    z = (rng.random(n) < share).astype(int)
+    return rng.normal(size=(n, p)) * (1 + 0.5 * z[:, None]) + 0.4 * z[:, None], z
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_quotas(seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.geometric(rng.choice([0.5, 0.01]), rng.integers(1, 9))
+    count = int(rng.integers(len(sizes), sizes.sum() + 1))
+    quotas = landmark_quotas(sizes, count)
+    assert quotas.sum() == count
+    assert (quotas >= 1).all()
+    assert (quotas <= sizes).all()
+
+
+@pytest.mark.parametrize("method", ["kmeans", "uniform"])
+def test_small_groups_are_present(method):
+    X, _ = two_groups(500)
+    z = np.where(np.arange(500) < 3, "rare", "common")
+    X[:3] += 50.0
+    rows = Rows(X, encode_groups(z, n_rows=500), None, None)
+    landmarks, chosen = choose_landmarks(rows, 40, method, 0)
+    assert landmarks.shape == (40, 3)
+    assert np.count_nonzero(landmarks.mean(axis=1) > 30) == 3
+    assert (chosen is None) == (method == "kmeans")
+    again, _ = choose_landmarks(rows, 40, method, 0)
+    np.testing.assert_array_equal(landmarks, again)
+
+
+@pytest.mark.parametrize("method", ["kmeans", "uniform"])
+def test_more_landmarks_come_closer_to_the_exact_form(method):
+    X, z = two_groups(400)
+    exact = FairKernelPCA(2, gamma=0.1, rank=60).fit(X, sensitive_features=z)
+    errors = []
+    for count in (10, 40, 160):
+        fair = FairKernelPCA(2, gamma=0.1, rank=60, n_landmarks=count, landmarks=method)
+        U = fair.fit(X, sensitive_features=z).transform(X)
+        V = exact.transform(X)
+        # Distance between the subspaces of scores, which knows no signs and no rotations.
+        errors.append(np.linalg.norm(V - U @ np.linalg.lstsq(U, V, rcond=None)[0]))
+        mean = U[z == 1].mean(axis=0) - U[z == 0].mean(axis=0)
+        assert np.abs(mean).max() <= 1e-10
+        assert fair.certificate_.objective <= exact.certificate_.bound * (1 + 1e-6)
+    assert errors[2] < 0.02 * np.linalg.norm(V)
+    assert errors[2] < errors[0]
+
+
+def test_all_rows_as_landmarks_are_the_exact_form():
+    X, z = two_groups(60)
+    exact = FairKernelPCA(2, rank=30).fit(X, sensitive_features=z)
+    most = FairKernelPCA(2, rank=30, n_landmarks=60).fit(X, sensitive_features=z)
+    np.testing.assert_array_equal(most.transform(X), exact.transform(X))
+    # Duplicated rows: the landmarks are all distinct rows, so the span is that of the rows.
+    doubled, groups = np.vstack([X, X]), np.tile(z, 2)
+    few = FairKernelPCA(2, rank=30, n_landmarks=119, landmarks="uniform")
+    few.fit(doubled, sensitive_features=groups)
+    np.testing.assert_allclose(few.transform(X), exact.transform(X), atol=1e-7)
+    np.testing.assert_allclose(few.eigenvalues_, 2 * exact.eigenvalues_, rtol=1e-6)
+    np.testing.assert_allclose(
+        few.explained_variance_ratio_, exact.explained_variance_ratio_, rtol=1e-6
+    )
+
+
+def test_blocks_change_nothing(monkeypatch):
+    X, z = two_groups(500)
+    age = np.random.default_rng(1).normal(size=500)
+    groups = np.column_stack([z, age]).astype(object)
+    weights = np.random.default_rng(2).random(500)
+    fair = FairKernelPCA(2, n_landmarks=30)
+    whole = fair.fit(X, sensitive_features=groups, sample_weight=weights).transform(X)
+    certificate = fair.certificate_
+    monkeypatch.setattr(_kernel_functions, "_BLOCK_ELEMENTS", 64 * 30)
+    assert len(_kernel_functions.row_blocks(500, 30)) == 8
+    parts = fair.fit(X, sensitive_features=groups, sample_weight=weights).transform(X)
+    np.testing.assert_allclose(parts, whole, atol=1e-8)
+    assert fair.certificate_.objective == pytest.approx(certificate.objective, rel=1e-8)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_rows():
+    X, z = two_groups(60_000)
+    fair = FairKernelPCA(2, n_landmarks=50, certify=False)
+    tracemalloc.start()
+    fair.fit(X, sensitive_features=z)
+    fair.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300e6  # the kernel matrix would take 28.8 GB
+    assert fair.coefficients_.shape == (50, 2)
+
+
+def test_landmarks_of_a_precomputed_kernel_are_drawn():
+    X, z = two_groups(120)
+    K = rbf_kernel(X, gamma=0.2)
+    given = FairKernelPCA(2, kernel="precomputed", n_landmarks=30).fit(K, sensitive_features=z)
+    drawn = FairKernelPCA(2, gamma=0.2, n_landmarks=30, landmarks="uniform")
+    drawn.fit(X, sensitive_features=z)
+    np.testing.assert_allclose(given.transform(K), drawn.transform(X), atol=1e-8)
+    w = np.arange(120) % 2
+    given.fit(K, sensitive_features=z, sample_weight=w)
+    drawn.fit(X, sensitive_features=z, sample_weight=w)
+    np.testing.assert_allclose(given.transform(K), drawn.transform(X), atol=1e-8)
+    assert given.X_fit_ is None
+
+
+def test_additive_chi2_is_conditionally_positive_and_needs_no_clipping():
+    X, z = two_groups(100)
+    X = np.abs(X)
+    few = FairKernelPCA(2, kernel="additive_chi2", n_landmarks=60).fit(X, sensitive_features=z)
+    exact = FairKernelPCA(2, kernel="additive_chi2").fit(X, sensitive_features=z)
+    U, V = few.transform(X), exact.transform(X)
+    rest = V - U @ np.linalg.lstsq(U, V, rcond=None)[0]
+    assert np.linalg.norm(rest) < 0.05 * np.linalg.norm(V)
