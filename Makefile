@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow bench clean
+.PHONY: help setup demo test lint format test-fast test-slow test-spark bench bench-scale clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
 	@echo "make test       lint and the quick test suite"
 	@echo "make test-slow  the statistical tests, minutes"
+	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make bench      the solver benchmark table"
+	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
 	@echo "make lint | format | setup | clean"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -44,8 +46,16 @@ test: lint test-fast
 test-slow: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
 
+# pyspark is half a gigabyte, so it is installed here and nowhere else.
+test-spark: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,spark]'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests/distributed
+
 bench: setup
 	$(BIN)/python benchmarks/solvers.py
+
+bench-scale: setup
+	$(BIN)/python benchmarks/scale.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,183 @@
+"""Moments of Spark data frames, and component columns for them.
+
+Needs pyspark 4.0 or later (which needs Java 17 or 21) or 3.4 with Java 8 to 17, pyarrow on the
+driver and on every executor, and fairpca installed for the Python of the executors.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from fairpca.distributed._kernel import batch_rows, rebatch, summarise_batches
+from fairpca.distributed._model import AnyModel, Projection, read_model
+from fairpca.distributed._partial import Partial, finish, merge_partials
+from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_plan
+from fairpca.estimators._lazy import MAX_CELLS
+from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import single_blas_thread
+from fairpca.moments import GroupMoments
+
+# Partial sums that one task, and the driver, merge at a time: with thousands of partitions the
+# driver would otherwise have to hold thousands of matrices.
+FAN_IN = 32
+
+_SCHEMA = "partial binary"
+
+
+def moments_from_spark(
+    data: Any,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    numeric: Names = None,
+    categorical: Names = None,
+    missing: Missing = "error",
+    max_cells: int = MAX_CELLS,
+    max_levels: int = MAX_LEVELS,
+    fan_in: int = FAN_IN,
+) -> GroupMoments:
+    """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
+
+    Every task sums its partition in Arrow batches and sends one small block of moments; more than
+    `fan_in` of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or
+    later with Java 17 or 21 (or pyspark 3.4 with Java 8 to 17), and fairpca and pyarrow for the
+    Python of the executors (``PYSPARK_PYTHON``).
+
+    Parameters
+    ----------
+    data : pyspark.sql.DataFrame
+        The table.
+    sensitive, features, control, weight, numeric, categorical, missing, max_cells, max_levels
+        As in `moments_from_parquet`.
+    fan_in : int, default 32
+        Partial sums that one task, or the driver, merges.
+
+    Returns
+    -------
+    GroupMoments
+        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+    """
+    plan = make_plan(
+        _arrow_schema(data),
+        sensitive,
+        features=features,
+        control=control,
+        weight=weight,
+        numeric=numeric,
+        categorical=categorical,
+        missing=missing,
+        max_cells=max_cells,
+        max_levels=max_levels,
+    )
+    selected = data.select(*(_quoted(name) for name in plan.columns))
+    count = selected.rdd.getNumPartitions()
+    partials = selected.mapInArrow(partial(_summarise_partition, plan=plan), _SCHEMA)
+    while count > fan_in:
+        count = -(-count // fan_in)
+        merge = partial(_merge_partition, plan=plan)
+        partials = partials.repartition(count).mapInArrow(merge, _SCHEMA)
+    found = [_unpack(row["partial"]) for row in partials.collect()]
+    return finish(merge_partials(found, plan) if found else Partial(), plan)
+
+
+def transform_spark(data: Any, model: AnyModel) -> Any:
+    """Append the component columns of a model to a Spark data frame, lazily.
+
+    Parameters
+    ----------
+    data : pyspark.sql.DataFrame
+        The table, with the features of the model by name.
+    model : FairPCA, SavedModel, str or path
+        The fitted model, or a file written by its `save` method.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        All columns of `data`, then one column of doubles for each component.
+    """
+    from pyspark.sql import functions as F
+
+    projection = read_model(model).bind(_arrow_schema(data))
+    clash = [name for name in projection.output_names if name in data.columns]
+    if clash:
+        raise InvalidInputError(f"the table has columns named {clash} already: rename them.")
+    kind = ", ".join(f"`{name}`: double" for name in projection.output_names)
+    scores = F.pandas_udf(partial_udf(projection), f"struct<{kind}>")
+    inputs = F.struct(*(_quoted(name) for name in projection.columns))
+    wide = data.withColumn("__fairpca_scores", scores(inputs))
+    components = [
+        F.col(f"__fairpca_scores.`{name}`").alias(name) for name in projection.output_names
+    ]
+    return wide.select(*(_quoted(name) for name in data.columns), *components)
+
+
+def partial_udf(projection: Projection) -> Any:
+    """Return the function that Spark calls with a frame of features.
+
+    Parameters
+    ----------
+    projection : Projection
+        The model, bound to the columns of the table.
+
+    Returns
+    -------
+    callable
+        From a pandas frame to a pandas frame of scores.
+    """
+    import pandas as pd
+
+    def project(frame: pd.DataFrame) -> pd.DataFrame:
+        batch = pa.RecordBatch.from_pandas(frame, preserve_index=False)
+        return pd.DataFrame(projection.scores(batch), columns=list(projection.output_names))
+
+    return project
+
+
+def _arrow_schema(data: Any) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(data.schema)
+
+
+def _quoted(name: str) -> str:
+    """Column name as Spark reads it; a dot inside would name a field."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _summarise_partition(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """Sum one partition; what is wrong with it travels as a value, to be said by the driver."""
+    try:
+        with single_blas_thread():
+            joined = rebatch(batches, batch_rows(len(plan.columns)))
+            yield _pack(summarise_batches(joined, plan))
+    except InvalidInputError as error:
+        yield _pack(error)
+
+
+def _merge_partition(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+    found = [item for batch in batches for item in batch.column(0).to_pylist()]
+    if not found:
+        return
+    try:
+        yield _pack(merge_partials([_unpack(item) for item in found], plan))
+    except InvalidInputError as error:
+        yield _pack(error)
+
+
+def _pack(value: Partial | InvalidInputError) -> pa.RecordBatch:
+    # Pickle between the driver and its own executors, which is how Spark sends the functions too.
+    return pa.RecordBatch.from_pydict({"partial": pa.array([pickle.dumps(value)], pa.binary())})
+
+
+def _unpack(content: bytes | bytearray) -> Partial:
+    value = pickle.loads(bytes(content))
+    if isinstance(value, InvalidInputError):
+        raise value
+    return value
