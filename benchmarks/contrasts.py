@@ -1,6 +1,6 @@
 """Cost of many contrasts: a certified fit at p = 60, as multiples of the fit with one contrast.
 
-    python benchmarks/contrasts.py
+python benchmarks/contrasts.py
 """
 
 import time

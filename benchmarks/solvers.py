@@ -35,9 +35,7 @@ def make_moments(size, seed=0):
 def make_problem(moments, n_components, **options):
     contrasts = moments.contrasts()
     covariance = moments.pooled().covariance
-    return FairProblem(
-        covariance, contrasts.mean_gaps, contrasts.cov_gaps, n_components, **options
-    )
+    return FairProblem(covariance, contrasts.mean_gaps, contrasts.cov_gaps, n_components, **options)
 
 
 def seconds(function, repetitions=5):
@@ -118,7 +116,9 @@ def peers(with_clarabel):
         error = abs(conic.value + constant - reference.value) / abs(reference.value - constant)
         tol = min(max(error, 1e-6), 1e-4)
         ours = seconds(lambda: solve_paper(reduced, tol=tol, max_iter=50000))  # noqa: B023
-        note = f"({spent:.1f} s against {1e3 * ours:.0f} ms, its error {error:.0e}, ours <= {tol:.0e})"
+        note = (
+            f"({spent:.1f} s against {1e3 * ours:.0f} ms, its error {error:.0e}, ours <= {tol:.0e})"
+        )
         report(f"paper's SDP, p=40, against {name}", target, spent / ours, "times faster", note)
 
 

@@ -72,9 +72,7 @@ def test_repeating_a_contrast_or_swapping_its_sides_changes_nothing(problem):
     )
     first, second = solve(problem), solve(doubled)
     tolerance = 1e-6 + max(first.certificate.gap, second.certificate.gap)
-    assert second.certificate.objective == pytest.approx(
-        first.certificate.objective, rel=tolerance
-    )
+    assert second.certificate.objective == pytest.approx(first.certificate.objective, rel=tolerance)
 
 
 @settings(max_examples=15, deadline=None)

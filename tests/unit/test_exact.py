@@ -23,9 +23,7 @@ def S():
 def test_unconstrained_is_pca(S):
     solution = solve(mean_problem(S, np.zeros((0, 7)), 3, 0.0))
     values, vectors = np.linalg.eigh(S)
-    np.testing.assert_allclose(
-        projector(solution.basis), projector(vectors[:, -3:]), atol=1e-12
-    )
+    np.testing.assert_allclose(projector(solution.basis), projector(vectors[:, -3:]), atol=1e-12)
     assert solution.certificate.objective == pytest.approx(values[-3:].sum())
     assert solution.certificate.gap <= 1e-14
 
@@ -96,7 +94,7 @@ def test_too_many_components_for_equal_means(S):
 
 
 def test_all_dimensions_cannot_bound_the_mean(S):
-    with pytest.raises(InfeasibleError, match="mean_tol=0.1"):
+    with pytest.raises(InfeasibleError, match=r"mean_tol=0\.1"):
         solve(mean_problem(S, np.ones(7), 7, 0.1))
 
 

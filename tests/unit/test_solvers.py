@@ -1,5 +1,7 @@
 """What every solver promises: constraints, order, certificate; and what each adds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support import problem_from_rows, projector, random_bases, random_problem
@@ -8,6 +10,8 @@ from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.solvers import SOLVERS, FairProblem, solve
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
+from fairpca.solvers._refinement import Refined
+from fairpca.solvers._solve import _best_feasible
 
 CASES = [
     (1, {}),
@@ -70,9 +74,9 @@ def test_bound_holds_for_random_bases(contrasts, options):
     for V in random_bases(7, size, 2, 2000):
         if problem.mean_tol == 0.0:
             V = N @ V
-        elif problem.mean_tol is not None:
-            if np.linalg.norm(problem.mean_gaps @ V, axis=1).max() > problem.mean_tol:
-                continue
+        mean_gap = np.linalg.norm(problem.mean_gaps @ V, axis=1).max()
+        if problem.mean_tol is not None and mean_gap > problem.mean_tol + 1e-9:
+            continue
         value, gap = np.trace(V.T @ problem.covariance @ V), gaps(problem, V)
         if problem.cov_tol is None:
             value -= problem.cov_weight * gap
@@ -85,7 +89,9 @@ def test_bound_holds_for_random_bases(contrasts, options):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_tight_bound_is_never_above_the_papers(seed):
-    problem = random_problem(seed, 8 + seed % 3, 1 + seed % 2, 1 + seed % 3, cov_weight=2.0**seed / 8)
+    problem = random_problem(
+        seed, 8 + seed % 3, 1 + seed % 2, 1 + seed % 3, cov_weight=2.0**seed / 8
+    )
     tight = solve(problem, "tight", tol=1e-6).certificate.bound
     paper = solve(problem, "paper", tol=1e-6, trace="equal").certificate.bound
     assert tight <= paper * (1 + 1e-6)
@@ -194,7 +200,7 @@ def test_a_larger_shift_weakens_the_paper():
         for shift in (None, smallest, 2 * smallest)
     ]
     assert bounds[0] <= bounds[1] * (1 + 1e-5) <= bounds[2]
-    with pytest.raises(InvalidInputError, match="cov_shift=0.001 is below"):
+    with pytest.raises(InvalidInputError, match=r"cov_shift=0\.001 is below"):
         solve(problem, "paper", cov_shift=1e-3)
 
 
@@ -253,3 +259,22 @@ def test_bad_problems(change, message):
 def test_unknown_solver():
     with pytest.raises(InvalidInputError, match="solver='simplex' is unknown"):
         solve(random_problem(0, 5, 1, 1), "simplex")
+
+
+def test_ascent_that_misses_the_limits_starts_again_inside_them():
+    # What is found when no first attempt is feasible is feasible, or the error states a minimum.
+    problem = random_problem(5, 9, 3, 2, mean_tol=0.1, cov_tol=0.9)
+    reduced = reduce_problem(problem)
+    nowhere = Refined(np.eye(9)[:, :2], np.zeros(3), 0, False)
+    found = _best_feasible(reduced, [nowhere])
+    assert reduced.violation(nowhere.basis) > 1e-3
+    assert reduced.violation(found.basis) <= 1e-7
+    equal_means = reduce_problem(random_problem(5, 9, 3, 2, cov_tol=0.9))
+    found = _best_feasible(equal_means, [replace(nowhere, basis=np.eye(6)[:, :2])])
+    assert equal_means.violation(found.basis) <= 1e-7
+
+
+def test_a_limit_no_ascent_meets_is_an_error_with_the_smallest_gap_found():
+    problem = random_problem(4, 7, 4, 3, mean_tol=None, cov_tol=1e-4)
+    with pytest.raises(InfeasibleError, match=r"no basis gets below|smallest covariance gap found"):
+        solve(problem)

@@ -190,7 +190,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
         raise InfeasibleError(
             f"n_components={problem.n_components} is too many: equal means (mean_tol=0) over "
             f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
-            "dimensions. Lower n_components or raise mean_tol.",
+            "dimensions. Lower n_components, raise mean_tol or compare fewer groups.",
         )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
     cov_gaps = (

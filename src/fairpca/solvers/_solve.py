@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
-from fairpca.linalg import fix_signs, ky_fan, single_blas_thread, symmetrize, top_eigenpairs
+from fairpca.linalg import (
+    complement_basis,
+    fix_signs,
+    ky_fan,
+    single_blas_thread,
+    symmetrize,
+    top_eigenpairs,
+)
 from fairpca.linalg._spectral import Array
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._exact import bounded_mean_basis, top_basis
@@ -197,10 +204,25 @@ def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refine
     feasible = [found for found in candidates if reduced.violation(found.basis) <= _FEASIBLE]
     if feasible:
         return max(feasible, key=lambda found: reduced.objective(found.basis))
+    if len(reduced.F):
+        return _from_equal_means(reduced)
     closest = min(candidates, key=lambda found: reduced.violation(found.basis))
-    if reduced.limit is None:
-        raise _unattainable_mean_tol(reduced)
     return _from_smallest_gap(reduced, closest)
+
+
+def _from_equal_means(reduced: ReducedProblem) -> Refined:
+    """Ascend from a basis in which the means are equal, where there is one."""
+    N = complement_basis(reduced.F, 1e-10 * float(np.linalg.norm(reduced.F)))
+    if N.shape[1] < reduced.d:
+        raise _unattainable_mean_tol(reduced)
+    inner = replace(reduced.with_components(reduced.d, N), F=np.zeros((0, N.shape[1])))
+    if not len(inner.Q):
+        equal = Refined(top_basis(inner), np.zeros(0), 0, True)
+    else:
+        equal = _best_feasible(inner, [refine(inner, top_basis(inner))])
+    start = replace(equal, basis=N @ equal.basis)
+    again = refine(reduced, start.basis)
+    return again if reduced.violation(again.basis) <= _FEASIBLE else start
 
 
 def _from_smallest_gap(reduced: ReducedProblem, start: Refined) -> Refined:
@@ -210,8 +232,6 @@ def _from_smallest_gap(reduced: ReducedProblem, start: Refined) -> Refined:
     smallest = refine(no_variance, start.basis)
     if reduced.violation(smallest.basis) > _FEASIBLE:
         gap = reduced.cov_gap(smallest.basis)
-        if gap <= reduced.limit:
-            raise _unattainable_mean_tol(reduced)
         raise unattainable_cov_tol(reduced, gap, "the smallest covariance gap found is")
     again = refine(reduced, smallest.basis)
     return again if reduced.violation(again.basis) <= _FEASIBLE else smallest
