@@ -187,8 +187,8 @@ def _with_hive_keys(files: list[DataFile]) -> list[DataFile]:
         return files
     kinds: dict[str, Any] = {}
     for name in names:
-        texts = [values[name] for values in found if values.get(name) is not None]
-        kinds[name] = pa.int64() if all(map(_WHOLE.fullmatch, texts)) else pa.string()
+        whole = [_WHOLE.fullmatch(text) for values in found if (text := values.get(name))]
+        kinds[name] = pa.int64() if all(whole) else pa.string()
     keys = pa.schema(kinds)
     return [
         replace(

@@ -162,10 +162,10 @@ def _run(
     try:
         for (file, _), result in _pairs(work, units, threads):
             state = _advance(state, parts[file], result, plan)
-            bar.add(result.n_rows)
             failing = failing or (plan.missing == "error" and bool(result.missing))
             if kept is not None and not failing:
                 kept.save(state)
+            bar.add(result.n_rows)
     finally:
         if kept is not None and not failing and (state.files or state.groups):
             kept.save(state, now=True)

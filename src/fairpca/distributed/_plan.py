@@ -165,6 +165,11 @@ def _names(given: Names) -> tuple[str, ...]:
 
 def _check_names(schema: pa.Schema, parts: dict[str, tuple[str, ...]]) -> None:
     for part, names in parts.items():
+        twice = [
+            name for name in dict.fromkeys(names) if len(schema.get_all_field_indices(name)) > 1
+        ]
+        if twice:
+            raise InvalidInputError(f"the table has several columns named {twice}: rename them.")
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidInputError(f"{part} names {repeated} more than once.")
@@ -173,9 +178,6 @@ def _check_names(schema: pa.Schema, parts: dict[str, tuple[str, ...]]) -> None:
             raise InvalidInputError(
                 f"{part} names {unknown}, but the columns are {_shortened(schema.names)}."
             )
-        twice = [name for name in names if len(schema.get_all_field_indices(name)) > 1]
-        if twice:
-            raise InvalidInputError(f"the table has several columns named {twice}: rename them.")
 
 
 def _check_parts(
