@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-# Two flat, tilted clouds: they differ in position along the first axis and in shape, so that
-# equal means alone leave a visible difference.
-_MEANS = np.array([[1.2, 0.4, 0.0], [-1.2, -0.4, 0.0]])
-_SPREADS = np.array([[1.0, 1.6, 0.4], [1.0, 0.5, 1.3]])
+# A ball and a cigar that crosses it at an angle: they differ in position and in shape, and the
+# difference in shape is visible in most planes in which the means are equal or nearly so.
+_HALF_GAP = 1.0
+_WIDTH, _LENGTH = 0.7, 2.0
+_AXIS = np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
 
 
 def make_two_gaussians(
@@ -42,9 +43,9 @@ def make_two_gaussians(
     ((1000, 3), 500)
     """
     random = check_random_state(random_state)
-    turn = np.array([[0.8, -0.6, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
-    clouds = [
-        mean + (random.standard_normal((n_samples, 3)) * spread) @ rotation.T
-        for mean, spread, rotation in zip(_MEANS, _SPREADS, (turn, turn.T), strict=True)
-    ]
-    return np.vstack(clouds), np.repeat([0, 1], n_samples)
+    ball = _WIDTH * random.standard_normal((n_samples, 3))
+    cigar = _WIDTH * random.standard_normal((n_samples, 3))
+    cigar += _LENGTH * random.standard_normal((n_samples, 1)) * _AXIS
+    ball[:, 0] += _HALF_GAP
+    cigar[:, 0] -= _HALF_GAP
+    return np.vstack([ball, cigar]), np.repeat([0, 1], n_samples)

@@ -1,0 +1,180 @@
+"""Table 1 of the report: measured beside printed, verdicts, and what refined adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fairpca.experiments._methods import LABELS
+from fairpca.experiments._printed import printed
+from fairpca.experiments._protocol import DATASETS, MATCHING
+from fairpca.experiments._results import Results
+
+PAPER_METHODS = ("pca", "mean", "both")
+MEASURES = ("variance", "linear", "gaussian")
+TOLERANCES = {"pca": 2.0, "mean": 2.0, "both": 3.0}
+DELTA_TOLERANCE = 0.05
+
+_LABEL = "the protected label or features of the released file are not those of the printed table"
+REASONS = {
+    "biodeg": _LABEL,
+    "ecoli": f"{_LABEL}; leaving out gvh and chg would give the printed variance of PCA",
+    "image_segmentation": f"{_LABEL}; leaving out hue comes closer",
+    "letter_recognition": f"{_LABEL}; leaving out Height would give the printed variance of PCA",
+    "magic": f"{_LABEL}; leaving out fDist would give the printed variance of PCA",
+    "statlog_landsat": _LABEL,
+    "steel_plates": f"{_LABEL}; heavy tails make single splits differ by points",
+}
+UNEXPLAINED = "no cause known"
+
+
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    """Format rows as a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def verdict(misses: list[str], dataset: str) -> str:
+    """Say whether a row agrees, and if not why."""
+    if not misses:
+        return "agrees"
+    return f"differs ({', '.join(misses)}): {REASONS.get(dataset, UNEXPLAINED)}"
+
+
+def table1_sections(path: Path) -> list[str]:
+    """Write the sections of table 1."""
+    results = Results(path)
+    return [
+        "## Table 1: explained variance (%) and Δ, two components\n",
+        "Text and table of the paper disagree: the text says five components, the printed "
+        "variances are those of two. Agreement means within 2 points of variance (3 for both) "
+        "and 0.05 of Δ, or within two standard deviations of the splits.\n",
+        _measured_beside_printed(results),
+        "### What refined adds, two components\n",
+        "Same covariance gap as the paper's SDP, or none at all. Nulls are means over permuted "
+        "groups; the Gaussian null is that of the first split.\n",
+        _refined(results, 2),
+        "### Five components, as the text says\n",
+        "Nothing is printed for five components.\n",
+        _five(results),
+    ]
+
+
+def _misses(results: Results, dataset: str) -> list[str]:
+    misses = []
+    for method in PAPER_METHODS:
+        for measure in MEASURES:
+            found = results.get(dataset, method, measure, 2)
+            if found is None:
+                continue
+            difference = found.mean - printed("table1")[dataset, method, measure]
+            bound = TOLERANCES[method] if measure == "variance" else DELTA_TOLERANCE
+            if abs(difference) > max(bound, 2.0 * found.deviation):
+                misses.append(f"{method} {measure} {difference:+.2f}")
+    return misses
+
+
+def _measured_beside_printed(results: Results) -> str:
+    head = ["data", *(f"{m} {k}" for m in PAPER_METHODS for k in ("%var", "lin.", "Gauss."))]
+    rows = []
+    for dataset, _ in results.labels:
+        cells = [dataset]
+        for method in PAPER_METHODS:
+            for measure in MEASURES:
+                found = results.get(dataset, method, measure, 2)
+                value = printed("table1")[dataset, method, measure]
+                cells.append("–" if found is None else f"{found.text()} ({value:.2f})")
+        rows.append([*cells, verdict(_misses(results, dataset), dataset)])
+    return markdown_table([*head, "verdict"], rows)
+
+
+def _refined(results: Results, d: int) -> str:
+    head = ["data", "covariance gap", "%var both", "%var same gap", "%var zero"]
+    head += ["lin. both / same / zero (null)", "Gauss. both / same / zero (null)"]
+    rows = []
+    for dataset, _ in results.labels:
+        cells = [dataset]
+        for method, measure, digits in (
+            ("both", "cov_gap", 3),
+            ("both", "variance", 2),
+            ("refined_gap", "variance", 2),
+            ("refined_zero", "variance", 2),
+        ):
+            found = results.get(dataset, method, measure, d)
+            cells.append("–" if found is None else found.text(digits))
+        cells += [_costs(results, dataset, "linear", d), _costs(results, dataset, "gaussian", d)]
+        rows.append(cells)
+    return markdown_table(head, rows)
+
+
+def _costs(results: Results, dataset: str, measure: str, d: int) -> str:
+    methods = ("both", "refined_gap", "refined_zero")
+    values = [results.get(dataset, method, measure, d) for method in methods]
+    null = results.get(dataset, "refined_gap", f"{measure}_null_mean", d)
+    text = " / ".join("–" if value is None else f"{value.mean:.2f}" for value in values)
+    return text if null is None else f"{text} ({null.mean:.2f})"
+
+
+def _five(results: Results) -> str:
+    methods = (*PAPER_METHODS, "refined_gap", "refined_zero")
+    head = ["data", *(f"{LABELS[m]}: %var, lin., Gauss." for m in methods)]
+    rows = []
+    for dataset, _ in results.labels:
+        cells = [dataset]
+        for method in methods:
+            found = [results.get(dataset, method, measure, 5) for measure in MEASURES]
+            cells.append(", ".join("–" if f is None else f"{f.mean:.2f}" for f in found))
+        rows.append(cells)
+    return markdown_table(head, rows)
+
+
+def summary_table1(path: Path) -> list[str]:
+    """Compare with the targets: differences on the matching sets, and refined against the SDP."""
+    results = Results(path)
+    lines = ["Table 1, two components, on the eight sets whose files match the paper:", ""]
+    rows = []
+    for method in PAPER_METHODS:
+        for measure in MEASURES:
+            pairs = [
+                (found.mean, printed("table1")[dataset, method, measure])
+                for dataset in MATCHING
+                if (found := results.get(dataset, method, measure, 2)) is not None
+            ]
+            if not pairs:
+                continue
+            mean = float(np.mean([abs(a - b) for a, b in pairs]))
+            bound = TOLERANCES[method] if measure == "variance" else DELTA_TOLERANCE
+            met = "yes" if mean <= bound else "**no**"
+            rows.append([LABELS[method], measure, f"{mean:.3f}", f"{bound:g}", met])
+    head = ["method", "measure", "mean absolute difference", "target", "met"]
+    return [*lines, markdown_table(head, rows), *_refined_summary(results), ""]
+
+
+def _refined_summary(results: Results) -> list[str]:
+    lines = []
+    for d in (2, 5):
+        gains: list[float] = []
+        costs: dict[str, list[float]] = {"linear": [], "gaussian": []}
+        wins = 0
+        for dataset in DATASETS:
+            both = results.get(dataset, "both", "variance", d)
+            ours = results.get(dataset, "refined_gap", "variance", d)
+            if both is None or ours is None:
+                continue
+            gains.append(ours.mean - both.mean)
+            wins += ours.mean > both.mean
+            for measure, differences in costs.items():
+                before = results.get(dataset, "both", measure, d)
+                after = results.get(dataset, "refined_gap", measure, d)
+                if before is not None and after is not None:
+                    differences.append(after.mean - before.mean)
+        if gains:
+            lines.append(
+                f"* d = {d}: at the covariance gap of the paper's SDP, refined keeps more variance "
+                f"on {wins} of {len(gains)} sets, {np.mean(gains):.1f} points on average (median "
+                f"{np.median(gains):.1f}). Its Δ is higher by {np.mean(costs['linear']):.3f} "
+                f"(linear) and {np.mean(costs['gaussian']):.3f} (Gaussian) on average: a component "
+                "of more variance has more to give away beyond the second moments."
+            )
+    return lines

@@ -1,0 +1,225 @@
+"""Run experiments cell by cell: resumable, in several processes, with a manifest."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from fairpca.datasets import dataset_info
+from fairpca.exceptions import InvalidInputError
+from fairpca.experiments import (
+    _bases,
+    figure1,
+    figure2,
+    figure3,
+    table1,
+    table2,
+    table3,
+    table4,
+    table5,
+)
+from fairpca.experiments._experiment import CODE_VERSION, Cell, Experiment, Options, Row
+from fairpca.experiments._protocol import SEED
+from fairpca.experiments._store import Store, digest, write_atomically, write_csv
+
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (table1, table2, table3, table4, table5, figure1, figure2, figure3)
+}
+_ALL = {**EXPERIMENTS, "bases": _bases.EXPERIMENT}
+_PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
+
+Progress = Callable[[Cell, int, int], None]
+"""Called after each finished cell with the cell, how many are done and how many there are."""
+
+
+def fingerprint(options: Options) -> str:
+    """Hash of everything that a stored cell depends on."""
+    sums = {name: dataset_info(name).sha256 for name in _datasets(_ALL.values())}
+    relevant = {k: v for k, v in options.as_dict().items() if k != "splits"}
+    return digest([CODE_VERSION, SEED, relevant, sums, version("fairpca")])
+
+
+def run(
+    names: Sequence[str],
+    options: Options,
+    out: str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Compute what is missing and write tables, figures and the manifest.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names out of `EXPERIMENTS`; "all" stands for all of them.
+    options : Options
+        What the numbers depend on.
+    out : path
+        Folder for the results; finished cells are kept in its subfolder ``cells``.
+    jobs : int, default=1
+        Processes.
+    progress : callable, default=None
+        Called after each finished cell.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files written, cells aside.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fairpca.experiments import Options, run
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = run(["figure1"], Options(quick=True), folder)
+    ...     sorted(path.name for path in files)
+    ['figure1.csv', 'figure1.png', 'figure1.svg', 'manifest.json']
+    """
+    chosen = choose(names)
+    folder = Path(out)
+    store = Store(folder / "cells", fingerprint(options))
+    cells = [cell for experiment in chosen for cell in experiment.cells(options)]
+    _compute_missing(_first_needed(chosen, options), cells, options, store, jobs, progress)
+    files = []
+    for experiment in chosen:
+        rows = collect(experiment, options, store)
+        path = folder / f"{experiment.name}.csv"
+        write_csv(path, rows, list(experiment.columns))
+        files.append(path)
+        if experiment.plot is not None:
+            files += experiment.plot(rows, folder)
+    return [*files, _write_manifest(folder, chosen, options, store)]
+
+
+def choose(names: Sequence[str]) -> list[Experiment]:
+    """Look up experiments by name, in the order of the paper."""
+    unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
+    if unknown:
+        raise InvalidInputError(
+            f"there is no experiment called {unknown[0]!r}; choose from "
+            f"{', '.join(EXPERIMENTS)} or all."
+        )
+    return [e for e in EXPERIMENTS.values() if "all" in names or e.name in names]
+
+
+def collect(experiment: Experiment, options: Options, store: Store) -> list[Row]:
+    """Rows of all finished cells of an experiment, in the order of its cells."""
+    rows: list[Row] = []
+    for cell in experiment.cells(options):
+        found = store.read(cell.full_key)
+        rows += [] if found is None else found["rows"]
+    return rows
+
+
+def _first_needed(chosen: Sequence[Experiment], options: Options) -> list[Cell]:
+    """Bases that several tables share: computing them first keeps two from doing the same."""
+    cells: dict[str, Cell] = {}
+    for experiment in chosen:
+        if experiment.prepare is not None:
+            cells.update({cell.full_key: cell for cell in experiment.prepare(options)})
+    return list(cells.values())
+
+
+def _compute_missing(
+    first: Sequence[Cell],
+    then: Sequence[Cell],
+    options: Options,
+    store: Store,
+    jobs: int,
+    progress: Progress | None,
+) -> None:
+    stages = [
+        sorted((c for c in stage if store.read(c.full_key) is None), key=lambda c: -c.cost)
+        for stage in (first, then)
+    ]
+    total = len(first) + len(then)
+    done = total - sum(len(stage) for stage in stages)
+    for stage in stages:
+        for cell in _finished(stage, options, store, jobs):
+            done += 1
+            if progress is not None:
+                progress(cell, done, total)
+
+
+def _finished(cells: Sequence[Cell], options: Options, store: Store, jobs: int) -> Any:
+    """Compute cells and yield each as it is done; an interrupt ends the processes at once."""
+    tasks = [(cell, options, str(store.folder), store.fingerprint) for cell in cells]
+    if jobs == 1 or len(tasks) < 2:
+        yield from map(_work, tasks)
+        return
+    # Fresh processes: forked ones would inherit the threads of BLAS and of the progress bar.
+    pool = multiprocessing.get_context("spawn").Pool(min(jobs, len(tasks)), _ignore_interrupts)
+    try:
+        yield from pool.imap_unordered(_work, tasks)
+    finally:
+        pool.terminate()
+        pool.join()
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(task: tuple[Cell, Options, str, str]) -> Cell:
+    cell, options, folder, stamp = task
+    store = Store(folder, stamp)
+    wall, cpu = time.perf_counter(), time.process_time()
+    # One thread a process, for BLAS and for the OpenMP of k-means.
+    with threadpool_limits(1):
+        rows = _ALL[cell.experiment].compute(cell.params, options, store)
+    store.write(
+        cell.full_key,
+        rows=rows,
+        seconds=time.perf_counter() - wall,
+        cpu_seconds=time.process_time() - cpu,
+    )
+    return cell
+
+
+def _datasets(experiments: Any) -> list[str]:
+    return sorted({name for experiment in experiments for name in experiment.datasets})
+
+
+def _write_manifest(
+    folder: Path, chosen: Sequence[Experiment], options: Options, store: Store
+) -> Path:
+    """Everything needed to run again; nothing that differs between two equal runs."""
+    path = folder / "manifest.json"
+    known: dict[str, Any] = {}
+    if path.is_file():
+        known = json.loads(path.read_text(encoding="utf-8"))
+    before = known.get("experiments", {}) if known.get("fingerprint") == store.fingerprint else {}
+    counts = {e.name: len(e.cells(options)) for e in chosen}
+    sums = {name: dataset_info(name).sha256 for name in _datasets(chosen)}
+    sums.update(known.get("datasets", {}) if before else {})
+    manifest = {
+        "fingerprint": store.fingerprint,
+        "options": options.as_dict(),
+        "seed": SEED,
+        "code_version": CODE_VERSION,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "datasets": dict(sorted(sums.items())),
+        "experiments": dict(sorted({**before, **counts}.items())),
+    }
+    write_atomically(path, json.dumps(manifest, indent=2) + "\n")
+    return path
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
