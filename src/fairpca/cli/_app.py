@@ -9,8 +9,10 @@ import click
 
 from fairpca import __version__
 from fairpca.cli._audit import audit
+from fairpca.cli._datasets import datasets
 from fairpca.cli._fit import fit
 from fairpca.cli._messages import as_options
+from fairpca.cli._reproduce import reproduce
 from fairpca.exceptions import InvalidInputError
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
@@ -64,3 +66,5 @@ def app() -> None:
 
 app.add_command(fit)
 app.add_command(audit)
+app.add_command(reproduce)
+app.add_command(datasets)
