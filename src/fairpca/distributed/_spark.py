@@ -7,7 +7,7 @@ driver and on every executor, and fairpca installed for the Python of the execut
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -76,8 +76,8 @@ def moments_from_spark(
         max_cells=max_cells,
         max_levels=max_levels,
     )
-    selected = data.select(*(_quoted(name) for name in plan.columns))
-    count = selected.rdd.getNumPartitions()
+    selected = _numbered(data, plan.columns)
+    count = _partition_count(selected)
     partials = selected.mapInArrow(partial(_summarise_partition, plan=plan), _SCHEMA)
     while count > fan_in:
         count = -(-count // fan_in)
@@ -102,42 +102,29 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
     pyspark.sql.DataFrame
         All columns of `data`, then one column of doubles for each component.
     """
-    from pyspark.sql import functions as F
+    from pyspark.sql.types import DoubleType, StructType
 
     projection = read_model(model).bind(_arrow_schema(data))
     clash = [name for name in projection.output_names if name in data.columns]
     if clash:
         raise InvalidInputError(f"the table has columns named {clash} already: rename them.")
-    kind = ", ".join(f"`{name}`: double" for name in projection.output_names)
-    scores = F.pandas_udf(partial_udf(projection), f"struct<{kind}>")
-    inputs = F.struct(*(_quoted(name) for name in projection.columns))
-    wide = data.withColumn("__fairpca_scores", scores(inputs))
-    components = [
-        F.col(f"__fairpca_scores.`{name}`").alias(name) for name in projection.output_names
-    ]
-    return wide.select(*(_quoted(name) for name in data.columns), *components)
+    schema = StructType(list(data.schema.fields))
+    for name in projection.output_names:
+        schema = schema.add(name, DoubleType(), nullable=False)
+    names = list(data.columns)
+    append = partial(_append_scores, projection=projection, names=names)
+    return _numbered(data, names).mapInArrow(append, schema)
 
 
-def partial_udf(projection: Projection) -> Any:
-    """Return the function that Spark calls with a frame of features.
-
-    Parameters
-    ----------
-    projection : Projection
-        The model, bound to the columns of the table.
-
-    Returns
-    -------
-    callable
-        From a pandas frame to a pandas frame of scores.
-    """
-    import pandas as pd
-
-    def project(frame: pd.DataFrame) -> pd.DataFrame:
-        batch = pa.RecordBatch.from_pandas(frame, preserve_index=False)
-        return pd.DataFrame(projection.scores(batch), columns=list(projection.output_names))
-
-    return project
+def _append_scores(
+    batches: Iterator[pa.RecordBatch], projection: Projection, names: list[str]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        scores = projection.scores(batch.rename_columns(names))
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *(pa.array(column) for column in scores.T)],
+            names=[*names, *projection.output_names],
+        )
 
 
 def _arrow_schema(data: Any) -> pa.Schema:
@@ -146,16 +133,28 @@ def _arrow_schema(data: Any) -> pa.Schema:
     return to_arrow_schema(data.schema)
 
 
-def _quoted(name: str) -> str:
-    """Column name as Spark reads it; a dot inside would name a field."""
-    return "`" + name.replace("`", "``") + "`"
+def _numbered(data: Any, names: Iterable[str]) -> Any:
+    """Select columns under plain names: mapInArrow cannot handle dots and backticks in them."""
+    from pyspark.sql import functions as F
+
+    quoted = ("`" + name.replace("`", "``") + "`" for name in names)
+    return data.select(*(F.col(name).alias(f"c{index}") for index, name in enumerate(quoted)))
+
+
+def _partition_count(data: Any) -> int:
+    """Partitions of a table; Spark Connect does not tell, so that one round of merging is made."""
+    try:
+        return int(data.rdd.getNumPartitions())
+    except Exception:
+        return FAN_IN + 1
 
 
 def _summarise_partition(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
     """Sum one partition; what is wrong with it travels as a value, to be said by the driver."""
     try:
         with single_blas_thread():
-            joined = rebatch(batches, batch_rows(len(plan.columns)))
+            named = (batch.rename_columns(list(plan.columns)) for batch in batches)
+            joined = rebatch(named, batch_rows(len(plan.columns)))
             yield _pack(summarise_batches(joined, plan))
     except InvalidInputError as error:
         yield _pack(error)
