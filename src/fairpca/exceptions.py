@@ -33,3 +33,7 @@ class SmallGroupWarning(UserWarning):
 
 class NestedAttributeWarning(UserWarning):
     """One protected attribute determines another; the message names both."""
+
+
+class DroppedRowsWarning(UserWarning):
+    """Rows with missing values were left out; the message says how many, and which columns."""

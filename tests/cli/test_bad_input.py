@@ -140,7 +140,8 @@ def test_scaled_features(run, write, people, factor):
 
 def test_missing_file_directory_and_kind(refused, tmp_path, write, people):
     assert "no such file" in refused("fit", tmp_path / "none.csv", *SEX)
-    assert "is a directory" in refused("fit", tmp_path, *SEX)
+    (tmp_path / "empty").mkdir()
+    assert "names no file" in refused("fit", tmp_path / "empty", *SEX)
     (tmp_path / "table.xlsx").write_text("u,sex\n")
     assert "use one of .csv, .csv.gz, .parquet" in refused("fit", tmp_path / "table.xlsx", *SEX)
 
@@ -231,4 +232,4 @@ def test_negative_weights(refused, write, people):
 def test_unknown_option_command_and_argument(refused):
     assert "--bogus" in refused("fit", "--bogus")
     assert "'bogus'" in refused("bogus")
-    assert "other.csv" in refused("fit", "one.csv", "other.csv")
+    assert "one.csv" in refused("fit", "one.csv", "other.csv", *SEX)

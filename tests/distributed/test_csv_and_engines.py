@@ -9,7 +9,7 @@ import pytest
 from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca.distributed import moments_from_csv, moments_from_files
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 
 
 def write_csv(frame, folder, sizes=(120, 180), **options):
@@ -82,7 +82,7 @@ def test_csv_holes_are_counted_over_all_files(tmp_path):
     write_csv(frame, tmp_path)
     with pytest.raises(InvalidInputError, match=r"3 of 300 rows .*'a' 2, 'sex' 1"):
         moments_from_csv(tmp_path, "sex", FEATURES)
-    with pytest.warns(UserWarning, match="3 of 300 rows"):
+    with pytest.warns(DroppedRowsWarning, match="3 of 300 rows"):
         found = moments_from_csv(tmp_path, "sex", FEATURES, missing="drop-rows")
     assert_same_moments(found, in_memory(frame.dropna(), ["sex"]))
 

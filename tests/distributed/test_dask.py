@@ -13,7 +13,7 @@ from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca import FairPCA
 from fairpca.distributed import moments_from_dask
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 
 dask = pytest.importorskip("dask", reason="dask is not installed: pip install 'fairpca[dask]'")
@@ -111,7 +111,7 @@ def test_arrays_count_missing_values():
     groups = np.arange(100) % 2
     with pytest.raises(InvalidInputError, match=r"2 of 100 rows .*\(by column: 'x1' 2\)"):
         moments_from_dask(lazy, groups)
-    with pytest.warns(UserWarning, match="2 of 100 rows"):
+    with pytest.warns(DroppedRowsWarning, match="2 of 100 rows"):
         found = moments_from_dask(lazy, groups, missing="drop-rows")
     whole = ~np.isnan(X).any(axis=1)
     assert_same_moments(found, GroupMoments.from_arrays(X[whole], groups[whole]))

@@ -13,7 +13,7 @@ import pytest
 from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
 
 from fairpca.distributed import moments_from_parquet
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 
 
 def damage(path, group):
@@ -139,14 +139,14 @@ def test_indicators_and_counts_survive_a_checkpoint(table, tmp_path):
         "categorical": ["city"],
         "missing": "drop-rows",
     }
-    with pytest.warns(UserWarning, match="3 of 900 rows have missing values"):
+    with pytest.warns(DroppedRowsWarning, match="3 of 900 rows have missing values"):
         whole = moments_from_parquet(folder, **given)
     sound = (folder / "part-02.parquet").read_bytes()
     damage(folder / "part-02.parquet", 4)
     with pytest.raises(InvalidInputError, match="part-02"):
         moments_from_parquet(folder, **given, checkpoint=tmp_path / "kept")
     (folder / "part-02.parquet").write_bytes(sound)
-    with pytest.warns(UserWarning, match="3 of 900 rows have missing values"):
+    with pytest.warns(DroppedRowsWarning, match="3 of 900 rows have missing values"):
         found = moments_from_parquet(folder, **given, checkpoint=tmp_path / "kept")
     assert found.feature_names == (*FEATURES, "city=east", "city=north", "city=south")
     assert bits(found) == bits(whole)

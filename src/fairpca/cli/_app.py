@@ -13,6 +13,7 @@ from fairpca.cli._datasets import datasets
 from fairpca.cli._fit import fit
 from fairpca.cli._messages import as_options
 from fairpca.cli._reproduce import reproduce
+from fairpca.cli._transform import transform
 from fairpca.exceptions import InvalidInputError
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
@@ -65,6 +66,7 @@ def app() -> None:
 
 
 app.add_command(fit)
+app.add_command(transform)
 app.add_command(audit)
 app.add_command(reproduce)
 app.add_command(datasets)

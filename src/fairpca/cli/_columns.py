@@ -78,11 +78,7 @@ def select(frame: Any, roles: Roles) -> Columns:
     Columns
         The parts.
     """
-    known = list(frame.columns)
-    dropped = split_names(roles.drop, known)
-    _check_known(known, roles, dropped)
-    _check_parts(roles)
-    names = _feature_names(known, roles, dropped)
+    names = feature_names(list(frame.columns), roles)
     others = [*roles.sensitive, *roles.control, *([roles.weight] if roles.weight else [])]
     _check_numeric(frame, names, "feature", "Encode as numbers, or --drop {}")
     if roles.weight:
@@ -98,6 +94,27 @@ def select(frame: Any, roles: Roles) -> Columns:
         weight=frame[roles.weight].to_numpy(dtype=np.float64) if roles.weight else None,
         keep=frame[list(dict.fromkeys(roles.keep + roles.target))],
     )
+
+
+def feature_names(known: Sequence[str], roles: Roles) -> list[str]:
+    """Check the columns that the user named and tell which are the features.
+
+    Parameters
+    ----------
+    known : sequence of str
+        Columns of the table.
+    roles : Roles
+        The columns named by the user; all others are features.
+
+    Returns
+    -------
+    list of str
+        The features.
+    """
+    dropped = split_names(roles.drop, known)
+    _check_known(known, roles, dropped)
+    _check_parts(roles)
+    return _feature_names(known, roles, dropped)
 
 
 def _check_known(known: Sequence[str], roles: Roles, dropped: Sequence[str]) -> None:

@@ -82,6 +82,31 @@ def compare(columns: Columns, settings: dict[str, Any], *, standardize: bool) ->
             columns.weight,
             numeric=settings["numeric"] or (),
         )
+    return compare_moments(moments, settings, standardize=standardize, notes=notes)
+
+
+def compare_moments(
+    moments: GroupMoments, settings: dict[str, Any], *, standardize: bool, notes: list[str]
+) -> Comparison:
+    """Fit fair and plain components from moments, wherever the rows are.
+
+    Parameters
+    ----------
+    moments : GroupMoments
+        Of the features in their own units.
+    settings : dict
+        Parameters of `FairPCA`.
+    standardize : bool
+        Whether the features get unit variance first.
+    notes : list of str
+        What the library has warned of so far.
+
+    Returns
+    -------
+    Comparison
+        Both fits.
+    """
+    with collected_notes() as more:
         scaling = moments.standardization()
         if standardize:
             moments = moments.standardized()
@@ -92,4 +117,4 @@ def compare(columns: Columns, settings: dict[str, Any], *, standardize: bool) ->
         # Without constraints the exact solution is plain PCA, with the gaps of the same contrasts.
         free = {**settings, "mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
         plain = FairPCA(**free).fit_moments(moments)
-    return Comparison(fair, plain, scaling, moments.n_samples, notes)
+    return Comparison(fair, plain, scaling, moments.n_samples, list(dict.fromkeys(notes + more)))

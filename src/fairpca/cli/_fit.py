@@ -11,6 +11,13 @@ import pandas as pd
 from fairpca.cli._columns import Columns, Roles
 from fairpca.cli._compare import Comparison, compare
 from fairpca.cli._document import fit_document, to_json
+from fairpca.cli._engine import (
+    check_model_output,
+    fit_streamed,
+    is_streamed,
+    model_file,
+    save_model,
+)
 from fairpca.cli._fit_options import FIT_OPTIONS
 from fairpca.cli._inputs import Inputs, open_table, roles_of
 from fairpca.cli._messages import print_notes
@@ -28,22 +35,44 @@ Examples:
   fairpca fit people.parquet --sensitive sex --sensitive race --joint --control income
   fairpca fit people.csv --sensitive race --reference white --drop id,name --json
   fairpca fit people.csv --sensitive age --numeric age --features height,weight,pulse
+  fairpca fit table/ --sensitive sex --engine local --checkpoint kept --save model.npz
+  fairpca fit table/ --sensitive sex --engine dask --scheduler tcp://head:8786
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @with_options(FIT_OPTIONS)
-def fit(file: Path | None, **given: Any) -> None:
-    """Reduce FILE (.csv, .csv.gz or .parquet) to a few fair components.
+def fit(data: tuple[str, ...], **given: Any) -> None:
+    """Reduce DATA (.csv, .csv.gz or .parquet) to a few fair components.
 
     The features are standardised, the fair components are compared with as many plain principal
-    components, and a certificate says how far from optimal they can be at most. Without FILE it
+    components, and a certificate says how far from optimal they can be at most. Without DATA it
     runs on embedded data: scikit-learn's diabetes data, with sex protected.
+
+    Several files, globs and directories of one table, and tables of any size with --engine, are
+    summed in one pass without being held in memory.
     """
+    streamed = is_streamed(data, given)
+    file = Path(data[0]) if data else None
     roles = roles_of(given, file)
     _check_request(given)
     settings = _settings(given, roles)
+    if given["save"] is not None:
+        check_model_output(given["save"], force=given["force"])
+    if streamed:
+        inputs, result = fit_streamed(data, roles, settings, given)
+    else:
+        inputs, result = _fit_in_memory(file, roles, settings, given)
+    if given["save"] is not None:
+        save_model(result, given["save"], standardized=not given["no_standardize"])
+    print_notes(result.notes)
+    _show(result, inputs, settings, given)
+
+
+def _fit_in_memory(
+    file: Path | None, roles: Roles, settings: dict[str, Any], given: dict[str, Any]
+) -> tuple[Inputs, Comparison]:
     out: Path | None = given["out"]
     if out is not None:
         check_output(out, force=given["force"], source=file)
@@ -55,8 +84,7 @@ def fit(file: Path | None, **given: Any) -> None:
         if out is not None:
             stages.begin(f"writing {out.name}")
             write_table(_reduced(result, columns), out, force=given["force"])
-    print_notes(result.notes)
-    _show(result, inputs, settings, given)
+    return inputs, result
 
 
 def _check_request(given: dict[str, Any]) -> None:
@@ -110,3 +138,5 @@ def _show(
         print_fit(result, inputs.heading(result.n_rows, units))
         if out is not None:
             click.echo(f"Reduced rows written to {out}")
+        if given["save"] is not None:
+            click.echo(f"Model written to {model_file(given['save'])}")

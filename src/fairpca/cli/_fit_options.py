@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fairpca.cli import _shared_options as shared
+from fairpca.cli._engine_options import ENGINE_OPTIONS
 from fairpca.cli._options import Number
 from fairpca.solvers import SOLVERS
 
@@ -122,7 +123,14 @@ FIT_OPTIONS: tuple[shared.Decorator, ...] = (
         help="Write the reduced rows to a .csv, .csv.gz or .parquet file.",
     ),
     click.option("--keep", metavar="COL", multiple=True, help="Column to copy to --out."),
-    click.option("--force", is_flag=True, help="Replace --out if it exists."),
+    click.option(
+        "--save",
+        metavar="MODEL",
+        type=_FILE,
+        help="Write the fitted model to an .npz file, for fairpca transform.",
+    ),
+    click.option("--force", is_flag=True, help="Replace --out and --save if they exist."),
+    *ENGINE_OPTIONS,
     shared.SEPARATOR,
     shared.AS_JSON,
     shared.QUIET,

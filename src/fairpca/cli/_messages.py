@@ -10,9 +10,13 @@ from contextlib import contextmanager
 import click
 from sklearn.exceptions import ConvergenceWarning
 
-from fairpca.exceptions import NestedAttributeWarning, SmallGroupWarning
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    NestedAttributeWarning,
+    SmallGroupWarning,
+)
 
-_NOTABLE = (ConvergenceWarning, SmallGroupWarning, NestedAttributeWarning)
+_NOTABLE = (ConvergenceWarning, SmallGroupWarning, NestedAttributeWarning, DroppedRowsWarning)
 
 _OPTION_OF = {
     "n_components": "--components",
@@ -24,9 +28,16 @@ _OPTION_OF = {
     "cov_tol": "--cov-tol",
     "min_group_size": "--min-group-size",
     "max_iter": "--max-iter",
+    "max_cells": "--max-cells",
     "tol": "--tol",
 }
-_WORDS = ("solver", "compare", "reference")  # these are options only where they have a value
+_WORDS = (
+    "solver",
+    "compare",
+    "reference",
+    "missing",
+    "engine",
+)  # these are options only where they have a value
 # Not inside quotes, where it would be a column of the user's.
 _PARAMETER = re.compile(
     rf"""(?<![\w'"-])(?:({"|".join(_OPTION_OF)})(?![\w'"])|({"|".join(_WORDS)})(?==))"""

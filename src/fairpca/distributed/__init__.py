@@ -13,12 +13,13 @@ except ImportError:
 
 from fairpca.distributed._csv import moments_from_csv
 from fairpca.distributed._dask import moments_from_dask
-from fairpca.distributed._engines import moments_from_files
+from fairpca.distributed._engines import column_names, moments_from_files
 from fairpca.distributed._parquet import moments_from_parquet
 from fairpca.distributed._spark import moments_from_spark, transform_spark
 from fairpca.distributed._transform import transform_parquet
 
 __all__ = [
+    "column_names",
     "moments_from_csv",
     "moments_from_dask",
     "moments_from_files",

@@ -100,6 +100,25 @@ def moments_from_csv(
     return finish(total, plan)
 
 
+def csv_columns(file: DataFile, separator: str = ",") -> list[str]:
+    """Read the header of a CSV file.
+
+    Parameters
+    ----------
+    file : DataFile
+        The file.
+    separator : str, default ","
+        Between the fields.
+
+    Returns
+    -------
+    list of str
+        Names of the columns.
+    """
+    with _open(file, separator, {}) as reader:
+        return list(reader.schema.names)
+
+
 def _settled(name: str, schema: pa.Schema, plan: Plan) -> pa.DataType:
     """Type of a column for the whole pass."""
     kind = schema.field(name).type

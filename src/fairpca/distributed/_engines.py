@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from fairpca.distributed._csv import SUFFIXES as CSV_SUFFIXES
-from fairpca.distributed._csv import moments_from_csv
+from fairpca.distributed._csv import csv_columns, moments_from_csv
 from fairpca.distributed._dask import moments_from_dask
 from fairpca.distributed._files import DataFile, Source, find_files
 from fairpca.distributed._parquet import SUFFIXES as PARQUET_SUFFIXES
@@ -16,6 +16,7 @@ from fairpca.distributed._parquet import moments_from_parquet
 from fairpca.distributed._plan import Names
 from fairpca.distributed._progress import Progress
 from fairpca.distributed._spark import moments_from_spark
+from fairpca.distributed._stream import open_part
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 
@@ -39,7 +40,7 @@ def moments_from_files(
     Parameters
     ----------
     source : str, path or iterable of them
-        Files, globs or directories, all CSV or all Parquet, told by their names.
+        Files, globs, directories or addresses, all CSV or all Parquet, told by their names.
     sensitive : str or iterable of str
         Protected attributes.
     engine : {"local", "dask", "spark"}, default "local"
@@ -88,7 +89,7 @@ def moments_from_files(
         return moments_from_csv(
             source, sensitive, separator=separator, progress=progress, **options
         )
-    paths = _plain_paths(source)
+    paths = _plain_paths(source, files, kind)
     if engine == "dask":
         with dask_client(scheduler):
             return moments_from_dask(_dask_table(paths, kind, separator), sensitive, **options)
@@ -109,9 +110,34 @@ def _kind(files: list[DataFile]) -> str:
     return "csv" if csv else "parquet"
 
 
-def _plain_paths(source: Source) -> list[str]:
+def _plain_paths(source: Source, files: list[DataFile], kind: str) -> list[str]:
+    """Paths as the other engines take them; only they know how to read a Parquet directory."""
     items = [source] if isinstance(source, str | os.PathLike) else list(source)
-    return [os.fspath(item) for item in items]
+    paths = [os.fspath(item) for item in items]
+    if kind == "csv" and not any("://" in path for path in paths):
+        return [file.path for file in files]
+    return paths
+
+
+def column_names(source: Source, separator: str = ",") -> list[str]:
+    """Names of the columns of CSV or Parquet files, without reading any rows.
+
+    Parameters
+    ----------
+    source : str, path or iterable of them
+        As in `moments_from_files`.
+    separator : str, default ","
+        Between the fields of a CSV file.
+
+    Returns
+    -------
+    list of str
+        The columns of the first file, hive keys included.
+    """
+    files = find_files(source, (*PARQUET_SUFFIXES, *CSV_SUFFIXES))
+    if _kind(files) == "parquet":
+        return list(open_part(files[0]).schema.names)
+    return csv_columns(files[0], separator)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairpca.distributed._plan import Plan
 from fairpca.estimators._lazy import add_moments
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._cells import Cell
 
@@ -173,7 +173,7 @@ def finish(total: Partial, plan: Plan, *, named: bool = True) -> GroupMoments:
             raise InvalidInputError(
                 f"{found}: fill them in, leave the columns out, or use missing='drop-rows'."
             )
-        warnings.warn(f"{found} and were left out.", UserWarning, stacklevel=3)
+        warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=3)
     if total.moments is None or not total.moments.table.cells:
         raise InvalidInputError(
             f"no row can be used ({total.n_rows:,} read): every row is incomplete or of weight "
