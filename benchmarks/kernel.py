@@ -2,6 +2,9 @@
 
     python benchmarks/kernel.py speed
     python benchmarks/kernel.py question [--output rows.csv] [names ...]
+    python benchmarks/kernel.py summary rows.csv ...
+    python benchmarks/kernel.py prices [--output rows.csv] [names ...]
+    python benchmarks/kernel.py summary-of-prices rows.csv ...
 
 The question needs the data sets of the paper (FAIRPCA_DATA) and most of an hour on one core.
 """
@@ -17,6 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread on both sides of eve
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+import pandas
+from scipy.stats import binomtest
 from sklearn.decomposition import KernelPCA
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
@@ -48,8 +53,16 @@ NAMES = [
     "wine_quality",
 ]
 
-TRAIN_ROWS, TEST_ROWS, PERMUTATIONS = 4000, 400, 19
+TRAIN_ROWS, TEST_ROWS, PERMUTATIONS, SPLITS = 4000, 400, 19, 1
 EXACT_ROWS, LANDMARKS, RANK = 1000, 300, 150
+METHODS = [
+    "PCA",
+    "FairPCA, means",
+    "FairPCA",
+    "KernelPCA",
+    "FairKernelPCA, means",
+    "FairKernelPCA",
+]
 NOTHING = {"mean_tol": None, "cov_weight": 0.0}
 MEANS = {"mean_tol": 0.0, "cov_weight": 0.0}
 BOTH = {"mean_tol": 0.0, "cov_weight": 1.0}
@@ -164,7 +177,7 @@ def estimators(d, n_train):
     return models
 
 
-def measure(model, train, z_train, test, z_test):
+def measure(model, train, z_train, test, z_test, n_permutations=PERMUTATIONS):
     start = time.perf_counter()
     model.fit(train, sensitive_features=z_train)
     row = {"fit_seconds": time.perf_counter() - start}
@@ -177,16 +190,13 @@ def measure(model, train, z_train, test, z_test):
             z_test,
             family=family,
             method="search" if family == "linear" else "svm",
-            n_permutations=PERMUTATIONS,
+            n_permutations=n_permutations,
             cross_fit=True,
             random_state=0,
         )
-        row |= {
-            family: result.value,
-            f"{family}_null": result.null.mean,
-            f"{family}_p": result.null.p_value,
-            f"{family}_cross": result.comparisons[0].cross_fit_value,
-        }
+        row |= {family: result.value, f"{family}_cross": result.comparisons[0].cross_fit_value}
+        if n_permutations:
+            row |= {f"{family}_null": result.null.mean, f"{family}_p": result.null.p_value}
     row["variance"] = float(model.explained_variance_ratio_.sum())
     row["gap"] = model.certificate_.gap
     chosen = np.random.default_rng(0).permutation(len(U))[:1000]
@@ -196,33 +206,104 @@ def measure(model, train, z_train, test, z_test):
 
 
 def question(names, output):
-    writer = None
+    """All methods on one split, with nulls."""
+    write = row_writer(output)
     for name in names:
         rows = split(name)
         for d in (2, 5):
             for method, model in estimators(d, len(rows[0])).items():
                 row = {"data": name, "d": d, "method": method, "train": len(rows[0])}
-                row |= {"test": len(rows[2])} | measure(model, *rows)
-                if writer is None:
-                    writer = csv.DictWriter(output, list(row))
-                    writer.writeheader()
-                writer.writerow(
-                    {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
-                )
-                output.flush()
+                write(row | {"test": len(rows[2])} | measure(model, *rows))
+
+
+def prices(names, output):
+    """The two fair methods at two prices, without nulls."""
+    write = row_writer(output)
+    for name in names:
+        for seed in range(SPLITS):
+            rows = split(name, seed)
+            for d in (2, 5):
+                models = estimators(d, len(rows[0]))
+                for method in ("FairPCA", "FairKernelPCA"):
+                    for price in (1.0, 10.0):
+                        model = models[method].set_params(cov_weight=price)
+                        row = {"data": name, "d": d, "method": method, "price": price}
+                        write(row | {"seed": seed} | measure(model, *rows, n_permutations=0))
+
+
+def row_writer(output):
+    writers = []
+
+    def write(row):
+        if not writers:
+            writers.append(csv.DictWriter(output, list(row)))
+            writers[0].writeheader()
+        rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
+        writers[0].writerow(rounded)
+        output.flush()
+
+    return write
+
+
+def summary(files):
+    """Averages over the data sets, and one line for each of them."""
+    table = pandas.concat([pandas.read_csv(name) for name in files], ignore_index=True)
+    table = table.drop_duplicates(["data", "d", "method"])
+    for family in ("linear", "rbf"):
+        table[f"{family}_over"] = table[family] - table[f"{family}_null"]
+        table[f"{family}_seen"] = table[f"{family}_p"] <= 0.05
+    columns = {"data": "count", "linear": "mean", "linear_null": "mean", "linear_cross": "mean"}
+    columns |= {"linear_seen": "sum", "rbf": "mean", "rbf_null": "mean", "rbf_cross": "mean"}
+    columns |= {"rbf_seen": "sum", "variance": "mean", "recovered": "mean", "gap": "mean"}
+    print(table.groupby(["d", "method"], sort=False).agg(columns).round(3).to_string())
+    wide = table.pivot_table(index=["d", "data"], columns="method", values="rbf_cross")
+    print(wide[[m for m in METHODS if m in wide]].round(2).to_string())
+    for d, part in wide.groupby("d"):
+        compare(f"d = {d}", part)
+
+
+def summary_of_prices(files):
+    """Averages over data sets and splits, and the two methods side by side."""
+    table = pandas.concat([pandas.read_csv(name) for name in files], ignore_index=True)
+    table = table.drop_duplicates(["data", "d", "method", "price", "seed"])
+    columns = ["linear_cross", "rbf", "rbf_cross", "variance", "recovered", "gap"]
+    print(table.groupby(["d", "price", "method"])[columns].mean().round(3).to_string())
+    mean = table.groupby(["d", "price", "data", "method"])["rbf_cross"].mean().unstack()
+    for (d, price), part in mean.groupby(["d", "price"]):
+        compare(f"d = {d}, price {price:g}", part)
+
+
+def compare(label, part):
+    difference = (part["FairKernelPCA"] - part["FairPCA"]).dropna()
+    wins = int((difference < 0).sum())
+    print(
+        f"{label}: Gaussian, cross-fitted, FairKernelPCA minus FairPCA: mean "
+        f"{difference.mean():+.3f}, standard error {difference.sem():.3f}, lower on {wins} of "
+        f"{len(difference)}, sign test p = {binomtest(wins, len(difference)).pvalue:.2f}"
+    )
+
+
+PARTS = {
+    "question": question,
+    "summary": summary,
+    "prices": prices,
+    "summary-of-prices": summary_of_prices,
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["speed", "question"])
+    parser.add_argument("part", choices=[*PARTS, "speed"])
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--output", type=argparse.FileType("w"), default=sys.stdout)
     arguments = parser.parse_args()
     if arguments.part == "speed":
         exact_speed()
         landmark_speed()
+    elif arguments.part in ("question", "prices"):
+        PARTS[arguments.part](arguments.names, arguments.output)
     else:
-        question(arguments.names, arguments.output)
+        PARTS[arguments.part](arguments.names)
 
 
 if __name__ == "__main__":
