@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairpca.metrics._thresholds import Floats
 
 _BLOCK_CELLS = 1 << 16  # anchors × points held at a time: half a megabyte an array
-_CHUNK_COMPARISONS = 64  # comparisons advanced together: their sums stay in the cache
+_CHUNK_COMPARISONS = 32  # comparisons advanced together: their sums stay in the cache
 _STRETCH = 64  # events summed one after the other; the stretches are summed side by side
 # Slopes closer than this are one event. Not evaluating between two events can miss a set but
 # never invents one; slopes of points on a grid are separated by far more.
