@@ -122,9 +122,16 @@ def test_tables_on_toy_data(toy, module, tmp_path):
     json.dumps(rows)
 
 
+def test_untuned_machine_comes_apart(toy, tmp_path):
+    params = {"dataset": "wine_quality", "label": None, "split": 0, "untuned": True}
+    rows = table1.compute(params, Options(quick=True), Store(tmp_path, "x"))
+    assert {row["measure"] for row in rows} == {"gaussian_untuned"}
+    assert set(rows[0]) == set(table1.EXPERIMENT.columns)
+
+
 def test_tables_have_a_second_row_for_coin_flips():
     options = Options(splits=2)
-    assert len(table1.cells(options)) == 2 * 15
+    assert len(table1.cells(options)) == 2 * 2 * 15
     cells = table5.cells(options)
     assert len(cells) == 2 * (15 + 7)
     labels = {cell.params["label"] for cell in cells if cell.params["dataset"] == "magic"}
@@ -262,7 +269,7 @@ def toy_run(tmp_path, monkeypatch):
         few = [
             replace(cell, params={**cell.params, "table": name})
             for cell in experiment.cells(Options(splits=2))
-            if cell.params["dataset"] in ("wine_quality", "magic")
+            if cell.params["dataset"] in ("wine_quality", "magic") and "untuned" not in cell.params
         ]
         small = replace(experiment, cells=lambda o, few=few: few, compute=invent, prepare=None)
         monkeypatch.setitem(_runner.EXPERIMENTS, name, small)

@@ -70,7 +70,7 @@ class Cell:
     params : mapping
         Arguments of the computation, JSON values only.
     cost : float
-        Rough cost; dear cells start first.
+        Rough cost; dear cells of a split start first.
     """
 
     experiment: str

@@ -13,6 +13,8 @@ from fairpca.experiments._results import Results
 
 PAPER_METHODS = ("pca", "mean", "both")
 MEASURES = ("variance", "linear", "gaussian")
+SOURCES = {"gaussian_untuned": "gaussian"}
+"""Measures that stand beside the printed value of another."""
 TOLERANCES = {"pca": 2.0, "mean": 2.0, "both": 3.0}
 DELTA_TOLERANCE = 0.05
 
@@ -27,6 +29,18 @@ REASONS = {
     "steel_plates": f"{_LABEL}; heavy tails make single splits differ by points",
 }
 UNEXPLAINED = "no cause known"
+VARIANCES = {
+    "taiwanese_credit": "the variance depends on the rows: the first 20 % give less than printed "
+    "with the mean constraint, all rows more",
+    "energy": "the protected label is balanced by design, so the mean gap is chance and the "
+    "constraint takes away another direction in every split",
+}
+MACHINES = (
+    "Δ depends on the tuning of the machine, which the paper does not print; ours weights groups "
+    "equally, takes the best linear machine of a path of penalties, and the smoothest Gaussian "
+    "one within a standard error of the best"
+)
+CALMON = "the paper says neither how bins are cut nor how test rows are mapped"
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:
@@ -39,7 +53,24 @@ def verdict(misses: list[str], dataset: str) -> str:
     """Say whether a row agrees, and if not why."""
     if not misses:
         return "agrees"
-    return f"differs ({', '.join(misses)}): {REASONS.get(dataset, UNEXPLAINED)}"
+    return f"differs ({', '.join(misses)}): {_cause(misses, dataset)}"
+
+
+def _cause(misses: list[str], dataset: str) -> str:
+    """Collect the causes that are known of the differences of a row."""
+    if dataset in REASONS:
+        return REASONS[dataset]
+    causes = []
+    for miss in misses:
+        if "variance" in miss:
+            causes.append(VARIANCES.get(dataset, f"variance: {UNEXPLAINED}"))
+        elif "linear" in miss or "gaussian" in miss:
+            causes.append(MACHINES)
+        elif "calmon" in miss:
+            causes.append(CALMON)
+        else:
+            causes.append(UNEXPLAINED)
+    return "; ".join(dict.fromkeys(causes))
 
 
 def table1_sections(path: Path) -> list[str]:
@@ -135,9 +166,9 @@ def summary_table1(path: Path) -> list[str]:
     lines = ["Table 1, two components, on the eight sets whose files match the paper:", ""]
     rows = []
     for method in PAPER_METHODS:
-        for measure in MEASURES:
+        for measure in (*MEASURES, *SOURCES):
             pairs = [
-                (found.mean, printed("table1")[dataset, method, measure])
+                (found.mean, printed("table1")[dataset, method, SOURCES.get(measure, measure)])
                 for dataset in MATCHING
                 if (found := results.get(dataset, method, measure, 2)) is not None
             ]
@@ -145,10 +176,14 @@ def summary_table1(path: Path) -> list[str]:
                 continue
             mean = float(np.mean([abs(a - b) for a, b in pairs]))
             bound = TOLERANCES[method] if measure == "variance" else DELTA_TOLERANCE
-            met = "yes" if mean <= bound else "**no**"
+            met = "–" if measure in SOURCES else "yes" if mean <= bound else "**no**"
             rows.append([LABELS[method], measure, f"{mean:.3f}", f"{bound:g}", met])
     head = ["method", "measure", "mean absolute difference", "target", "met"]
-    return [*lines, markdown_table(head, rows), *_refined_summary(results), ""]
+    note = (
+        "The Gaussian machine is tuned by 5-fold cross-validation, as the paper says; "
+        "`gaussian_untuned` is the same with scikit-learn's defaults instead (not a target)."
+    )
+    return [*lines, markdown_table(head, rows), note, "", *_refined_summary(results), ""]
 
 
 def _refined_summary(results: Results) -> list[str]:

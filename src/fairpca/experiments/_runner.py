@@ -140,8 +140,12 @@ def _compute_missing(
     jobs: int,
     progress: Progress | None,
 ) -> None:
+    # Whole splits first, so that a run stopped early can be reported with fewer; then dear cells.
     stages = [
-        sorted((c for c in stage if store.read(c.full_key) is None), key=lambda c: -c.cost)
+        sorted(
+            (cell for cell in stage if store.read(cell.full_key) is None),
+            key=lambda cell: (cell.params.get("split", 0), -cell.cost),
+        )
         for stage in (first, then)
     ]
     total = len(first) + len(then)
