@@ -243,7 +243,9 @@ def _encode_column(
         return _encode_numbers(column, name, argument)
     declared = kinds.is_dictionary(column.type)
     coded = column if declared else column.dictionary_encode()
-    distinct = coded.dictionary
+    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
+    present = np.flatnonzero(np.bincount(codes, minlength=len(coded.dictionary)))
+    distinct = coded.dictionary.take(pa.array(present))
     if declared:  # the declaration counts: categories are labels even where they look like numbers
         order = pa.array(np.arange(len(distinct), dtype=np.int32))
         distinct = pa.DictionaryArray.from_arrays(order, distinct)
@@ -251,8 +253,9 @@ def _encode_column(
     if groups.numeric:
         return _encode_numbers(column, name, argument)
     attribute = groups.categorical[0]
-    codes = attribute.codes[coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)]
-    return Attribute(name, attribute.levels, codes)
+    lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
+    lookup[present] = attribute.codes
+    return Attribute(name, attribute.levels, lookup[codes])
 
 
 def _encode_numbers(column: pa.Array, name: str, argument: str) -> NumericAttribute:
@@ -265,10 +268,11 @@ def _matrix(batch: pa.RecordBatch, plan: Plan) -> tuple[Any, Levels]:
     coded = {name: _text_codes(batch.column(name), name, plan) for name in plan.categorical}
     levels = {name: values for name, (values, _) in coded.items()}
     width = len(plan.features) + sum(map(len, levels.values()))
-    columns = np.zeros((width, batch.num_rows), dtype=np.float32 if plan.single else np.float64)
+    columns = np.empty((width, batch.num_rows), dtype=np.float32 if plan.single else np.float64)
     for index, name in enumerate(plan.features):
         columns[index] = _numbers(batch.column(name))
     start = len(plan.features)
+    columns[start:] = 0.0
     for values, codes in coded.values():
         columns[start + codes, np.arange(batch.num_rows)] = 1.0
         start += len(values)

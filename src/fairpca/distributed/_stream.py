@@ -40,11 +40,14 @@ class ParquetPart:
         Its columns, hive keys included.
     rows : tuple of int
         Rows of each row group.
+    keys : frozenset of str
+        Columns of the schema that are hive keys only.
     """
 
     file: DataFile
     schema: Any
     rows: tuple[int, ...]
+    keys: frozenset[str]
 
 
 def default_threads() -> int:
@@ -124,11 +127,11 @@ def open_part(file: DataFile) -> ParquetPart:
         schema = metadata.schema.to_arrow_schema()
     except READ_ERRORS as error:
         raise unreadable(file.path, "the file", error) from None
-    for key in file.keys:
-        if key.name not in schema.names:
-            schema = schema.append(key)
+    keys = [key for key in file.keys if key.name not in schema.names]
+    for key in keys:
+        schema = schema.append(key)
     rows = tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
-    return ParquetPart(file, schema, rows)
+    return ParquetPart(file, schema, rows, frozenset(key.name for key in keys))
 
 
 def check_same_columns(first: ParquetPart, other: ParquetPart, columns: Iterable[str]) -> None:
@@ -184,13 +187,16 @@ def row_group_batches(
         The rows in order.
     """
     file, wanted = part.file, list(columns)
+    stored = [name for name in wanted if name not in part.keys]
+    # Text stays coded as it is in the file: no string is made for any row.
+    text = [name for name in stored if _type_name(part.schema.field(name).type) == "string"]
     try:
         metadata = _metadata(file)
-        stored = [name for name in wanted if name in metadata.schema.to_arrow_schema().names]
         with file.filesystem.open_input_file(file.path) as handle:
             reader = pq.ParquetFile(
                 handle,
                 metadata=metadata,
+                read_dictionary=text,
                 buffer_size=BUFFER_BYTES,
                 pre_buffer=False,
                 page_checksum_verification=True,

@@ -1,0 +1,252 @@
+"""Speed and memory of moments at scale: Parquet streaming, Dask with one and two workers, Spark.
+
+Every ratio is taken within one run, alternating what is compared, and the best of the repeats of
+each counts: on a machine that others use, the best is the least disturbed. Load averages are
+printed, so that a reader can tell how far to trust the figures.
+
+    python benchmarks/scale.py                  # 5 and 10 million rows × 50, minutes, 4 GB
+    python benchmarks/scale.py --rows 500000 --dask-rows 1000000 --repeat 2 --without spark
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# One BLAS thread a process: the matrices are small, and the passes bring their own threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FEATURES = 50
+GROUPS = np.array(["a", "b", "c"])
+NAMES = [f"x{index}" for index in range(FEATURES)]
+
+
+def write_table(folder, rows, files, row_group=250_000, seed=0):
+    """Random float32 features and a group of three, over some files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    for number in range(files):
+        writer, left = None, rows // files
+        while left:
+            size = min(row_group, left)
+            columns = {name: rng.standard_normal(size, dtype=np.float32) for name in NAMES}
+            columns["g"] = pa.array(GROUPS[rng.integers(0, 3, size)])
+            table = pa.table(columns)
+            path = folder / f"part-{number:02d}.parquet"
+            # Random floats have no repeated values: a dictionary would only cost time and space.
+            writer = writer or pq.ParquetWriter(path, table.schema, use_dictionary=["g"])
+            writer.write_table(table, row_group_size=size)
+            left -= size
+        writer.close()
+
+
+def gram_in_blocks(folder, dtype):
+    """The yardstick: read the files with pyarrow and sum XᵀX with NumPy, nothing else."""
+    total = np.zeros((FEATURES, FEATURES))
+    for path in sorted(folder.glob("*.parquet")):
+        for batch in pq.ParquetFile(path).iter_batches(65536, columns=NAMES):
+            columns = np.empty((FEATURES, batch.num_rows), dtype=dtype)
+            for index, column in enumerate(batch.columns):
+                columns[index] = column.to_numpy()
+            total += columns @ columns.T
+    return total
+
+
+def read_only(folder):
+    for path in sorted(folder.glob("*.parquet")):
+        for _ in pq.ParquetFile(path).iter_batches(65536):
+            pass
+
+
+def parquet(folder, threads=None):
+    from fairpca.distributed import moments_from_parquet
+
+    return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
+
+
+def best_of(repeat, cases):
+    """Best time of each case, taking turns so that all meet the same disturbances."""
+    times = {name: [] for name in cases}
+    for _ in range(repeat):
+        for name, run in cases.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: min(values) for name, values in times.items()}
+
+
+def report(title, rows, times, notes):
+    print(f"\n{title}", flush=True)
+    print(f"{'':44s} {'seconds':>9s} {'million rows/s':>15s}")
+    for name, seconds in times.items():
+        print(f"{name:44s} {seconds:9.2f} {rows / seconds / 1e6:15.2f}")
+    for note in notes:
+        print(f"  {note}", flush=True)
+
+
+def bench_parquet(folder, rows, repeat):
+    times = best_of(
+        repeat,
+        {
+            "read only (pyarrow, its own threads)": lambda: read_only(folder),
+            "read + XᵀX in blocks, float32 sums": lambda: gram_in_blocks(folder, np.float32),
+            "read + XᵀX in blocks, float64 sums": lambda: gram_in_blocks(folder, np.float64),
+            "moments_from_parquet, 1 thread": lambda: parquet(folder, 1),
+            "moments_from_parquet": lambda: parquet(folder),
+        },
+    )
+    ours = times["moments_from_parquet"]
+    double = times["read + XᵀX in blocks, float64 sums"] / ours
+    single = times["read + XᵀX in blocks, float32 sums"] / ours
+    report(
+        f"Parquet, {rows:,} × {FEATURES} float32, one attribute of three groups",
+        rows,
+        times,
+        [
+            f"against XᵀX in float64 (the precision of the moments): {double:.0%} of its speed",
+            f"against XᵀX in float32: {single:.0%} (wanted: at least 60 %)",
+        ],
+    )
+
+
+MEMORY = """
+import sys
+from fairpca.distributed import moments_from_parquet
+def peak():  # of this program; what resource.getrusage says can be that of its parent
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+before = peak()
+moments_from_parquet(sys.argv[1], ["g"])
+print(f"{peak() - before:.0f}")
+"""
+
+
+def bench_memory(folders):
+    print("\nPeak memory of the Parquet pass above the interpreter (wanted: under 600 MB)")
+    for title, folder in folders.items():
+        output = subprocess.run(
+            [sys.executable, "-c", MEMORY, str(folder)], capture_output=True, text=True, check=True
+        )
+        print(f"{title:60s} {int(output.stdout):6d} MB", flush=True)
+
+
+def dask_pass(folder, client):
+    import dask.dataframe as dd
+
+    from fairpca.distributed import moments_from_dask
+
+    return moments_from_dask(dd.read_parquet(folder), ["g"], NAMES)
+
+
+def bench_dask(folder, rows, repeat):
+    import logging
+
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    times = {}
+    clusters = {
+        f"Dask, {count} worker{'s' if count > 1 else ''} of one thread": LocalCluster(
+            n_workers=count, threads_per_worker=1, dashboard_address=None, memory_limit=0
+        )
+        for count in (1, 2)
+    }
+    try:
+        clients = {name: Client(cluster) for name, cluster in clusters.items()}
+        for client in clients.values():  # imports and page cache
+            with client.as_current():
+                dask_pass(folder, client)
+        cases = {}
+        for name, client in clients.items():
+
+            def run(client=client):
+                with client.as_current():
+                    dask_pass(folder, client)
+
+            cases[name] = run
+        times = best_of(repeat, cases)
+        for client in clients.values():
+            client.close()
+    finally:
+        for cluster in clusters.values():
+            cluster.close()
+    one, two = times.values()
+    note = f"two workers against one: {one / two:.2f} times (wanted: at least 1.5)"
+    report(f"Dask, {rows:,} × {FEATURES} float32", rows, times, [note])
+    return two
+
+
+def bench_spark(folder, rows, repeat, dask_seconds):
+    from pyspark.sql import SparkSession
+
+    from fairpca.distributed import moments_from_spark
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+
+    def run():
+        moments_from_spark(session.read.parquet(str(folder)), ["g"], NAMES)
+
+    run()  # the JVM compiles, the workers import
+    times = best_of(repeat, {"Spark local[2], mapInArrow": run})
+    session.stop()
+    (seconds,) = times.values()
+    notes = []
+    if dask_seconds:
+        notes = [f"{seconds / dask_seconds:.1f} times Dask with two workers (wanted: at most 6)"]
+    report(f"Spark, {rows:,} × {FEATURES} float32", rows, times, notes)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--dask-rows", type=int, default=10_000_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--without", nargs="*", default=[], choices=["dask", "spark", "memory"])
+    parser.add_argument("--folder", type=Path, help="keep the data here and use them again")
+    asked = parser.parse_args()
+    print(f"{os.cpu_count()} cores, load average before: {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as temporary:
+        base = asked.folder or Path(temporary)
+        small, large = base / f"{asked.rows}", base / f"{asked.dask_rows}"
+        if not small.exists():
+            write_table(small, asked.rows, files=1)
+        if not large.exists():
+            write_table(large, asked.dask_rows, files=20)
+        bench_parquet(small, asked.rows, asked.repeat)
+        if "memory" not in asked.without:
+            huge = base / "one-row-group"
+            if not huge.exists():
+                write_table(huge, asked.rows // 5, files=1, row_group=asked.rows // 5)
+            bench_memory(
+                {
+                    f"{asked.rows:,} rows, row groups of 250,000": small,
+                    f"{asked.dask_rows:,} rows in 20 files": large,
+                    f"{asked.rows // 5:,} rows in one row group": huge,
+                }
+            )
+        seconds = None
+        if "dask" not in asked.without:
+            seconds = bench_dask(large, asked.dask_rows, asked.repeat)
+        if "spark" not in asked.without:
+            bench_spark(large, asked.dask_rows, asked.repeat, seconds)
+    print(f"\nload average after: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
