@@ -49,8 +49,10 @@ def long_work(tmp_path):
 
 def test_json_alone_on_standard_output():
     code, stdout, stderr = finish(start("fit", "--json"))
-    assert (code, stderr) == (0, "")
+    assert code == 0
     assert json.loads(stdout)["data"]["name"] == "diabetes (embedded)"
+    # On a busy machine the fit may take more than a second, and then says so.
+    assert all(line.startswith("fairpca: fitting") for line in stderr.splitlines())
 
 
 def test_bad_input_is_one_line_and_two():

@@ -110,7 +110,7 @@ def test_a_scheduler_address(tmp_path):
     frame = people(200)
     frame.to_parquet(tmp_path / "x.parquet")
     with distributed.LocalCluster(
-        n_workers=1, processes=False, protocol="tcp://", dashboard_address=None
+        n_workers=1, processes=False, protocol="tcp://", dashboard_address=":0"
     ) as cluster:
         found = moments_from_files(
             tmp_path / "x.parquet",
