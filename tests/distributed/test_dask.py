@@ -19,6 +19,8 @@ from fairpca.moments import GroupMoments
 dask = pytest.importorskip("dask", reason="dask is not installed: pip install 'fairpca[dask]'")
 dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not installed")
 da = pytest.importorskip("dask.array")
+# dask calls pandas in ways that pandas has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.*inplace keyword:DeprecationWarning")
 
 
 def partitioned(frame, sizes):
@@ -355,3 +357,34 @@ def test_fair_pca_on_the_cluster(cluster):
     scores = fair.transform(table[FEATURES]).compute()
     assert isinstance(scores, pd.DataFrame)
     np.testing.assert_allclose(scores, fair.transform(frame[FEATURES]), atol=1e-12)
+
+
+def test_frames_that_dask_would_join_differently(tmp_path):
+    # Few small columns of many files are read together, and how many files depends on the columns.
+    frame = people(900)
+    frame["note"] = "a long text that is not read" * 20
+    for number in range(9):
+        frame.iloc[100 * number : 100 * number + 100].to_parquet(tmp_path / f"{number}.parquet")
+    table = dd.read_parquet(tmp_path)
+    fair = FairPCA(2).fit(
+        table[FEATURES], sensitive_features=table["sex"], sample_weight=table["w"]
+    )
+    assert_same_moments(fair.moments_, in_memory(frame, ["sex"], weight="w"))
+    same_space(
+        fair,
+        FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"], sample_weight=frame["w"]),
+    )
+
+
+def test_an_array_with_columns_of_a_frame():
+    frame = people(500)
+    table = dd.from_pandas(frame, npartitions=4)
+    lazy = table[FEATURES].to_dask_array()  # chunks of unknown length
+    given = {"sensitive_features": table["sex"], "sample_weight": table["w"]}
+    fair = FairPCA(2).fit(lazy, **given)
+    found = moments_from_dask(lazy, table["sex"], weight=table["w"])
+    expected = GroupMoments.from_arrays(
+        frame[FEATURES].to_numpy(), frame["sex"], sample_weight=frame["w"]
+    )
+    assert_same_moments(fair.moments_, expected)
+    assert_same_moments(found, expected)

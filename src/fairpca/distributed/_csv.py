@@ -14,7 +14,7 @@ from fairpca.distributed._partial import Partial, finish, merge_partials
 from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_plan
 from fairpca.distributed._progress import Bar, Progress
 from fairpca.distributed._stream import READ_ERRORS, unreadable
-from fairpca.estimators._lazy import MAX_CELLS
+from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments

@@ -12,14 +12,8 @@ from fairpca.distributed._kernel import batch_rows, summarise_batches
 from fairpca.distributed._partial import Partial, finish, merge_partials
 from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_plan
 from fairpca.estimators._inputs import is_lazy
-from fairpca.estimators._lazy import (
-    FAN_IN,
-    MAX_CELLS,
-    aligned_blocks,
-    as_declared,
-    row_blocks,
-    tree_sum,
-)
+from fairpca.estimators._lazy import FAN_IN, aligned_blocks, as_declared, row_blocks, tree_sum
+from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
@@ -205,7 +199,7 @@ def _array_parts(
     summarise = delayed(partial(_summarise_block, plan=plan))
     parts = [
         summarise(block, [(columns, blocks[index]) for columns, blocks in others])
-        for index, block in enumerate(row_blocks(data))
+        for index, block in enumerate(row_blocks(data, optimize=False))
     ]
     return parts, plan
 

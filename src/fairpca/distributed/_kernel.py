@@ -23,12 +23,13 @@ from fairpca.distributed._partial import (
     too_many_levels,
 )
 from fairpca.distributed._plan import Plan
-from fairpca.estimators._lazy import check_cells
+from fairpca.estimators._limits import check_cells
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 
-# Numbers in one batch: 16 MB of float64, so that a handful of batches and copies stay small.
-BATCH_ELEMENTS = 1 << 21
+# Numbers in one batch: 32 MB of float64. Smaller batches of many features would spend their time
+# on merging p × p matrices; larger ones, held once for each thread, would be felt in memory.
+BATCH_ELEMENTS = 1 << 22
 
 
 def batch_rows(n_columns: int) -> int:
@@ -48,7 +49,7 @@ def batch_rows(n_columns: int) -> int:
     --------
     >>> from fairpca.distributed._kernel import batch_rows
     >>> batch_rows(50), batch_rows(500)
-    (41943, 4194)
+    (65536, 8388)
     """
     return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), 1024, 65536))
 

@@ -21,7 +21,7 @@ from fairpca.distributed._stream import (
     open_part,
     row_group_batches,
 )
-from fairpca.estimators._lazy import MAX_CELLS
+from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairpca.distributed._plan import Plan
-from fairpca.estimators._lazy import add_moments
+from fairpca.estimators._limits import add_moments
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._cells import Cell

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca.estimators._lazy import MAX_CELLS
+from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 Missing = Literal["error", "drop-rows"]

@@ -17,7 +17,7 @@ from fairpca.distributed._kernel import batch_rows, rebatch, summarise_batches
 from fairpca.distributed._model import AnyModel, Projection, read_model
 from fairpca.distributed._partial import Partial, finish, merge_partials
 from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_plan
-from fairpca.estimators._lazy import MAX_CELLS
+from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments

@@ -204,20 +204,20 @@ def row_group_batches(
             for batch in reader.iter_batches(
                 batch_rows(len(wanted)), [group], stored, use_threads=use_threads
             ):
-                yield _with_keys(batch, file, wanted)
+                yield batch if stored == wanted else _with_keys(batch, part, wanted)
     except READ_ERRORS as error:
         raise unreadable(file.path, f"row group {group}", error) from None
 
 
-def _with_keys(batch: pa.RecordBatch, file: DataFile, columns: list[str]) -> pa.RecordBatch:
-    """Add the hive keys of a file and bring the columns into order."""
-    arrays = []
-    for name in columns:
-        if name in batch.schema.names:
-            arrays.append(batch.column(name))
-        else:
-            kind = file.keys.field(name).type
-            arrays.append(pa.repeat(pa.scalar(file.values.get(name), kind), batch.num_rows))
+def _with_keys(batch: pa.RecordBatch, part: ParquetPart, columns: list[str]) -> pa.RecordBatch:
+    """Add the hive keys of a file; they are the same in every row."""
+    values = part.file.values
+    arrays = [
+        pa.repeat(pa.scalar(values.get(name), part.schema.field(name).type), batch.num_rows)
+        if name in part.keys
+        else batch.column(name)
+        for name in columns
+    ]
     return pa.RecordBatch.from_arrays(arrays, names=columns)
 
 

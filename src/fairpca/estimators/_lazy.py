@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from fairpca._groups import Groups, encode_groups
+from fairpca._groups import encode_groups
 from fairpca.estimators._base import FLOATS
 from fairpca.estimators._inputs import is_lazy, project
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.estimators._limits import MAX_CELLS, add_moments, check_cells
+from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
-
-MAX_CELLS = 1000
-"""Distinct combinations of groups that a pass accepts unless told otherwise."""
 
 FAN_IN = 8
 
@@ -45,20 +43,17 @@ def lazy_moments(estimator: Any, X: Any, groups: dict[str, Any], *, reset: bool)
         The moments of all rows.
     """
     validate_data(estimator, _sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-    from dask import delayed
-
-    blocks = row_blocks(X)
     names = getattr(estimator, "feature_names_in_", None)
-    options = {
-        "numeric": () if estimator.numeric is None else tuple(estimator.numeric),
-        "names": None if names is None else tuple(names),
-    }
-    others = {name: aligned_blocks(part, X, name) for name, part in groups.items()}
-    summarise = delayed(partial(_block_moments, **options))
-    parts = [
-        summarise(block, *(others[name][index] for name in groups))
-        for index, block in enumerate(blocks)
-    ]
+    summarise = partial(
+        _block_moments,
+        numeric=() if estimator.numeric is None else tuple(estimator.numeric),
+        names=None if names is None else tuple(names),
+    )
+    given = [part for part in groups.values() if part is not None]
+    if all(hasattr(part, "map_partitions") for part in (X, *given)):
+        parts = _frame_parts(X, groups, summarise)
+    else:
+        parts = _block_parts(X, groups, summarise)
     moments: GroupMoments = tree_sum(parts, add_moments).compute()
     if moments.n_samples < 1 + reset:
         raise InvalidInputError(
@@ -67,13 +62,84 @@ def lazy_moments(estimator: Any, X: Any, groups: dict[str, Any], *, reset: bool)
     return moments
 
 
-def row_blocks(X: Any) -> list[Any]:
+def _frame_parts(X: Any, groups: dict[str, Any], summarise: Callable[..., Any]) -> list[Any]:
+    """Delayed sums where everything is a data frame.
+
+    One expression for all of them: Dask joins small partitions while it optimises a read, and how
+    many depends on the columns, so that frames optimised apart would not fit together any more.
+    """
+    import pandas as pd
+    from dask import delayed
+
+    present = {name: part for name, part in groups.items() if part is not None}
+    for name, part in present.items():
+        _check_partitions(name, part.npartitions, X.npartitions)
+    function = partial(
+        _frame_moments,
+        summarise=summarise,
+        metas={name: part._meta for name, part in present.items()},
+        order=list(groups),
+    )
+    sums = X.map_partitions(
+        function,
+        *present.values(),
+        align_dataframes=False,
+        enforce_metadata=False,
+        meta=pd.Series([], dtype=object),
+    )
+    return [delayed(_only)(part) for part in sums.to_delayed()]
+
+
+def _frame_moments(
+    X: Any,
+    *parts: Any,
+    summarise: Callable[..., Any],
+    metas: dict[str, Any],
+    order: list[str],
+) -> Any:
+    """Moments of one partition, in a Series because Dask wants one."""
+    import pandas as pd
+
+    blocks = {
+        name: as_declared(part, meta)
+        for (name, meta), part in zip(metas.items(), parts, strict=True)
+    }
+    return pd.Series([summarise(X, *(blocks.get(name) for name in order))], dtype=object)
+
+
+def _only(series: Any) -> Any:
+    return series.iloc[0]
+
+
+def _block_parts(X: Any, groups: dict[str, Any], summarise: Callable[..., Any]) -> list[Any]:
+    """Delayed sums where arrays take part."""
+    from dask import delayed
+
+    others = [aligned_blocks(part, X, name) for name, part in groups.items()]
+    blocks = row_blocks(X, optimize=False)
+    return [
+        delayed(summarise)(block, *(parts[index] for parts in others))
+        for index, block in enumerate(blocks)
+    ]
+
+
+def _check_partitions(name: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise InvalidInputError(
+            f"{name} has {found} partitions but X has {wanted}: take both from the same table, or "
+            "give them the same partitions."
+        )
+
+
+def row_blocks(X: Any, *, optimize: bool = True) -> list[Any]:
     """Delayed blocks of whole rows.
 
     Parameters
     ----------
     X : dask array or data frame
         Rows.
+    optimize : bool, default True
+        Whether a data frame may join partitions; not where others have to fit to them.
 
     Returns
     -------
@@ -84,7 +150,7 @@ def row_blocks(X: Any) -> list[Any]:
         if X.ndim == 2:
             X = X.rechunk({1: -1})
         return list(X.to_delayed().ravel())
-    return list(X.to_delayed())
+    return list(X.to_delayed(optimize_graph=optimize))
 
 
 def aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
@@ -112,12 +178,8 @@ def aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     if is_lazy(part):
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
-        blocks = [_declare(block, part) for block in row_blocks(part)]
-        if len(blocks) != count:
-            raise InvalidInputError(
-                f"{name} has {len(blocks)} partitions but X has {count}: take both from the same "
-                "table, or give them the same partitions."
-            )
+        blocks = [_declare(block, part) for block in row_blocks(part, optimize=False)]
+        _check_partitions(name, len(blocks), count)
         return blocks
     if not known:
         raise InvalidInputError(
@@ -190,87 +252,6 @@ def _no_rows(part: Any) -> Any:
     if part is None:
         return None
     return part.iloc[:0] if hasattr(part, "iloc") else part[:0]
-
-
-def check_cells(parts: Sequence[Groups], limit: int) -> None:
-    """Refuse groups with more distinct combinations than a table of moments should hold.
-
-    Parameters
-    ----------
-    parts : sequence of Groups
-        Encoded columns of the same rows.
-    limit : int
-        The largest number of combinations allowed.
-
-    Examples
-    --------
-    >>> from fairpca._groups import encode_groups
-    >>> from fairpca.estimators._lazy import check_cells
-    >>> check_cells([encode_groups(["a", "b", "c"], n_rows=3)], limit=2)
-    Traceback (most recent call last):
-    fairpca.exceptions.GroupsError: column 'sensitive_feature' has more than 2 distinct values: ...
-    """
-    columns = [column for part in parts for column in part.categorical]
-    for column in columns:
-        if len(column.levels) > limit:
-            raise too_many_cells({column.name: len(column.levels)}, limit)
-    if np.prod([float(len(column.levels)) for column in columns], initial=1.0) <= limit:
-        return
-    seen = len(np.unique(np.column_stack([column.codes for column in columns]), axis=0))
-    if seen > limit:
-        raise too_many_cells({column.name: len(column.levels) for column in columns}, limit)
-
-
-def too_many_cells(levels: dict[str, int], limit: int) -> GroupsError:
-    """Say that there are too many groups, and which column has most of them.
-
-    Parameters
-    ----------
-    levels : dict
-        Number of distinct values seen, by column.
-    limit : int
-        The largest number of combinations allowed.
-
-    Returns
-    -------
-    GroupsError
-        The error to raise.
-    """
-    worst = max(levels, key=levels.__getitem__)
-    if levels[worst] > limit:
-        found = f"column {worst!r} has more than {limit} distinct values"
-    else:
-        counts = ", ".join(f"{name!r}: {count}" for name, count in levels.items())
-        found = f"the group columns have more than {limit} distinct combinations ({counts})"
-    return GroupsError(
-        f"{found}: that is an identifier rather than a group. Leave the column out, put its values "
-        "into classes, name it in numeric if it is a number, or raise max_cells (each combination "
-        "holds a matrix of features × features)."
-    )
-
-
-def add_moments(parts: Sequence[GroupMoments], limit: int = MAX_CELLS) -> GroupMoments:
-    """Merge moments from left to right, with a limit on the number of cells.
-
-    Parameters
-    ----------
-    parts : sequence of GroupMoments
-        At least one.
-    limit : int, default MAX_CELLS
-        The largest number of cells.
-
-    Returns
-    -------
-    GroupMoments
-        Their sum.
-    """
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-        if len(total.table.cells) > limit:
-            names = total.table.key_names
-            raise too_many_cells({name: len(total.levels(name)) for name in names}, limit)
-    return total
 
 
 def tree_sum(parts: Sequence[Any], add: Callable[[Any], Any], fan_in: int = FAN_IN) -> Any:
