@@ -162,6 +162,7 @@ def bench_dask(folder, rows, repeat):
     try:
         clients = {name: Client(cluster) for name, cluster in clusters.items()}
         for client in clients.values():  # imports and page cache
+            client.run(pa.set_cpu_count, 1)  # or one worker would decode on every core
             with client.as_current():
                 dask_pass(folder, client)
         cases = {}
@@ -193,6 +194,7 @@ def bench_spark(folder, rows, repeat, dask_seconds):
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
         .getOrCreate()
