@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-spark bench bench-scale clean
+.PHONY: help setup demo test lint format test-fast test-slow test-spark bench bench-scale reproduction clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
+	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about half an hour; needs FAIRPCA_DATA"
 	@echo "make lint | format | setup | clean"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -57,6 +58,9 @@ bench: setup
 
 bench-scale: setup
 	$(BIN)/python benchmarks/scale.py
+
+reproduction: setup
+	$(BIN)/fairpca reproduce all --splits 5 --out build/reproduction --report docs/reproduction.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
