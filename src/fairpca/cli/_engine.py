@@ -91,6 +91,11 @@ def fit_streamed(
     categorical = split_names(given["categorical"], known)
     with Stages(enabled=not given["quiet"]) as stages:
         stages.begin(f"summing {_described(data)}")
+
+        def tell(done: int, total: int) -> None:
+            share = f" of {total:,}" if total > 0 else ""
+            stages.begin(f"summing {_described(data)}: {done:,}{share} rows")
+
         with collected_notes() as notes:
             moments = distributed.moments_from_files(
                 data,
@@ -99,6 +104,8 @@ def fit_streamed(
                 scheduler=given["scheduler"],
                 master=given["master"],
                 separator=given["separator"],
+                # Elsewhere than on a terminal every change of the text would be a line.
+                progress=tell if show_bar(given["quiet"]) else False,
                 checkpoint=given["checkpoint"],
                 features=[name for name in names if name not in categorical],
                 categorical=categorical,

@@ -7,6 +7,7 @@ value or an indicator is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,10 @@ from fairpca.moments import GroupMoments
 BATCH_ELEMENTS = 1 << 22
 
 
+# Up to this many distinct values in a batch their encoding is remembered.
+CACHED_LEVELS = 64
+
+
 def batch_rows(n_columns: int) -> int:
     """Rows that are read and summed at once.
 
@@ -43,15 +48,15 @@ def batch_rows(n_columns: int) -> int:
     Returns
     -------
     int
-        Between 1,024 and 65,536.
+        Between 1,024 and 32,768.
 
     Examples
     --------
     >>> from fairpca.distributed._kernel import batch_rows
     >>> batch_rows(50), batch_rows(500)
-    (65536, 8388)
+    (32768, 8388)
     """
-    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), 1024, 65536))
+    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), 1024, 32768))
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -247,16 +252,34 @@ def _encode_column(
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
     present = np.flatnonzero(np.bincount(codes, minlength=len(coded.dictionary)))
     distinct = coded.dictionary.take(pa.array(present))
-    if declared:  # the declaration counts: categories are labels even where they look like numbers
-        order = pa.array(np.arange(len(distinct), dtype=np.int32))
-        distinct = pa.DictionaryArray.from_arrays(order, distinct)
-    groups = encode_groups(pa.table({name: distinct}), n_rows=len(distinct), argument=argument)
-    if groups.numeric:
+    small = len(distinct) <= CACHED_LEVELS
+    encode = _encode_few if small else _encode_distinct
+    values = tuple(distinct.to_pylist()) if small else distinct
+    attribute = encode(values, distinct.type, declared, name, argument)
+    if attribute is None:
         return _encode_numbers(column, name, argument)
-    attribute = groups.categorical[0]
     lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
     lookup[present] = attribute.codes
     return Attribute(name, attribute.levels, lookup[codes])
+
+
+@lru_cache(maxsize=256)
+def _encode_few(
+    values: tuple[Any, ...], kind: pa.DataType, declared: bool, name: str, argument: str
+) -> Attribute | None:
+    """Encode the distinct values of a batch, which the next batch will most likely have too."""
+    return _encode_distinct(pa.array(values, kind), kind, declared, name, argument)
+
+
+def _encode_distinct(
+    values: pa.Array, kind: pa.DataType, declared: bool, name: str, argument: str
+) -> Attribute | None:
+    """Encode distinct values; None where they are numbers."""
+    if declared:  # the declaration counts: categories are labels even where they look like numbers
+        order = pa.array(np.arange(len(values), dtype=np.int32))
+        values = pa.DictionaryArray.from_arrays(order, values)
+    groups = encode_groups(pa.table({name: values}), n_rows=len(values), argument=argument)
+    return None if groups.numeric else groups.categorical[0]
 
 
 def _encode_numbers(column: pa.Array, name: str, argument: str) -> NumericAttribute:

@@ -1,7 +1,7 @@
 """Moments of Spark data frames, and component columns for them.
 
-Needs pyspark 4.0 or later (which needs Java 17 or 21) or 3.4 with Java 8 to 17, pyarrow on the
-driver and on every executor, and fairpca installed for the Python of the executors.
+Needs pyspark 4.0 or later, which needs Java 17 or 21 (tested with pyspark 4.3 on Java 17), and
+fairpca with pyarrow and pandas for the Python of the driver and of every executor.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def moments_from_spark(
 
     Every task sums its partition in Arrow batches and sends one small block of moments; more than
     `fan_in` of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or
-    later with Java 17 or 21 (or pyspark 3.4 with Java 8 to 17), and fairpca and pyarrow for the
-    Python of the executors (``PYSPARK_PYTHON``).
+    later with Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
+    (``PYSPARK_PYTHON``).
 
     Parameters
     ----------
