@@ -144,24 +144,35 @@ def frame_schema(meta: Any) -> pa.Schema:
 def _summarise_frame(frame: Any, plan: Plan, meta: Any) -> Partial:
     """Sum one pandas partition."""
     frame = as_declared(frame, meta)
+    return _summarise_arrow(_to_arrow(frame), plan)
+
+
+def _summarise_arrow(batch: pa.RecordBatch, plan: Plan) -> Partial:
     rows = batch_rows(len(plan.columns))
-    # Slices of a partition: the conversion to Arrow then never holds a second copy of it.
-    starts = range(0, max(len(frame), 1), rows)
+    starts = range(0, max(batch.num_rows, 1), rows)
     with single_blas_thread():
-        return summarise_batches((_to_arrow(frame.iloc[i : i + rows]) for i in starts), plan)
+        return summarise_batches((batch.slice(start, rows) for start in starts), plan)
 
 
 def _to_arrow(frame: Any) -> pa.RecordBatch:
-    """Convert a slice of a pandas frame column by column."""
+    """Convert a pandas frame column by column; numbers and Arrow strings are not copied."""
     arrays = []
     for name in frame.columns:
         try:
-            arrays.append(_plain(pa.Array.from_pandas(frame[name])))
+            arrays.append(_arrow_column(frame[name]))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InvalidInputError(
                 f"column {name!r} holds values of several types ({error}): convert it first."
             ) from None
     return pa.RecordBatch.from_arrays(arrays, names=[str(name) for name in frame.columns])
+
+
+def _arrow_column(values: Any) -> pa.Array:
+    """Convert a column; plain floats are not searched for NaN, which the kernel does if need be."""
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind == "f":
+        return pa.array(np.asarray(values))
+    return _plain(pa.array(values, from_pandas=True))
 
 
 def _plain(array: Any) -> pa.Array:
@@ -231,14 +242,8 @@ def _summarise_block(block: Any, others: list[tuple[list[str], Any]], plan: Plan
                     "same chunks."
                 )
             arrays[name] = column
-    rows = batch_rows(len(arrays))
-    converted = {
-        name: _plain(pa.array(column, from_pandas=True)) for name, column in arrays.items()
-    }
-    batch = pa.RecordBatch.from_arrays(list(converted.values()), names=list(converted))
-    starts = range(0, max(len(matrix), 1), rows)
-    with single_blas_thread():
-        return summarise_batches((batch.slice(start, rows) for start in starts), plan)
+    converted = [_arrow_column(column) for column in arrays.values()]
+    return _summarise_arrow(pa.RecordBatch.from_arrays(converted, names=list(arrays)), plan)
 
 
 def _column(values: Any, index: int) -> Any:
