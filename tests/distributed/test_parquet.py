@@ -13,6 +13,8 @@ from table_support import FEATURES, assert_same_moments, in_memory, people, writ
 
 from fairpca import FairPCA
 from fairpca.distributed import moments_from_parquet
+from fairpca.distributed._files import find_files
+from fairpca.distributed._stream import affordable_threads, open_part
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 ASKED = {
@@ -277,3 +279,14 @@ def test_memory_does_not_grow_with_the_row_group(tmp_path):
         finally:
             pa.set_memory_pool(before)
     assert peaks[1] < peaks[0] * 1.2 < 100e6
+
+
+def test_wide_tables_are_read_by_fewer_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairpca.distributed._stream.READER_BYTES", 20_000)
+    frame = people(1000)
+    write_files(frame, tmp_path, [1000], 500)
+    part = open_part(find_files(tmp_path, [".parquet"])[0])
+    assert affordable_threads(part, ["a"], 8) == 4  # 4,000 bytes and a little
+    assert affordable_threads(part, FEATURES, 8) == 1
+    found = moments_from_parquet(tmp_path, ["sex"], FEATURES, threads=8)
+    assert_same_moments(found, in_memory(frame, ["sex"]))

@@ -15,6 +15,7 @@ from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_pla
 from fairpca.distributed._progress import Bar, Progress
 from fairpca.distributed._stream import (
     ParquetPart,
+    affordable_threads,
     check_same_columns,
     default_threads,
     in_order,
@@ -77,7 +78,8 @@ def moments_from_parquet(
         Where plain paths lie; None: the local disk.
     threads : int, optional
         Row groups that are read and summed at the same time; None: one for each core, at most 8.
-        The result does not depend on it.
+        Fewer where the table is so wide that their readers would be felt in memory. The result
+        does not depend on it.
     progress : bool or callable, default False
         True draws a bar on standard error; a function is called with rows done and rows in all.
     checkpoint : str or path, optional
@@ -125,11 +127,12 @@ def moments_from_parquet(
     )
     for part in parts[1:]:
         check_same_columns(parts[0], part, plan.columns)
+    readers = affordable_threads(parts[0], plan.columns, threads)
     kept = None
     if checkpoint is not None:
         kept = Checkpoint(checkpoint, plan.as_dict(), checkpoint_seconds)
     with Bar(sum(sum(part.rows) for part in parts), progress) as bar, single_blas_thread():
-        total = _run(parts, plan, threads, bar, kept)
+        total = _run(parts, plan, readers, threads, bar, kept)
     moments = finish(total, plan)
     if kept is not None:
         kept.remove()
@@ -137,7 +140,12 @@ def moments_from_parquet(
 
 
 def _run(
-    parts: list[ParquetPart], plan: Plan, threads: int, bar: Bar, kept: Checkpoint | None
+    parts: list[ParquetPart],
+    plan: Plan,
+    readers: int,
+    threads: int,
+    bar: Bar,
+    kept: Checkpoint | None,
 ) -> Partial:
     """Sum all row groups in order, from wherever an earlier pass has stopped."""
     state = State()
@@ -146,12 +154,13 @@ def _run(
     for partial in (state.total, state.current):
         bar.skip(0 if partial is None else partial.n_rows)
     units = _units(parts, len(state.files), state.groups)
-    alone = sum(len(part.rows) for part in parts) < threads
+    # Where there are fewer readers than threads, Arrow decodes the columns of a batch in parallel.
+    spare = min(readers, sum(len(part.rows) for part in parts)) < threads
     failing = False  # read by the threads: after a missing value rows are only counted
 
     def work(unit: tuple[int, int]) -> Partial:
         part = parts[unit[0]]
-        batches = row_group_batches(part, unit[1], plan.columns, use_threads=alone)
+        batches = row_group_batches(part, unit[1], plan.columns, use_threads=spare)
         try:
             return summarise_batches(batches, plan, counting=failing)
         except InvalidInputError as error:
@@ -160,7 +169,7 @@ def _run(
             raise error if known else type(error)(f"{part.file.path}: {error}") from None
 
     try:
-        for (file, _), result in _pairs(work, units, threads):
+        for (file, _), result in _pairs(work, units, readers):
             state = _advance(state, parts[file], result, plan)
             failing = failing or (plan.missing == "error" and bool(result.missing))
             if kept is not None and not failing:

@@ -23,8 +23,13 @@ Result = TypeVar("Result")
 
 # Bytes read ahead in each column. Without a buffer Arrow holds the whole column chunks of a row
 # group, which grows with whatever the writer chose.
-BUFFER_BYTES = 1 << 18
+BUFFER_BYTES = 1 << 16
 MAX_THREADS = 8
+
+# What all readers together may hold. A reader holds a page of every column, which the writer chose
+# (a megabyte as a rule), so that tables of very many columns are read by fewer threads.
+READER_BYTES = 300 << 20
+PAGE_BYTES = 1 << 20
 READ_ERRORS = (pa.ArrowException, OSError, EOFError)
 
 
@@ -61,6 +66,38 @@ def default_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), MAX_THREADS)
     return min(os.cpu_count() or 1, MAX_THREADS)
+
+
+def affordable_threads(part: ParquetPart, columns: Iterable[str], threads: int) -> int:
+    """Reduce the number of threads until their readers fit the memory set aside for them.
+
+    Parameters
+    ----------
+    part : ParquetPart
+        A file that stands for all.
+    columns : iterable of str
+        Columns that are read.
+    threads : int
+        Threads asked for.
+
+    Returns
+    -------
+    int
+        At least one.
+    """
+    wanted = set(columns)
+    metadata = _metadata(part.file)
+    largest = 0
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        chunks = (group.column(place) for place in range(group.num_columns))
+        held = sum(
+            min(chunk.total_uncompressed_size, PAGE_BYTES)
+            for chunk in chunks
+            if chunk.path_in_schema in wanted
+        )
+        largest = max(largest, held)
+    return max(min(threads, READER_BYTES // max(largest, 1)), 1)
 
 
 def unreadable(path: str, what: str, error: BaseException) -> InvalidInputError:
