@@ -10,9 +10,15 @@ from sklearn.svm import SVC
 
 from fairpca.metrics import delta_fairness
 from fairpca.metrics._cdf import Orthants
+from fairpca.metrics._engines import SVMEngine
 from fairpca.metrics._plane import PlaneSweep
 from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
-from fairpca.metrics._thresholds import best_cut, masses, sup_over_thresholds
+from fairpca.metrics._thresholds import (
+    best_cut,
+    masses,
+    sup_between_groups,
+    sup_over_thresholds,
+)
 
 
 def brute_half_planes(points, mass):
@@ -165,6 +171,36 @@ def test_thresholds_are_those_of_a_loop():
         assert cut.above == (below < 0) or value == 0
 
 
+@pytest.mark.parametrize("levels", [1, 2, 6, 1000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_thresholds_of_sorted_groups_are_those_of_a_loop(levels, weighted):
+    rng = np.random.default_rng([levels, weighted])
+    scores = rng.integers(0, levels, size=(4, 3, 31)) / 3.0 - 1.0
+    weight = rng.random((4, 1, 31)) if weighted else np.ones((1, 1, 31))
+    weight[..., :12] /= weight[..., :12].sum(axis=-1, keepdims=True)
+    weight[..., 12:] /= weight[..., 12:].sum(axis=-1, keepdims=True)
+    mass = np.broadcast_to(weight, scores.shape) * np.where(np.arange(31) < 12, 1, -1)
+    expected = [
+        [max(abs(m[row <= t].sum()) for t in row) for row, m in zip(*pair, strict=True)]
+        for pair in zip(scores, mass, strict=True)
+    ]
+    found = sup_between_groups(scores.copy(), 12, weight if weighted else None)
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shift", [0.0, 0.5, 5.0])
+def test_the_null_of_the_svm_runs_the_procedure_of_the_value(weighted, shift):
+    rng = np.random.default_rng([weighted, int(10 * shift)])
+    signs = np.array([random_signs(rng, 400, 0.3) for _ in range(60)])
+    signs[::7, 300:] = 0
+    signs[1::3] = [rng.permutation(signs[0]) for _ in signs[1::3]]
+    U = rng.normal(size=(400, 3)) + shift * signs[:1].T
+    engine = SVMEngine(U, rng.random(400) if weighted else None)
+    expected = [engine.fit(row).value for row in signs]
+    np.testing.assert_array_equal(engine.null(signs), expected)
+
+
 def rounded_hinge(theta, U, labels, weight, penalty):
     short = np.maximum(1 - labels * (U @ theta[:-1] + theta[-1]), 0)
     cut = np.minimum(short, 0.5)
@@ -180,7 +216,7 @@ def test_newton_finds_the_minimum_of_the_svm(d, shift):
     signs = np.array([random_signs(rng, 120, 0.3) for _ in range(3)])
     signs[1, 100:] = 0
     U, _ = whiten(rng.normal(size=(120, d)) + shift * signs[0][:, None])
-    found = svm_directions(U, signs)
+    found = svm_directions(U, signs, tolerance=1e-7)
     for label, directions in zip(signs, found, strict=True):
         mass = masses(label[None])
         weight = 0.5 * np.abs(mass.values[0]) / mass.scale[0]
@@ -202,7 +238,7 @@ def test_svm_direction_is_close_to_that_of_libsvm():
     rng = np.random.default_rng(7)
     z = np.repeat([-1, 1], [100, 200]).astype(np.int8)
     U, _ = whiten(rng.normal(size=(300, 3)) + np.outer(z, [1.0, 0.5, 0.0]))
-    ours = svm_directions(U, z[None])[0]
+    ours = svm_directions(U, z[None], tolerance=1e-7)[0]
     for penalty, direction in zip(PENALTIES, ours, strict=True):
         theirs = SVC(kernel="linear", C=1 / (300 * penalty), class_weight="balanced").fit(U, z)
         cosine = direction @ theirs.coef_[0]

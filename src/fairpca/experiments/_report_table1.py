@@ -37,7 +37,7 @@ VARIANCES = {
 }
 MACHINES = (
     "Δ depends on the tuning of the machine, which the paper does not print; ours weights groups "
-    "equally, takes the best linear machine of a path of penalties, and the smoothest Gaussian "
+    "equally, takes the better of a stiff and a loose linear machine, and the smoothest Gaussian "
     "one within a standard error of the best"
 )
 CALMON = "the paper says neither how bins are cut nor how test rows are mapped"

@@ -8,6 +8,7 @@ many (`null`, values only), by the same procedure, which is what makes a permuta
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,19 +18,17 @@ from fairpca.metrics._cdf import Corner, Orthants
 from fairpca.metrics._plane import PlaneSweep
 from fairpca.metrics._rules import HalfSpaceRule, OrthantRule, Rule
 from fairpca.metrics._search import search
-from fairpca.metrics._svm import svm_directions, whiten
+from fairpca.metrics._svm import svm_machines, whiten
 from fairpca.metrics._thresholds import (
     TIE_TOLERANCE,
     Floats,
     Signs,
     best_cut,
     masses,
-    sup_over_thresholds,
 )
 
 # Below this norm (the whitened rows have unit variance) an SVM's weight vector is rounding.
 ZERO_WEIGHT = 1e-6
-_CHUNK_CELLS = 1 << 18  # comparisons × rows sorted together
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +112,7 @@ class PlaneEngine:
 
 
 class SVMEngine:
-    """Half-spaces by linear support vector machines along a path of penalties."""
+    """Half-spaces by linear support vector machines, a stiff and a loose one."""
 
     def __init__(self, U: Floats, sample_weight: Floats | None) -> None:
         self._U = U
@@ -135,31 +134,24 @@ class SVMEngine:
 
     def fit(self, signs: Signs) -> Fit:
         """Return the value of one comparison; no classifier where no machine has a direction."""
-        directions = svm_directions(self._whitened, signs[None], self._weight)[0]
-        directions = directions[np.linalg.norm(directions, axis=1) >= ZERO_WEIGHT]
-        if not len(directions):
+        [(directions, values)] = self._evaluate(signs[None])
+        best = int(np.argmax(values[0]))
+        if not directions[0, best].any():
             return Fit(0.0, None)
         mass = masses(signs[None], self._weight)
-        repeated = np.broadcast_to(mass.values, (len(directions), len(self._U)))
-        values = sup_over_thresholds(directions @ self._whitened.T, repeated)
-        best = directions[int(np.argmax(values))]
-        rule = half_space(self._U, self._back @ best, mass.values[0], TIE_TOLERANCE)
-        return Fit(float(values.max() / mass.scale[0]), rule)
+        direction = self._back @ directions[0, best]
+        rule = half_space(self._U, direction, mass.values[0], TIE_TOLERANCE)
+        return Fit(float(values[0, best]), rule)
 
     def null(self, signs: Signs) -> Floats:
         """Return the values of many comparisons."""
-        found = np.zeros(len(signs))
-        directions = svm_directions(self._whitened, signs, self._weight)
-        mass = masses(signs, self._weight)
-        size = max(1, _CHUNK_CELLS // len(self._U))
-        for start in range(0, len(signs), size):
-            block = slice(start, start + size)
-            for j in range(directions.shape[1]):
-                chosen = directions[block, j]
-                values = sup_over_thresholds(chosen @ self._whitened.T, mass.values[block])
-                values[np.linalg.norm(chosen, axis=1) < ZERO_WEIGHT] = 0.0
-                np.maximum(found[block], values, out=found[block])
-        return found / mass.scale
+        return np.concatenate([values.max(axis=1) for _, values in self._evaluate(signs)])
+
+    def _evaluate(self, signs: Signs) -> Iterator[tuple[Floats, Floats]]:
+        """Yield directions, zero where a machine has none, and values of the next comparisons."""
+        for machines, directions in svm_machines(self._whitened, signs, self._weight):
+            directions[np.linalg.norm(directions, axis=2) < ZERO_WEIGHT] = 0.0
+            yield directions, machines.suprema(directions)
 
 
 class SearchEngine:

@@ -1,28 +1,33 @@
 """Linear support vector machines for many label vectors at once.
 
 Permutation nulls need the same SVM for hundreds of label vectors on the same rows. In the primal
-an SVM on d components has d + 1 unknowns, so Newton's method on all label vectors together costs a
-few matrix products an iteration. The hinge is rounded off on a short stretch, which makes the
-minimiser unique and Newton's method applicable; each group has total weight one half, because Δ
-does not depend on how large the groups are.
+an SVM on d components has d + 1 unknowns, so Newton's method costs a few passes over the rows an
+iteration; label vectors are worked on together, as many as stay in the cache. The hinge is rounded
+off on a short stretch, which makes the minimiser unique and Newton's method applicable; each group
+has total weight one half, because Δ does not depend on how large the groups are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.metrics._thresholds import Floats, Signs, masses
+from fairpca.metrics._thresholds import Floats, Signs, sup_between_groups
 
-# From nearly the difference of means to nearly no regularisation, per unit of total weight.
-PENALTIES = (1.0, 0.1, 0.01, 0.001)
+# Per unit of total weight: nearly the difference of means, and nearly no regularisation.
+PENALTIES = (1.0, 0.001)
 _ROUNDING = 0.5  # margin over which the hinge turns from slope 0 to slope 1
-_CHUNK_CELLS = 1 << 17  # label vectors × rows worked on together, so that they stay in the cache
-_DENSE_HESSIAN = 16  # components up to which products of columns are kept for the Hessians
+_CURVED_FROM = 1.0 - _ROUNDING  # margins from here to 1 are where the loss is curved
+_CHUNK_CELLS = 1 << 17  # numbers in the designs worked on together, so that they stay in the cache
+_START = 0.4  # norm of a weight vector with which some rows are on the curved part of their loss
 _MAX_ITER = 100
-_GRADIENT_TOLERANCE = 1e-7
+_MAX_CUTS = 40
+_STEEP = 0.5  # slope at the end of a step, as a share of that at its start, that is too much
+_NOISE = 1e-10  # gradients below it are rounding
+TOLERANCE = 1e-2  # of the gradient at zero; tighter than the stopping rule of usual SVM solvers
 
 
 def whiten(U: Floats, sample_weight: Floats | None = None) -> tuple[Floats, Floats]:
@@ -62,7 +67,9 @@ def whiten(U: Floats, sample_weight: Floats | None = None) -> tuple[Floats, Floa
     return standard @ turned, back
 
 
-def svm_directions(U: Floats, signs: Signs, sample_weight: Floats | None = None) -> Floats:
+def svm_directions(
+    U: Floats, signs: Signs, sample_weight: Floats | None = None, *, tolerance: float = TOLERANCE
+) -> Floats:
     """Train one linear SVM for each label vector and penalty.
 
     Parameters
@@ -73,125 +80,199 @@ def svm_directions(U: Floats, signs: Signs, sample_weight: Floats | None = None)
         Label vectors: +1, −1, or 0 for rows to leave out.
     sample_weight : ndarray of shape (n,), optional
         Row weights.
+    tolerance : float, default 0.01
+        Largest entry of the gradient at which to stop, as a share of that at zero.
 
     Returns
     -------
     ndarray of shape (m, len(PENALTIES), d)
         Weight vectors, by falling penalty.
     """
-    n, d = U.shape
-    directions = np.zeros((len(signs), len(PENALTIES), d))
-    if d == 0:
-        return directions
-    design = np.column_stack([U, np.ones(n)])
-    products = None
-    if d <= _DENSE_HESSIAN:
-        rows, columns = np.triu_indices(d + 1)
-        products = design[:, rows] * design[:, columns]
-    size = max(1, _CHUNK_CELLS // n)
-    for i in range(0, len(signs), size):
-        chunk = signs[i : i + size]
-        mass = masses(chunk, sample_weight)
-        weight = 0.5 * np.abs(mass.values) / mass.scale[:, None]
-        problem = _Problem(design, products, chunk.astype(float), weight)
-        theta = np.zeros((len(chunk), d + 1))
-        for j, penalty in enumerate(PENALTIES):
-            theta = _newton(problem, theta, penalty)
-            directions[i : i + size, j] = theta[:, :d]
-    return directions
+    directions = [found for _, found in svm_machines(U, signs, sample_weight, tolerance=tolerance)]
+    return np.concatenate(directions)
+
+
+def svm_machines(
+    U: Floats, signs: Signs, sample_weight: Floats | None = None, *, tolerance: float = TOLERANCE
+) -> Iterator[tuple[Machines, Floats]]:
+    """Train SVMs as `svm_directions` does, and hand them out a few label vectors at a time.
+
+    Parameters
+    ----------
+    U, signs, sample_weight, tolerance
+        As for `svm_directions`.
+
+    Yields
+    ------
+    machines : Machines
+        The next few label vectors.
+    directions : ndarray of shape (len(machines), len(PENALTIES), d)
+        Their weight vectors.
+    """
+    columns = np.ascontiguousarray(U.T)
+    size = max(1, _CHUNK_CELLS // (len(U) * (U.shape[1] + 1)))
+    counts = np.stack([(signs > 0).sum(axis=1), (signs < 0).sum(axis=1)])
+    # Label vectors are stacked, so those worked on together have groups of the same sizes.
+    changes = 1 + np.flatnonzero((counts[:, 1:] != counts[:, :-1]).any(axis=0))
+    for block in np.split(signs, changes):
+        for start in range(0, len(block), size):
+            machines = Machines.of(columns, block[start : start + size], sample_weight)
+            yield machines, machines.train(tolerance)
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """SVMs on the same rows: design with a constant column, labels and loss weights."""
+class Machines:
+    """SVMs that are trained together.
+
+    Parameters
+    ----------
+    design : ndarray of shape (m, d + 1, n)
+        Components and a one for each row, times the label: those of the first group, then the
+        negative ones of the second.
+    weight : ndarray of shape (m, n), or (1, n) if not `weighted`
+        Weights of the losses, one half in total for each group.
+    weighted : bool
+        Whether rows of a group may count differently.
+    n_plus : int
+        Rows of the first group.
+    """
 
     design: Floats
-    products: Floats | None
-    labels: Floats
     weight: Floats
+    weighted: bool
+    n_plus: int
 
-    def take(self, active: NDArray[np.bool_] | NDArray[np.intp]) -> _Problem:
-        return _Problem(self.design, self.products, self.labels[active], self.weight[active])
+    @classmethod
+    def of(cls, columns: Floats, signs: Signs, sample_weight: Floats | None) -> Machines:
+        """Sort the rows of every label vector by group, and weigh them."""
+        groups = [np.flatnonzero(signs == sign).reshape(len(signs), -1) for sign in (1, -1)]
+        rows = np.concatenate(groups, axis=1)
+        rows -= signs.shape[1] * np.arange(len(signs))[:, None]
+        n_plus, n = groups[0].shape[1], rows.shape[1]
+        design = np.empty((len(signs), len(columns) + 1, n))
+        for part, order in zip(design, rows, strict=True):
+            np.take(columns, order, axis=1, out=part[:-1], mode="clip")
+        design[:, -1] = 1.0
+        design[:, :, n_plus:] *= -1.0
+        weight = np.ones((1, n)) if sample_weight is None else sample_weight[rows]
+        for group in (weight[:, :n_plus], weight[:, n_plus:]):
+            group *= 0.5 / group.sum(axis=1, keepdims=True)
+        return cls(design, weight, sample_weight is not None, n_plus)
 
-    def objective(self, theta: Floats, penalty: float) -> tuple[Floats, Floats]:
-        """Return the objective and the shortfall of each row, cut at the rounding."""
-        short = theta @ self.design.T
-        short *= self.labels
-        np.subtract(1.0, short, out=short)
-        np.maximum(short, 0.0, out=short)
-        cut = np.minimum(short, _ROUNDING)
-        # Loss: cut²/2r + (short − cut) = cut·(cut/2r − 1) + short.
-        loss = cut * (0.5 / _ROUNDING)
-        loss -= 1.0
-        loss *= cut
-        loss += short
-        value = np.einsum("mn,mn->m", self.weight, loss)
-        return value + 0.5 * penalty * np.einsum("md,md->m", theta[:, :-1], theta[:, :-1]), cut
+    def train(self, tolerance: float) -> Floats:
+        """Return the weight vectors along the path of penalties."""
+        m, k, _ = self.design.shape
+        directions = np.zeros((m, len(PENALTIES), k - 1))
+        if k == 1:
+            return directions
+        # At zero every row is on the straight part of its loss: no curvature, one pull for all.
+        slope = -np.matmul(self.design, self.weight[:, :, None])[:, :, 0]
+        margins = np.full((m, self.design.shape[2]), _CURVED_FROM)
+        state = _State(np.zeros((m, k)), margins, slope)
+        stop = np.maximum(tolerance * np.abs(slope).max(axis=1), _NOISE)
+        for j, penalty in enumerate(PENALTIES):
+            if j:
+                state = self._lengthened(state)
+            _newton(self, state, penalty, stop)
+            directions[:, j] = state.theta[:, :-1]
+        return directions
 
-    def gradient(self, theta: Floats, cut: Floats, penalty: float) -> Floats:
-        pull = cut * self.weight
-        pull *= self.labels
-        slope = pull @ self.design
-        slope *= -1.0 / _ROUNDING
-        slope[:, :-1] += penalty * theta[:, :-1]
-        return slope
+    def _lengthened(self, state: _State) -> _State:
+        """Start where losses are curved: from shorter weight vectors a Newton step flies off."""
+        norm = np.linalg.norm(state.theta[:, :-1], axis=1)
+        factor = np.where(norm > _NOISE, np.maximum(1.0, _START / np.maximum(norm, _NOISE)), 1.0)
+        theta = factor[:, None] * state.theta
+        return _State(theta, *self.evaluate(theta))
 
-    def hessian(self, cut: Floats, penalty: float) -> Floats:
-        curved = self.weight * ((cut > 0) & (cut < _ROUNDING))
-        curved *= 1.0 / _ROUNDING
-        k = self.design.shape[1]
-        if self.products is None:
-            matrices = np.stack([(self.design.T * row) @ self.design for row in curved])
-        else:
-            rows, columns = np.triu_indices(k)
-            matrices = np.empty((len(cut), k, k))
-            matrices[:, rows, columns] = curved @ self.products
-            matrices[:, columns, rows] = matrices[:, rows, columns]
-        # The intercept is free; a trace of ridge keeps the matrix regular where no row is curved.
-        diagonal = np.append(np.full(k - 1, penalty), 1e-10)
-        matrices[:, np.arange(k), np.arange(k)] += diagonal
-        return matrices
+    def suprema(self, directions: Floats) -> Floats:
+        """Return the suprema over thresholds along directions of shape (m, any number, d)."""
+        scores = np.matmul(directions, self.design[:, :-1])
+        scores[:, :, self.n_plus :] *= -1.0  # the second group's rows are stored as negatives
+        weight = 2.0 * self.weight[:, None] if self.weighted else None
+        return sup_between_groups(scores, self.n_plus, weight)
+
+    def take(self, chosen: NDArray[np.intp]) -> Machines:
+        """Return some of the machines."""
+        weight = self.weight[chosen] if self.weighted else self.weight
+        return replace(self, design=self.design[chosen], weight=weight)
+
+    def evaluate(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the margins, cut to where losses are curved, and the slopes of the losses."""
+        clipped = np.matmul(theta[:, None, :], self.design)[:, 0]
+        np.clip(clipped, _CURVED_FROM, 1.0, out=clipped)
+        pull = clipped - 1.0
+        pull *= self.weight
+        slope = np.matmul(self.design, pull[:, :, None])[:, :, 0]
+        slope *= 1.0 / _ROUNDING
+        return clipped, slope
+
+    def curvature(self, clipped: Floats) -> Floats:
+        """Return the Hessians of the losses."""
+        curved = (clipped > _CURVED_FROM) & (clipped < 1.0)
+        pull = np.where(curved, self.weight / _ROUNDING, 0.0)
+        return np.matmul(self.design * pull[:, None, :], self.design.transpose(0, 2, 1))
 
 
-def _newton(problem: _Problem, theta: Floats, penalty: float) -> Floats:
-    """Minimise from `theta`; label vectors that have converged drop out."""
-    theta = theta.copy()
-    active = np.arange(len(theta))
-    value, cut = problem.objective(theta, penalty)
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Where machines are: parameters, margins cut to the curved part, slopes of the losses."""
+
+    theta: Floats
+    clipped: Floats
+    slope: Floats
+
+    def take(self, chosen: NDArray[np.intp]) -> _State:
+        return _State(self.theta[chosen], self.clipped[chosen], self.slope[chosen])
+
+    def put(self, chosen: NDArray[np.intp], other: _State) -> None:
+        self.theta[chosen] = other.theta
+        self.clipped[chosen] = other.clipped
+        self.slope[chosen] = other.slope
+
+    def gradient(self, penalty: float) -> Floats:
+        ridge = penalty * self.theta
+        ridge[:, -1] = 0.0  # the intercept is free
+        return self.slope + ridge
+
+
+def _newton(machines: Machines, state: _State, penalty: float, stop: Floats) -> None:
+    """Minimise from `state`, in place; machines that have converged are not moved any more."""
+    k = state.theta.shape[1]
+    # A trace of ridge keeps the intercept's entry regular where no row is curved.
+    ridge = np.diag(np.append(np.full(k - 1, penalty), 1e-10))
     for _ in range(_MAX_ITER):
-        gradient = problem.gradient(theta[active], cut, penalty)
-        open_ = np.abs(gradient).max(axis=1) > _GRADIENT_TOLERANCE
-        if not open_.all():
-            active, problem = active[open_], problem.take(open_)
-            gradient, value, cut = gradient[open_], value[open_], cut[open_]
-        if not active.size:
-            break
-        hessian = problem.hessian(cut, penalty)
+        gradient = state.gradient(penalty)
+        open_ = np.flatnonzero(np.abs(gradient).max(axis=1) > stop)
+        if not open_.size:
+            return
+        if 2 * open_.size <= len(stop):
+            part = state.take(open_)
+            _newton(machines.take(open_), part, penalty, stop[open_])
+            state.put(open_, part)
+            return
+        hessian = machines.curvature(state.clipped) + ridge
         step = np.asarray(-np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], dtype=float)
-        theta[active], value, cut = _line_search(
-            problem, theta[active], step, gradient, value, penalty
-        )
-    return theta
+        moved = _line_search(machines, state, step, gradient, penalty)
+        state.put(open_, moved.take(open_))
 
 
 def _line_search(
-    problem: _Problem,
-    theta: Floats,
-    step: Floats,
-    gradient: Floats,
-    value: Floats,
-    penalty: float,
-) -> tuple[Floats, Floats, Floats]:
-    """Halve the steps that do not descend enough."""
-    slope = np.einsum("md,md->m", step, gradient)
-    length = np.ones(len(theta))
-    trial = theta + step
-    new_value, cut = problem.objective(trial, penalty)
-    for _ in range(40):
-        short = np.flatnonzero(new_value > value + 1e-4 * length * slope + 1e-14)
-        if not short.size:
+    machines: Machines, state: _State, step: Floats, gradient: Floats, penalty: float
+) -> _State:
+    """Shorten the steps that go too far.
+
+    The objective is convex, so its slope along a step grows: a step whose end slopes down has
+    gained, and one whose end slopes up steeply is cut where the slope is expected to vanish.
+    """
+    descent = np.einsum("md,md->m", step, gradient)
+    length = np.ones(len(step))
+    moved = _State(state.theta + step, *machines.evaluate(state.theta + step))
+    for _ in range(_MAX_CUTS):
+        ahead = np.einsum("md,md->m", step, moved.gradient(penalty))
+        far = np.flatnonzero(ahead > -_STEEP * descent)
+        if not far.size:
             break
-        length[short] *= 0.5
-        trial[short] = theta[short] + length[short, None] * step[short]
-        new_value[short], cut[short] = problem.take(short).objective(trial[short], penalty)
-    return trial, new_value, cut
+        length[far] *= np.maximum(0.1, descent[far] / (descent[far] - ahead[far]))
+        trial = state.theta[far] + length[far, None] * step[far]
+        moved.put(far, _State(trial, *machines.take(far).evaluate(trial)))
+    return moved

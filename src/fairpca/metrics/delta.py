@@ -116,11 +116,11 @@ def delta_fairness(
         Half-spaces; Gaussian-kernel SVMs; lower-left orthants, which is the multivariate
         Kolmogorov–Smirnov distance.
     method : {"svm", "search", "sample", "exact"}, optional
-        For "linear": "svm" (default; linear SVMs along a path of penalties, balanced groups, the
-        best kept), "search" (the SVM and other directions with ascent on Δ̂ itself, never below
-        "svm") or "exact" (one or two components). For "cdf": "search" (default; ascent from the
-        best rows), "sample" (the rows only) or "exact" (up to three components). For "rbf":
-        "svm". A single component is always treated exactly.
+        For "linear": "svm" (default; linear SVMs with a large and a small penalty, balanced
+        groups, the better kept), "search" (the SVM and other directions with ascent on Δ̂ itself,
+        never below "svm") or "exact" (one or two components). For "cdf": "search" (default;
+        ascent from the best rows), "sample" (the rows only) or "exact" (up to three components).
+        For "rbf": "svm". A single component is always treated exactly.
     control_features : array-like or data frame, optional
         Strata: groups are compared within each, as for equalised odds.
     sample_weight : array-like of shape (n,), optional
@@ -338,7 +338,9 @@ def _permute(
     nulls = [np.empty(n_permutations) for _ in engines]
     for start in range(0, n_permutations, size):
         stop = min(start + size, n_permutations)
-        orders = np.array([rng.permutation(n) for _ in range(stop - start)])
+        orders = np.empty((stop - start, n), dtype=np.intp)
+        for order in orders:
+            order[:] = rng.permutation(n)
         for null, engine, comparison in zip(nulls, engines, stratum.comparisons, strict=True):
             null[start:stop] = engine.null(comparison.signs[orders])
     return nulls
