@@ -213,11 +213,31 @@ def test_a_stopped_run_continues(counted, tmp_path):
         ["counted"],
         Options(),
         tmp_path / "stopped",
-        progress=lambda cell, done, total: seen.append((cell.key, done, total)),
+        progress=lambda cells, *counts: seen.append(([cell.key for cell in cells], *counts)),
     )
     assert counted.computed == [0, 1, 2, 3, 4]
-    assert seen == [("i=3", 4, 5), ("i=4", 5, 5)]
+    # What is running is named while it runs. (The first call is the empty stage before.)
+    assert seen[1:] == [(["i=3"], 3, 5), (["i=4"], 4, 5), ([], 5, 5)]
     assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
+
+
+def test_missing_data_are_missed_before_anything_is_computed(counted, tmp_path, monkeypatch):
+    for variable in ("FAIRPCA_DATA", "FAIRPCA_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="nhanes"):
+        run(["counted", "table2"], Options(), tmp_path)
+    assert counted.computed == []
+
+
+def test_running_cells_are_named_for_several_processes(tmp_path):
+    seen = []
+    options = Options(quick=True, splits=3)
+    tasks = [(Cell("figure1", f"copy {i}", {}), options, str(tmp_path), "s") for i in range(3)]
+    for running, left in _runner._running_in_processes(tasks, 2):
+        seen.append(([cell.key for cell in running], left))
+    assert [left for _, left in seen] == [3, 2, 1]
+    assert [len(running) for running, _ in seen] == [2, 2, 1]
+    assert seen[0][0] == ["copy 0", "copy 1"]
 
 
 def test_other_options_compute_anew(counted, tmp_path):
@@ -271,7 +291,9 @@ def toy_run(tmp_path, monkeypatch):
             for cell in experiment.cells(Options(splits=2))
             if cell.params["dataset"] in ("wine_quality", "magic") and "untuned" not in cell.params
         ]
-        small = replace(experiment, cells=lambda o, few=few: few, compute=invent, prepare=None)
+        small = replace(
+            experiment, cells=lambda o, few=few: few, compute=invent, prepare=None, datasets=()
+        )
         monkeypatch.setitem(_runner.EXPERIMENTS, name, small)
         monkeypatch.setitem(_runner._ALL, name, small)
     run(list(MEASURES), Options(splits=2, quick=True), tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,11 +22,12 @@ Examples:
 
 
 class Cells:
-    """Shows how many cells are done: a bar on a terminal, a line for each cell elsewhere."""
+    """Shows which cells run and how many are done: a bar on a terminal, else a line for each."""
 
     def __init__(self, enabled: bool) -> None:
         self._bar: Progress | None = None
         self._enabled = enabled
+        self._told: set[str] = set()
         if enabled and sys.stderr.isatty():
             self._bar = Progress(
                 TextColumn("{task.description}"),
@@ -51,13 +53,17 @@ class Cells:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, cell: Any, done: int, total: int) -> None:
-        """Tell that a cell is done."""
+    def __call__(self, running: Sequence[Any], done: int, total: int) -> None:
+        """Tell which cells are running and how many are done."""
+        names = [cell.full_key for cell in running]
         if self._bar is not None:
-            name = cell.full_key
-            self._bar.update(self._task, completed=done, total=total, description=name)
+            shown = ", ".join(names) or "writing"
+            self._bar.update(self._task, completed=done, total=total, description=shown)
         elif self._enabled:
-            click.echo(f"[{done}/{total}] {cell.full_key}", err=True)
+            for name in names:
+                if name not in self._told:
+                    click.echo(f"[{done}/{total} done] {name}", err=True)
+            self._told.update(names)
 
 
 @click.command(epilog=_EXAMPLES)

@@ -11,7 +11,7 @@ from fairpca.experiments._store import Store
 
 Row = dict[str, Any]
 
-CODE_VERSION = 1
+CODE_VERSION = 2
 """Raised whenever the meaning of a cell changes, so that older files do not count."""
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
 import platform
+import queue
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from fairpca.datasets import dataset_info
+from fairpca.datasets import dataset_info, load_dataset
+from fairpca.datasets._locate import find_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import (
     _bases,
@@ -39,8 +42,11 @@ EXPERIMENTS: dict[str, Experiment] = {
 _ALL = {**EXPERIMENTS, "bases": _bases.EXPERIMENT}
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
 
-Progress = Callable[[Cell, int, int], None]
-"""Called after each finished cell with the cell, how many are done and how many there are."""
+Progress = Callable[[Sequence[Cell], int, int], None]
+"""Called with the running cells, how many are done and how many there are, when that changes."""
+
+
+_Task = tuple[Cell, Options, str, str]
 
 
 def fingerprint(options: Options) -> str:
@@ -71,7 +77,7 @@ def run(
     jobs : int, default=1
         Processes.
     progress : callable, default=None
-        Called after each finished cell.
+        Called when cells start and end.
 
     Returns
     -------
@@ -148,25 +154,57 @@ def _compute_missing(
         )
         for stage in (first, then)
     ]
+    _check_data(_datasets(_ALL[name] for name in {cell.experiment for s in stages for cell in s}))
     total = len(first) + len(then)
     done = total - sum(len(stage) for stage in stages)
     for stage in stages:
-        for cell in _finished(stage, options, store, jobs):
-            done += 1
+        before = done
+        for running, left in _running(stage, options, store, jobs):
+            done = before + len(stage) - left
             if progress is not None:
-                progress(cell, done, total)
+                progress(running, done, total)
 
 
-def _finished(cells: Sequence[Cell], options: Options, store: Store, jobs: int) -> Any:
-    """Compute cells and yield each as it is done; an interrupt ends the processes at once."""
+def _check_data(names: Sequence[str]) -> None:
+    """Miss a data set before the first hour of work, not after it."""
+    for name in names:
+        if find_file(dataset_info(name)) is None:
+            load_dataset(name)  # fetches it, or says where to put which file
+
+
+def _running(
+    cells: Sequence[Cell], options: Options, store: Store, jobs: int
+) -> Iterator[tuple[list[Cell], int]]:
+    """Compute cells; yield those running and the number left whenever a cell starts or ends."""
     tasks = [(cell, options, str(store.folder), store.fingerprint) for cell in cells]
     if jobs == 1 or len(tasks) < 2:
-        yield from map(_work, tasks)
-        return
+        for i, task in enumerate(tasks):
+            yield [task[0]], len(tasks) - i
+            _work(task)
+    else:
+        yield from _running_in_processes(tasks, min(jobs, len(tasks)))
+    yield [], 0
+
+
+def _running_in_processes(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[list[Cell], int]]:
+    """Keep as many cells going as there are processes; an interrupt ends them at once."""
     # Fresh processes: forked ones would inherit the threads of BLAS and of the progress bar.
-    pool = multiprocessing.get_context("spawn").Pool(min(jobs, len(tasks)), _ignore_interrupts)
+    pool = multiprocessing.get_context("spawn").Pool(jobs, _ignore_interrupts)
+    results: queue.SimpleQueue[Cell | BaseException] = queue.SimpleQueue()
+    running: dict[str, Cell] = {}
+    waiting, left = iter(tasks), len(tasks)
     try:
-        yield from pool.imap_unordered(_work, tasks)
+        while left:
+            # No more than there are processes, so that what has been handed out does run.
+            for task in itertools.islice(waiting, jobs - len(running)):
+                pool.apply_async(_work, (task,), callback=results.put, error_callback=results.put)
+                running[task[0].full_key] = task[0]
+            yield list(running.values()), left
+            result = results.get()
+            if isinstance(result, BaseException):
+                raise result
+            del running[result.full_key]
+            left -= 1
     finally:
         pool.terminate()
         pool.join()
@@ -176,7 +214,7 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _work(task: tuple[Cell, Options, str, str]) -> Cell:
+def _work(task: _Task) -> Cell:
     cell, options, folder, stamp = task
     store = Store(folder, stamp)
     wall, cpu = time.perf_counter(), time.process_time()
