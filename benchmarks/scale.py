@@ -25,19 +25,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FEATURES = 50
+WIDE = 1000
 GROUPS = np.array(["a", "b", "c"])
 NAMES = [f"x{index}" for index in range(FEATURES)]
 
 
-def write_table(folder, rows, files, row_group=250_000, seed=0):
+def write_table(folder, rows, files, row_group=250_000, features=FEATURES, seed=0):
     """Random float32 features and a group of three, over some files."""
+    names = [f"x{index}" for index in range(features)]
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     for number in range(files):
         writer, left = None, rows // files
         while left:
             size = min(row_group, left)
-            columns = {name: rng.standard_normal(size, dtype=np.float32) for name in NAMES}
+            columns = {name: rng.standard_normal(size, dtype=np.float32) for name in names}
             columns["g"] = pa.array(GROUPS[rng.integers(0, 3, size)])
             table = pa.table(columns)
             path = folder / f"part-{number:02d}.parquet"
@@ -240,14 +242,17 @@ def main():
             write_table(large, asked.dask_rows, files=20)
         bench_parquet(small, asked.rows, asked.repeat)
         if "memory" not in asked.without:
-            huge = base / "one-row-group"
+            huge, wide = base / "one-row-group", base / "wide"
             if not huge.exists():
                 write_table(huge, asked.rows // 5, files=1, row_group=asked.rows // 5)
+            if not wide.exists():
+                write_table(wide, asked.rows // 25, files=1, row_group=100_000, features=WIDE)
             bench_memory(
                 {
                     f"{asked.rows:,} rows, row groups of 250,000": small,
                     f"{asked.dask_rows:,} rows in 20 files": large,
                     f"{asked.rows // 5:,} rows in one row group": huge,
+                    f"{asked.rows // 25:,} rows of {WIDE} features": wide,
                 }
             )
         seconds = None

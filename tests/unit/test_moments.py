@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fairpca._groups import encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.moments import GroupMoments
+from fairpca.moments import GroupMoments, _cells
 from fairpca.moments import _validation as validation
 
 
@@ -148,6 +148,27 @@ def test_the_layout_of_the_matrix_does_not_matter(rng):
             np.testing.assert_allclose(cell.mean, other[key].mean, rtol=1e-12)
             np.testing.assert_allclose(cell.scatter, other[key].scatter, rtol=1e-12, atol=1e-12)
             np.testing.assert_allclose(cell.third, other[key].third, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("column", ["spikes", "far first row", "trend", "constant"])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_centring_at_a_guess_costs_no_digits(rng, monkeypatch, column, kind):
+    # The mean is guessed from every 128th row, which these columns mislead as far as they can.
+    monkeypatch.setattr(_cells, "_PIECE_NUMBERS", 1000)
+    n = 5000
+    values = {
+        "spikes": np.where(np.arange(n) % 128 == 0, 1e6, rng.normal(size=n)),
+        "far first row": np.where(np.arange(n) == 0, 1e7, rng.normal(size=n)),
+        "trend": 1e3 * np.arange(n) + rng.normal(size=n),
+        "constant": np.full(n, 0.1),
+    }[column]
+    X = np.column_stack([values, rng.normal(size=n)]).astype(kind)
+    exact = X.astype(np.longdouble)
+    exact -= exact.mean(axis=0)
+    found = GroupMoments.from_arrays(X, np.zeros(n, dtype=int)).pooled()[2]
+    deviation = np.sqrt((exact**2).mean(axis=0)).astype(float)
+    error = np.abs(found - (exact.T @ exact / n).astype(float))
+    assert (error <= 1e-13 * np.outer(deviation, deviation)).all()
 
 
 def test_a_far_first_row_of_almost_no_weight_does_not_spoil_the_sums(rng):

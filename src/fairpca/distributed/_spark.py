@@ -143,9 +143,11 @@ def _numbered(data: Any, names: Iterable[str]) -> Any:
 
 def _partition_count(data: Any) -> int:
     """Partitions of a table; Spark Connect does not tell, so that one round of merging is made."""
+    from pyspark.errors import PySparkException
+
     try:
         return int(data.rdd.getNumPartitions())
-    except Exception:
+    except PySparkException:
         return FAN_IN + 1
 
 

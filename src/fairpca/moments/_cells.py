@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+_GUESS_STRIDE = 128
+_PIECE_NUMBERS = 1 << 19  # four megabytes of float64
+
 
 @dataclass(frozen=True, eq=False)
 class Cell:
@@ -102,6 +105,8 @@ def summarise(
     Cell
         The moments.
     """
+    if weights is None and attributes.shape[1] == 0:
+        return _summarise_plain(matrix, rows)
     parts = []
     for start in range(0, len(rows), block):
         part = rows[start : start + block]
@@ -109,6 +114,40 @@ def summarise(
         w = None if weights is None else weights.take(part)
         parts.append(_summarise_block(x, attributes.take(part, axis=0), w))
     return merge(parts)
+
+
+def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
+    """Moments of rows that count the same, with few passes over memory.
+
+    Rows are centred at the mean of every so manieth, and the sums are moved to the mean of all at
+    the end. That costs few digits whatever the values: if d is the distance of the two means, n d²
+    is at most `_GUESS_STRIDE` times the scatter, because the rows sampled are part of it.
+    """
+    n, p = len(rows), matrix.shape[1]
+    origin = matrix[rows[0]].astype(np.float64)
+    # Distances from a row, so that a constant column is exactly constant.
+    guess = origin + (_take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
+    step = max(_PIECE_NUMBERS // p, 4 * p)
+    shift, scatter = np.zeros(p), np.zeros((p, p))
+    for start in range(0, n, step):
+        x = _take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)
+        x -= guess
+        shift += np.ones(len(x)) @ x
+        scatter += x.T @ x
+    shift /= n
+    scatter -= n * np.outer(shift, shift)
+    nothing = np.zeros(0)
+    return Cell(
+        n,
+        float(n),
+        *_sum_exactly(guess, shift),
+        symmetric(scatter),
+        nothing,
+        nothing.copy(),
+        nothing.copy(),
+        np.zeros((0, p)),
+        np.zeros((0, p, p)),
+    )
 
 
 def _take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
