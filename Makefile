@@ -13,7 +13,7 @@ help:
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
-	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about half an hour; needs FAIRPCA_DATA"
+	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, a quarter of an hour on two cores; needs FAIRPCA_DATA"
 	@echo "make lint | format | setup | clean"
 
 $(STAMP): pyproject.toml constraints.txt

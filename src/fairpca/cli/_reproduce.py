@@ -83,7 +83,7 @@ class Cells:
     show_default="number of cores",
     help="Processes.",
 )
-@click.option("--quick", is_flag=True, help="Minutes instead of half an hour; coarser numbers.")
+@click.option("--quick", is_flag=True, help="A few minutes; coarser numbers.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
