@@ -98,6 +98,7 @@ def encode_groups(
     n_rows: int,
     argument: str = "sensitive_features",
     numeric: Iterable[str] = (),
+    of: str = "X",
 ) -> Groups:
     """Turn group columns of any kind into names, levels and integer codes.
 
@@ -114,6 +115,8 @@ def encode_groups(
         Name of the argument, for messages and for columns that have no name.
     numeric : iterable of str, default ()
         Names of columns that are numbers whatever their type.
+    of : str, default "X"
+        Name of the argument whose rows the groups belong to, for messages.
 
     Returns
     -------
@@ -137,8 +140,8 @@ def encode_groups(
     for column in columns:
         if len(column.values) != n_rows:
             raise GroupsError(
-                f"{argument} has {len(column.values)} rows but X has {n_rows}: "
-                "give one value for each row of X."
+                f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
+                f"give one value for each row of {of}."
             )
     forced = _forced_names(numeric, columns, argument)
     categorical: list[Attribute] = []

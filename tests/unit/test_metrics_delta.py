@@ -46,6 +46,7 @@ class TestEveryFamily:
         assert result.classifier is None
         assert result.rates == {}
         assert result.p_value == 1.0
+        assert result.null_values.max() < 1e-12
         assert "Δ = 0.000" in repr(result)
 
     def test_rows_equal_in_both_groups_have_delta_zero(self, way):
@@ -126,6 +127,29 @@ class TestEveryFamily:
         np.testing.assert_allclose(result.null_values, expected, atol=1e-12)
 
 
+def test_a_permutation_without_svm_direction_counts_like_a_value_without_one():
+    # On few distinct rows the means of many permuted groups coincide.
+    z = np.repeat([0, 1], 20)
+    binary = np.r_[np.zeros(18), np.ones(2), np.zeros(2), np.ones(18)]
+    U = np.column_stack([binary, np.zeros(40)])
+    results = [delta_fairness(U, z, method=m, n_permutations=199) for m in ("svm", "exact")]
+    assert results[0].value == results[1].value == pytest.approx(0.8)
+    np.testing.assert_allclose(results[0].null_values, results[1].null_values)
+    assert results[0].p_value == 0.005
+
+
+@pytest.mark.parametrize("units", [1e-8, 1e7, 1e9, [1.0, 1e8, 1.0, 1e8], [1.0, 1e3, 1e6, 1e9]])
+def test_search_does_not_depend_on_units_and_is_never_below_the_svm(units):
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 2, 200)
+    U = rng.normal(size=(200, 4))
+    U[:, 0] += 0.7 * z
+    found = delta_fairness(U * np.array(units), z, method="search").value
+    assert found >= delta_fairness(U * np.array(units), z, method="svm").value
+    if np.ndim(units) == 0:
+        assert found == pytest.approx(delta_fairness(U, z, method="search").value, abs=1e-12)
+
+
 class TestBadInput:
     U = np.arange(12.0).reshape(6, 2)
     z = np.array([0, 0, 0, 1, 1, 1])
@@ -135,12 +159,13 @@ class TestBadInput:
         [
             (U, np.zeros(6, dtype=int), "one group only"),
             (U, np.array([0, 0, 0, 0, 0, 1]), "has one row"),
-            (U, z[:5], "5 rows but X has 6"),
+            (U, z[:5], "5 rows but U has 6"),
             (np.empty((6, 0)), z, "at least one row and one component"),
             (np.empty((0, 2)), z[:0], "at least one row and one component"),
             (np.where(U == 3, np.nan, U), z, "1 missing or infinite value:"),
             (np.where(U > 8, np.inf, U), z, "3 missing or infinite values"),
             (U.astype(str) + "x", z, "cannot be read as numbers"),
+            (U + 1j, z, "complex"),
             (U[None], z, "3 dimensions"),
             (U, np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), "bin it first"),
             (U, None, "is None"),
@@ -158,13 +183,20 @@ class TestBadInput:
             ({"family": "cdf", "method": "svm"}, "knows the methods"),
             ({"family": "rbf", "method": "exact"}, "knows the methods"),
             ({"orthants": "some"}, "orthants must be"),
-            ({"n_permutations": -1}, "must not be negative"),
-            ({"family": "rbf", "C": 0.0}, "C must be positive"),
-            ({"family": "rbf", "gamma": -1.0}, "gamma must be positive"),
-            ({"family": "rbf", "max_samples": 3}, "max_samples must be at least"),
+            ({"n_permutations": -1}, "n_permutations must be a whole number of at least 0"),
+            ({"n_permutations": 2.5}, "n_permutations must be a whole number"),
+            ({"n_permutations": None}, "n_permutations must be a whole number"),
+            ({"random_state": -1}, "random_state must be a whole number of at least 0"),
+            ({"random_state": np.random.default_rng(0)}, "random_state must be a whole number"),
+            ({"family": "rbf", "C": 0.0}, "C must be a positive number"),
+            ({"family": "rbf", "C": "a"}, "C must be a positive number"),
+            ({"family": "rbf", "gamma": -1.0}, "gamma must be a positive number"),
+            ({"family": "rbf", "max_samples": 3}, "max_samples must be a whole number of at least"),
             ({"sample_weight": np.ones(5)}, "give one weight for each row"),
             ({"sample_weight": -np.ones(6)}, "not negative"),
-            ({"sample_weight": [1, 1, 0, 0, 0, 0]}, "one group only"),
+            ({"sample_weight": ["a"] * 6}, "sample_weight cannot be read as numbers"),
+            ({"sample_weight": np.zeros(6)}, "sample_weight is zero for every row:"),
+            ({"sample_weight": [1, 1, 0, 0, 0, 0]}, "one group only.*sample_weight is zero"),
             ({"cross_fit": True}, "at least 4 rows in each group"),
             ({"control_features": np.linspace(0, 1, 6)}, "bin it first"),
         ],

@@ -267,6 +267,11 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
             return np.zeros(n_rows, dtype=np.intp)
         combinations = _combinations(sensitive_features, n_rows)
         self._groups = {key: i for i, key in enumerate(sorted(set(combinations), key=repr))}
+        if len(self._groups) < 2 and self.missing_groups == "raise":
+            raise GroupsError(
+                "sensitive_features has one group only: there is nothing to be fair between. Check "
+                "that the right column was given, or set missing_groups='ignore'."
+            )
         return np.array([self._groups[key] for key in combinations])
 
     def _known_groups(self, sensitive_features, n_rows):

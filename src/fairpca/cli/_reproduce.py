@@ -108,8 +108,12 @@ def reproduce(
     from fairpca.experiments import Options, run, write_report
 
     options = Options(splits=splits or (1 if quick else 5), quick=quick)
-    with Cells(enabled=not quiet) as progress:
-        files = run(names, options, out, jobs=jobs, progress=progress)
+    try:
+        with Cells(enabled=not quiet) as progress:
+            files = run(names, options, out, jobs=jobs, progress=progress)
+    except KeyboardInterrupt:
+        click.echo(f"fairpca: stopped; the same command goes on from the cells in {out}.", err=True)
+        raise
     files.append(write_report(out, report or out / "reproduction.md"))
     for path in files:
         click.echo(str(path))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+
+from fairpca.exceptions import InvalidInputError
 
 # A ball and a cigar that crosses it at an angle: they differ in position and in shape, and the
 # difference in shape is visible in most planes in which the means are equal or nearly so.
@@ -42,6 +46,8 @@ def make_two_gaussians(
     >>> X.shape, int(z.sum())
     ((1000, 3), 500)
     """
+    if not isinstance(n_samples, Integral) or n_samples < 1:
+        raise InvalidInputError(f"n_samples must be a whole number of at least 1: {n_samples!r}.")
     random = check_random_state(random_state)
     ball = _WIDTH * random.standard_normal((n_samples, 3))
     cigar = _WIDTH * random.standard_normal((n_samples, 3))

@@ -9,6 +9,7 @@ import os
 import platform
 import queue
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -188,8 +189,7 @@ def _running(
 
 def _running_in_processes(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[list[Cell], int]]:
     """Keep as many cells going as there are processes; an interrupt ends them at once."""
-    # Fresh processes: forked ones would inherit the threads of BLAS and of the progress bar.
-    pool = multiprocessing.get_context("spawn").Pool(jobs, _ignore_interrupts)
+    pool = _make_pool(jobs)
     results: queue.SimpleQueue[Cell | BaseException] = queue.SimpleQueue()
     running: dict[str, Cell] = {}
     waiting, left = iter(tasks), len(tasks)
@@ -208,6 +208,19 @@ def _running_in_processes(tasks: Sequence[_Task], jobs: int) -> Iterator[tuple[l
     finally:
         pool.terminate()
         pool.join()
+
+
+def _make_pool(jobs: int) -> Any:
+    """Start processes that leave interrupts to this one, from their first moment on."""
+    # Fresh processes: forked ones would inherit the threads of BLAS and of the progress bar.
+    context = multiprocessing.get_context("spawn")
+    if threading.current_thread() is not threading.main_thread():
+        return context.Pool(jobs, _ignore_interrupts)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited
+    try:
+        return context.Pool(jobs, _ignore_interrupts)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _ignore_interrupts() -> None:

@@ -145,7 +145,16 @@ class SVMEngine:
 
     def null(self, signs: Signs) -> Floats:
         """Return the values of many comparisons."""
-        return np.concatenate([values.max(axis=1) for _, values in self._evaluate(signs)])
+        found, start = np.empty(len(signs)), 0
+        for directions, values in self._evaluate(signs):
+            found[start : start + len(values)] = values.max(axis=1)
+            # What `delta_fairness` does where the value itself has no direction.
+            for i in np.flatnonzero(~directions.any(axis=(1, 2))) if self.rank else ():
+                row = signs[start + i]
+                cut = search(self._whitened, self._back, row, self._weight)[1]
+                found[start + i] = cut.value / float(masses(row[None], self._weight).scale[0])
+            start += len(values)
+        return found
 
     def _evaluate(self, signs: Signs) -> Iterator[tuple[Floats, Floats]]:
         """Yield directions, zero where a machine has none, and values of the next comparisons."""

@@ -105,11 +105,13 @@ def check_inputs(
     """
     rows = check_rows(U, "U")
     weight = _check_weight(sample_weight, len(rows))
-    groups = encode_groups(sensitive_features, n_rows=len(rows))
+    groups = encode_groups(sensitive_features, n_rows=len(rows), of="U")
     _refuse_numbers(groups, "sensitive_features")
     controls = None
     if control_features is not None:
-        controls = encode_groups(control_features, n_rows=len(rows), argument="control_features")
+        controls = encode_groups(
+            control_features, n_rows=len(rows), of="U", argument="control_features"
+        )
         _refuse_numbers(controls, "control_features")
     kept = np.arange(len(rows)) if weight is None else np.flatnonzero(weight > 0)
     for attribute in groups.categorical:
@@ -140,6 +142,8 @@ def check_rows(values: Any, name: str) -> Floats:
     """
     if issparse(values):
         raise InvalidInputError(f"{name} is a sparse matrix: give {name}.toarray().")
+    if np.iscomplexobj(values):
+        raise InvalidInputError(f"{name} holds complex numbers: give real ones.")
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -167,7 +171,10 @@ def check_rows(values: Any, name: str) -> Floats:
 def _check_weight(values: Any, n_rows: int) -> Floats | None:
     if values is None:
         return None
-    weight = np.asarray(values, dtype=np.float64)
+    try:
+        weight = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"sample_weight cannot be read as numbers ({error}).") from None
     if weight.shape != (n_rows,):
         raise InvalidInputError(
             f"sample_weight has shape {weight.shape}, but U has {n_rows} rows: "
@@ -175,6 +182,8 @@ def _check_weight(values: Any, n_rows: int) -> Floats | None:
         )
     if not np.isfinite(weight).all() or (weight < 0).any():
         raise InvalidInputError("sample_weight must be finite and not negative.")
+    if not weight.any():
+        raise InvalidInputError("sample_weight is zero for every row: no row counts.")
     # Equal weights change nothing, and without weights all counts are exact.
     return None if weight[0] > 0 and (weight == weight[0]).all() else weight
 
@@ -193,9 +202,11 @@ def _check_attribute(attribute: Attribute, kept: NDArray[np.intp]) -> None:
     counts = np.bincount(attribute.codes[kept], minlength=len(attribute.levels))
     present = int((counts > 0).sum())
     if present < 2:
+        advice = "Check that the right column was given."
+        if len(attribute.levels) > 1:
+            advice = "sample_weight is zero for every row of the others."
         raise GroupsError(
-            f"Attribute {attribute.name!r} has one group only: Δ compares at least two. "
-            "Check that the right column was given."
+            f"Attribute {attribute.name!r} has one group only: Δ compares at least two. {advice}"
         )
     if present > MAX_LEVELS:
         raise GroupsError(

@@ -57,8 +57,8 @@ class KernelEngine:
         varies = np.ptp(U, axis=0) > 0
         share = self._weight / self._weight.sum()
         self._mean = share @ U
-        spread = np.sqrt(share @ (U - self._mean) ** 2)
-        self._scale = np.where(varies, spread, np.inf)  # constant columns become zero
+        self._scale = np.full(U.shape[1], np.inf)  # constant columns become zero
+        self._scale[varies] = np.sqrt(share @ (U[:, varies] - self._mean[varies]) ** 2)
         self._n_varying = int(varies.sum())
         # Equal rows get one score: two computed ones could differ in the last bits.
         distinct, inverse = np.unique(U, axis=0, return_inverse=True)

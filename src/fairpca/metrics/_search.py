@@ -130,8 +130,9 @@ def _starts(U: Floats, back: Floats, signs: Signs, sample_weight: Floats | None)
     for cov in (covs[0] + covs[1], covs[0], covs[1]):  # LDA, and with one group's covariance
         candidates.append(np.linalg.solve(cov + ridge, gap)[None])
     # Group means are apart by `gap` here; in the user's coordinates that is another direction.
-    original_gap = np.linalg.pinv(back).T @ gap
-    candidates.append((np.linalg.pinv(back) @ original_gap)[None])
+    forth = np.linalg.pinv(back)
+    forth /= np.linalg.norm(forth)  # or its length would be in the square of the user's units
+    candidates.append((forth @ (forth.T @ gap))[None])
     values, vectors = np.linalg.eigh(covs[0] - covs[1])
     order = np.argsort(-np.abs(values))[:_MAX_AXES]
     candidates.append(vectors[:, order].T)
@@ -141,7 +142,7 @@ def _starts(U: Floats, back: Floats, signs: Signs, sample_weight: Floats | None)
         candidates.append(np.column_stack([np.cos(angles), np.sin(angles)]))
     rows = np.vstack(candidates)
     length = np.linalg.norm(rows, axis=1)
-    usable = length > 1e-12 * max(1.0, length.max())
+    usable = length > 1e-12
     return rows[usable] / length[usable, None]
 
 

@@ -128,7 +128,8 @@ def sup_between_groups(scores: Floats, n_plus: int, weight: Floats | None = None
     sums *= n
     sums -= n_plus * np.arange(1, n)
     gap = np.maximum(np.abs(scores[..., :1]), np.abs(scores[..., -1:])) * TIE_TOLERANCE
-    ties = np.diff(scores, axis=-1) <= gap
+    # In a score of zero the bit is all there is, below the smallest normal number.
+    ties = np.diff(scores, axis=-1) <= np.maximum(gap, np.finfo(np.float64).tiny)
     if ties.any():
         sums[ties] = 0
     largest = np.maximum(sums.max(axis=-1, initial=0), -sums.min(axis=-1, initial=0))

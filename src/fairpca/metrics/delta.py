@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,8 @@ def delta_fairness(
     control_features : array-like or data frame, optional
         Strata: groups are compared within each, as for equalised odds.
     sample_weight : array-like of shape (n,), optional
-        Row weights.
+        Row weights. Their unit does not matter, so for "rbf" with `C` given they are not the same
+        as repeated rows: `C` refers to the number of rows.
     n_permutations : int, default 0
         Permutations of the groups, within strata, for the null and the p-value. The same
         procedure runs on every permutation; what does not depend on the groups runs once.
@@ -218,13 +220,17 @@ def _check_settings(
     if orthants not in ("one", "all"):
         raise InvalidInputError(f"orthants must be 'one' or 'all', not {orthants!r}.")
     for name, value in (("C", C), ("gamma", gamma)):
-        if value is not None and not value > 0:
-            raise InvalidInputError(f"{name} must be positive, not {value!r}.")
-    if n_permutations < 0:
-        raise InvalidInputError(f"n_permutations must not be negative, got {n_permutations}.")
-    if max_samples < 10:
-        raise InvalidInputError(f"max_samples must be at least 10, got {max_samples}.")
-    seed = 0 if random_state is None else int(random_state)
+        if value is not None and not (isinstance(value, Real) and value > 0):
+            raise InvalidInputError(f"{name} must be a positive number or None, not {value!r}.")
+    seed = 0 if random_state is None else random_state
+    whole = {"n_permutations": (n_permutations, 0), "max_samples": (max_samples, 10)}
+    whole["random_state"] = (seed, 0)
+    for name, (number, least) in whole.items():
+        if not isinstance(number, Integral) or number < least:
+            raise InvalidInputError(
+                f"{name} must be a whole number of at least {least}, not {number!r}."
+            )
+    seed = int(seed)
     return _Settings(family, method, orthants, C, gamma, max_samples, seed)
 
 
