@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from column_cases import CASES, REFUSED, check_case, check_refused
 from table_support import FEATURES, assert_same_moments, in_memory, people
@@ -139,3 +140,42 @@ def test_files_by_the_spark_engine(spark, tmp_path, kind):
         sorted(tmp_path.glob(f"*.{kind}")), ["sex", "race"], engine="spark", features=FEATURES
     )
     assert_same_moments(found, in_memory(frame, ["sex", "race"]))
+
+
+def test_columns_that_arrow_sees_differently_do_not_matter_unless_asked_for(spark):
+    frame = people(300)
+    data = table(spark, frame[["a", "b", "sex"]]).selectExpr(
+        "*", "timestamp'2024-01-01' AS moment", "interval '1' month AS pause"
+    )
+    found = moments_from_spark(data, "sex", ["a", "b"])
+    assert_same_moments(found, in_memory(frame, ["sex"], features=["a", "b"]))
+    fair = FairPCA(1).fit_moments(found)
+    scored = transform_spark(data.drop("pause"), fair)
+    assert scored.columns[-2:] == ["moment", "fairpca0"]
+    assert scored.count() == 300
+    with pytest.raises(InvalidInputError, match="'moment'"):
+        moments_from_spark(data, "sex", ["a", "moment"])
+
+
+def test_mistakes_are_one_line(spark, tmp_path):
+    with pytest.raises(InvalidInputError, match="give a Spark data frame"):
+        moments_from_spark(people(20), "sex")
+    with pytest.raises(InvalidInputError, match="fan_in must be at least 2"):
+        moments_from_spark(table(spark, people(20)), "sex", FEATURES, fan_in=1)
+    frame = people(200)
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    frame[frame.columns[::-1]].to_csv(tmp_path / "two.csv", index=False)
+    with pytest.raises(InvalidInputError, match=r"two\.csv: the columns are in another order"):
+        moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
+
+
+def test_a_damaged_file_is_one_line(spark, tmp_path):
+    path = tmp_path / "x.parquet"
+    people(5000).to_parquet(path)
+    start = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start : start + 20] = b"\xff" * 20  # the header of a page
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="the spark engine failed") as error:
+        moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
+    assert "\n" not in str(error.value)

@@ -123,7 +123,7 @@ def test_nothing_is_left_of_a_failure(tmp_path, fair, bad, message):
 def test_nothing_is_left_of_an_interruption(tmp_path, frame, fair):
     write_files(frame, tmp_path / "in", [250, 250], 50)
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old")
+    (tmp_path / "out" / "old.parquet").write_text("old")
 
     def stop(done, total):
         if done > 300:
@@ -132,7 +132,7 @@ def test_nothing_is_left_of_an_interruption(tmp_path, frame, fair):
     with pytest.raises(KeyboardInterrupt):
         transform_parquet(fair, tmp_path / "in", tmp_path / "out", overwrite=True, progress=stop)
     assert sorted(item.name for item in tmp_path.iterdir()) == ["in", "out"]
-    assert (tmp_path / "out" / "old.txt").read_text() == "old"
+    assert (tmp_path / "out" / "old.parquet").read_text() == "old"
 
 
 def test_targets_are_protected(tmp_path, frame, fair):

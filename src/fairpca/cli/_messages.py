@@ -37,6 +37,8 @@ _WORDS = (
     "reference",
     "missing",
     "engine",
+    "master",
+    "checkpoint",
 )  # these are options only where they have a value
 # Not inside quotes, where it would be a column of the user's.
 _PARAMETER = re.compile(
@@ -64,7 +66,8 @@ def as_options(message: str) -> str:
     >>> as_options("cov_tol=0 cannot be met. Raise cov_tol or\nlower n_components.")
     '--cov-tol=0 cannot be met. Raise --cov-tol or lower --components.'
     """
-    text = _PARAMETER.sub(_option, " ".join(message.split()))
+    text = " ".join(message.split()).replace("overwrite=True", "--force")
+    text = _PARAMETER.sub(_option, text)
     return _VALUE.sub(r"\1\2", text)
 
 

@@ -66,6 +66,8 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str], request: dict[str, Any], seconds: float):
         self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise InvalidInputError(f"checkpoint={str(path)!r} is a file: name a directory.")
         self.request = json.loads(json.dumps(request))
         self.seconds = seconds
         self._number = 0

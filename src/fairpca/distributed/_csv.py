@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -167,10 +168,14 @@ def _sum_file(
 
 def _failure(file: DataFile, error: BaseException) -> InvalidInputError:
     text = str(error)
+    if absent := re.search(r"Column '(.*)' in include_columns", text):
+        return InvalidInputError(
+            f"{file.path}: column {absent[1]!r} is missing, which the first file has."
+        )
     if "conversion error" in text or "onversion" in text:
         reason = " ".join(text.split())
         return InvalidInputError(
-            f"{file.path}: {reason}. The types come from the start of the first file: give the "
-            "column another one in types."
+            f"{file.path}: {reason}. The types come from the start of the first file: write the "
+            "column in one way, or give moments_from_csv its type."
         )
     return unreadable(file.path, "the file", error)

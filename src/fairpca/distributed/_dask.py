@@ -105,6 +105,10 @@ def _frame_parts(
     """Delayed sums of the partitions of a data frame; only the columns needed are loaded."""
     from dask import delayed
 
+    if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
+        data = data.rename(columns={name: str(name) for name in data.columns})
+        sensitive, features, control = map(_as_text, (sensitive, features, control))
+        weight = None if weight is None else str(weight)
     plan = make_plan(
         frame_schema(data._meta),
         sensitive,
@@ -117,6 +121,13 @@ def _frame_parts(
     meta = data._meta[columns]
     summarise = delayed(partial(_summarise_frame, plan=plan, meta=meta))
     return [summarise(block) for block in row_blocks(data[columns])], plan
+
+
+def _as_text(names: Any) -> Any:
+    """Names of columns as text; they may be numbers in a pandas frame."""
+    if names is None:
+        return None
+    return [str(name) for name in ([names] if np.isscalar(names) else names)]
 
 
 def frame_schema(meta: Any) -> pa.Schema:

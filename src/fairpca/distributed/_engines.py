@@ -13,10 +13,15 @@ from fairpca.distributed._dask import moments_from_dask
 from fairpca.distributed._files import DataFile, Source, find_files
 from fairpca.distributed._parquet import SUFFIXES as PARQUET_SUFFIXES
 from fairpca.distributed._parquet import moments_from_parquet
-from fairpca.distributed._plan import Names
+from fairpca.distributed._plan import Names, make_plan
 from fairpca.distributed._progress import Progress
 from fairpca.distributed._spark import moments_from_spark
-from fairpca.distributed._stream import open_part
+from fairpca.distributed._stream import (
+    check_same_columns,
+    default_threads,
+    in_order,
+    open_part,
+)
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 
@@ -90,13 +95,75 @@ def moments_from_files(
             source, sensitive, separator=separator, progress=progress, **options
         )
     paths = _plain_paths(source, files, kind)
+
+    def check() -> None:
+        if kind == "parquet":
+            _check_parquet(files, sensitive, options)
+        else:
+            _check_headers(files, separator, by_position=engine == "spark")
+
     if engine == "dask":
-        with dask_client(scheduler):
+        with dask_client(scheduler), explained("dask"):
+            check()
             return moments_from_dask(_dask_table(paths, kind, separator), sensitive, **options)
-    with spark_session(master) as session:
+    with spark_session(master) as session, explained("spark"):
+        check()
         return moments_from_spark(
             _spark_table(session, paths, kind, separator), sensitive, **options
         )
+
+
+def _check_parquet(files: list[DataFile], sensitive: Names, options: dict[str, Any]) -> None:
+    """Name the file that does not fit the others, which the other engines do not, or not well."""
+    parts = list(in_order(open_part, files, default_threads()))
+    plan = make_plan(parts[0].schema, sensitive, **options)
+    for part in parts[1:]:
+        check_same_columns(parts[0], part, plan.columns)
+
+
+def _check_headers(files: list[DataFile], separator: str, *, by_position: bool) -> None:
+    """Name the CSV file whose columns are not those of the first."""
+    first = csv_columns(files[0], separator)
+    for file in files[1:]:
+        columns = csv_columns(file, separator)
+        absent = [name for name in first if name not in columns]
+        if absent:
+            raise InvalidInputError(
+                f"{file.path}: column {absent[0]!r} is missing, which {files[0].path} has."
+            )
+        if by_position and columns != first:
+            raise InvalidInputError(
+                f"{file.path}: the columns are in another order, or more, than in "
+                f"{files[0].path}, and Spark reads them by position: use engine='local'."
+            )
+
+
+@contextmanager
+def explained(engine: str) -> Iterator[None]:
+    """Turn what an engine says of unreadable files into one line.
+
+    Parameters
+    ----------
+    engine : {"dask", "spark"}
+        Whose errors to expect.
+    """
+    expected: tuple[type[Exception], ...] = (ValueError, KeyError, TypeError, OSError)
+    if engine == "spark":
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        expected = (PySparkException, Py4JError)
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except expected as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[0][:300] if lines else type(error).__name__
+        raise InvalidInputError(
+            f"the {engine} engine failed on these files ({reason}): engine='local' says which one "
+            "and where."
+        ) from error
 
 
 def _kind(files: list[DataFile]) -> str:
@@ -186,6 +253,8 @@ def spark_session(master: str | None) -> Iterator[Any]:
         The session; stopped at the end if it was opened here.
     """
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise InvalidInputError(
@@ -199,7 +268,14 @@ def spark_session(master: str | None) -> Iterator[Any]:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master or "local[*]").appName("fairpca")
-    session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidInputError(
+            f"no Spark session opens for master={master or 'local[*]'!r} ({reason}): check the "
+            "address, and that Java 17 or 21 is installed."
+        ) from None
     try:
         yield session
     finally:
@@ -212,7 +288,9 @@ def _dask_table(paths: list[str], kind: str, separator: str) -> Any:
 
     if kind == "parquet":
         return dd.read_parquet(paths if len(paths) > 1 else paths[0])
-    return dd.read_csv(paths, sep=separator)
+    packed = any(path.lower().endswith((".gz", ".bz2", ".zst")) for path in paths)
+    # A packed file cannot be cut into blocks.
+    return dd.read_csv(paths, sep=separator, blocksize=None if packed else "default")
 
 
 def _spark_table(session: Any, paths: list[str], kind: str, separator: str) -> Any:

@@ -79,12 +79,34 @@ def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) 
     """
     if isinstance(source, str | os.PathLike):
         return _find(os.fspath(source), suffixes, filesystem)
+    if not isinstance(source, Iterable):
+        raise InvalidInputError(f"source={source!r}: give a path, or several.")
     files = [file for item in source for file in _find(os.fspath(item), suffixes, filesystem)]
     if not files:
         raise InvalidInputError("no files were given.")
-    if len({file.path for file in files}) < len(files):
+    if len({resolved(file.filesystem, file.path) for file in files}) < len(files):
         raise InvalidInputError("a file is named more than once: its rows would count twice.")
     return files
+
+
+def resolved(filesystem: Any, path: str) -> str:
+    """Return a path by which a file can be told from others, however it was written.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Where it lies.
+    path : str
+        Its path there.
+
+    Returns
+    -------
+    str
+        On the local disk absolute and without links.
+    """
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return Path(os.path.realpath(path)).as_posix()
+    return path
 
 
 def open_filesystem(source: str, filesystem: Any = None) -> tuple[Any, str]:

@@ -127,6 +127,7 @@ def moments_from_parquet(
     )
     for part in parts[1:]:
         check_same_columns(parts[0], part, plan.columns)
+    parts = [part for part in parts if part.rows] or parts[:1]  # some writers leave empty files
     readers = affordable_threads(parts[0], plan.columns, threads)
     kept = None
     if checkpoint is not None:

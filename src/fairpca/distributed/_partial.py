@@ -88,6 +88,7 @@ def merge_partials(parts: Sequence[Partial], plan: Plan) -> Partial:
         if len(values) > plan.max_levels:
             raise too_many_levels(name, plan.max_levels)
     names = [*plan.features, *indicator_names(levels)]
+    _check_distinct(names)
     aligned = [_align(part.moments, names) for part in parts if part.moments is not None]
     missing: dict[str, int] = {}
     for part in parts:
@@ -100,6 +101,16 @@ def merge_partials(parts: Sequence[Partial], plan: Plan) -> Partial:
         incomplete=sum(part.incomplete for part in parts),
         missing=missing,
     )
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    """Refuse an indicator that is called like another feature: their sums would be mixed up."""
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidInputError(
+            f"the indicators of the categorical columns give two features the name {twice[0]!r}: "
+            "rename a column."
+        )
 
 
 def too_many_levels(name: str, limit: int) -> InvalidInputError:

@@ -122,6 +122,8 @@ def make_plan(
     >>> make_plan(schema, "sex").features
     ('height', 'age')
     """
+    if weight is not None and not isinstance(weight, str):
+        raise InvalidInputError(f"weight={weight!r}: give the name of one column.")
     parts = {
         "sensitive": _names(sensitive),
         "control": _names(control),
@@ -139,6 +141,7 @@ def make_plan(
         chosen = tuple(name for name in schema.names if name not in taken)
     _check_names(schema, {**parts, "features": chosen})
     _check_parts(parts, chosen, taken)
+    _check_values(schema, (*taken, *parts["categorical"]))
     plain = tuple(name for name in chosen if name not in parts["categorical"])
     _check_numbers(schema, plain)
     if not chosen and not parts["categorical"]:
@@ -195,6 +198,16 @@ def _check_parts(
     doubled = [name for name in parts["sensitive"] if name in parts["control"]]
     if doubled:
         raise GroupsError(f"{doubled} are sensitive and control columns at the same time.")
+
+
+def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
+    """Refuse groups whose values are lists, records or maps."""
+    for name in sorted(names):
+        kind = schema.field(name).type
+        if kinds.is_nested(kind) or kinds.is_null(kind):
+            raise InvalidInputError(
+                f"column {name!r} is {kind}: groups need a column with one value in each row."
+            )
 
 
 def _check_numbers(schema: pa.Schema, features: Sequence[str]) -> None:

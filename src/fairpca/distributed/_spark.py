@@ -17,6 +17,7 @@ from fairpca.distributed._kernel import batch_rows, rebatch, summarise_batches
 from fairpca.distributed._model import AnyModel, Projection, read_model
 from fairpca.distributed._partial import Partial, finish, merge_partials
 from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_plan
+from fairpca.estimators._lazy import check_fan_in
 from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
@@ -64,6 +65,7 @@ def moments_from_spark(
     GroupMoments
         What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
     """
+    check_fan_in(fan_in)
     plan = make_plan(
         _arrow_schema(data),
         sensitive,
@@ -128,9 +130,19 @@ def _append_scores(
 
 
 def _arrow_schema(data: Any) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
 
-    return to_arrow_schema(data.schema)
+    if not hasattr(data, "mapInArrow"):
+        raise InvalidInputError(f"data is a {type(data).__name__}: give a Spark data frame.")
+    fields = []
+    for field in data.schema.fields:
+        try:
+            kind = to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:  # Arrow does not know it; that matters only if it is asked for
+            kind = pa.null()
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
 
 
 def _numbered(data: Any, names: Iterable[str]) -> Any:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from fairpca.distributed._files import Source, find_files, open_filesystem
+from fairpca.distributed._csv import SUFFIXES as CSV_SUFFIXES
+from fairpca.distributed._files import DataFile, Source, find_files, open_filesystem, resolved
 from fairpca.distributed._model import AnyModel, Projection, read_model
 from fairpca.distributed._parquet import SUFFIXES
 from fairpca.distributed._plan import Names
@@ -40,8 +41,8 @@ def transform_parquet(
 ) -> int:
     """Write the scores of Parquet rows to Parquet, in bounded memory.
 
-    A single file becomes a single file; several become a directory with the same names below it
-    and the same row groups. The target appears complete or not at all.
+    A file becomes a file; a directory, or several files, become a directory with the same names
+    below it and the same row groups. The target appears complete or not at all.
 
     Parameters
     ----------
@@ -83,6 +84,9 @@ def transform_parquet(
     (4, ['fairpca0'])
     """
     files = find_files(source, SUFFIXES, filesystem)
+    for file in files:
+        if file.path.lower().endswith(CSV_SUFFIXES):
+            raise InvalidInputError(f"{file.path} is CSV: only Parquet files are transformed.")
     parts = list(in_order(open_part, files, default_threads()))
     projection = read_model(model).bind(parts[0].schema)
     kept = _kept_columns(keep, parts[0], projection)
@@ -90,9 +94,9 @@ def transform_parquet(
         check_same_columns(parts[0], part, (*projection.columns, *kept))
     system, path = open_filesystem(os.fspath(target), filesystem)
     system.normalize_path(path)
-    _check_target(system, path, files, overwrite)
+    single, folders = _source_kind(source, filesystem)
+    _check_target(system, path, files, folders, overwrite, single)
     beside = _beside(path)
-    single = len(parts) == 1 and files[0].relative == files[0].path.rsplit("/", 1)[-1]
     try:
         with Bar(sum(sum(part.rows) for part in parts), progress) as bar, single_blas_thread():
             for part in parts:
@@ -108,7 +112,7 @@ def _kept_columns(keep: Names, part: ParquetPart, projection: Projection) -> tup
     """Check the columns to copy."""
     if keep == "*":
         keep = part.schema.names
-    kept = (keep,) if isinstance(keep, str) else tuple(keep or ())
+    kept = (keep,) if isinstance(keep, str) else tuple(dict.fromkeys(keep or ()))
     unknown = [name for name in kept if name not in part.schema.names]
     if unknown:
         raise InvalidInputError(f"keep names {unknown}, which {part.file.path} does not have.")
@@ -118,12 +122,62 @@ def _kept_columns(keep: Names, part: ParquetPart, projection: Projection) -> tup
     return kept
 
 
-def _check_target(system: Any, path: str, files: list[Any], overwrite: bool) -> None:
-    inputs = {file.path for file in files}
-    if path in inputs or any(item.startswith(f"{path}/") for item in inputs):
-        raise InvalidInputError(f"{path!r} is or holds the input: choose another target.")
-    if system.get_file_info(path).type != fs.FileType.NotFound and not overwrite:
+def _source_kind(source: Source, filesystem: Any) -> tuple[bool, list[str]]:
+    """Tell whether the source is one file, and which directories it names."""
+    items = [source] if isinstance(source, str | os.PathLike) else list(source)
+    places = [open_filesystem(os.fspath(item), filesystem) for item in items]
+    kinds = [system.get_file_info(path).type for system, path in places]
+    folders = [
+        resolved(*place)
+        for place, kind in zip(places, kinds, strict=True)
+        if kind == fs.FileType.Directory
+    ]
+    return kinds == [fs.FileType.File], folders
+
+
+def _check_target(
+    system: Any,
+    path: str,
+    files: list[DataFile],
+    folders: list[str],
+    overwrite: bool,
+    single: bool,
+) -> None:
+    """Refuse to write over the input, over what is not ours, or two files into one."""
+    place = resolved(system, path)
+    for file in files:
+        source = resolved(file.filesystem, file.path)
+        if source == place or source.startswith(f"{place}/"):
+            raise InvalidInputError(f"{path!r} is or holds the input: choose another target.")
+    if any(place.startswith(f"{folder}/") for folder in folders):
+        raise InvalidInputError(f"{path!r} lies inside the input: choose another target.")
+    relative = [file.relative for file in files]
+    if not single and len(set(relative)) < len(relative):
+        twice = next(name for name in relative if relative.count(name) > 1)
+        raise InvalidInputError(
+            f"several inputs are called {twice!r}, which would be one file in {path!r}: transform "
+            "them one by one."
+        )
+    kind = system.get_file_info(path).type
+    if kind == fs.FileType.NotFound:
+        return
+    if not overwrite:
         raise InvalidInputError(f"{path!r} exists already: remove it, or use overwrite=True.")
+    if (kind == fs.FileType.File) != single:
+        other = "directory" if single else "file"
+        raise InvalidInputError(f"{path!r} is a {other}, which is not replaced: remove it first.")
+    if kind == fs.FileType.Directory:
+        _check_only_parquet(system, path)
+
+
+def _check_only_parquet(system: Any, path: str) -> None:
+    """Refuse to remove a directory that holds anything but tables."""
+    for info in system.get_file_info(fs.FileSelector(path, recursive=True)):
+        if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES):
+            raise InvalidInputError(
+                f"{path!r} holds {info.base_name!r}, which is no Parquet file: it is not replaced, "
+                "remove it first."
+            )
 
 
 def _beside(path: str) -> str:
@@ -180,9 +234,18 @@ def _scored(
 
 
 def _replace(system: Any, beside: str, path: str) -> None:
-    """Move the finished output into place."""
-    _remove(system, path)
-    system.move(beside, path)
+    """Move the finished output into place; what was there goes only after that."""
+    old = _beside(path)
+    exists = system.get_file_info(path).type != fs.FileType.NotFound
+    if exists:
+        system.move(path, old)
+    try:
+        system.move(beside, path)
+    except BaseException:
+        if exists:
+            system.move(old, path)
+        raise
+    _remove(system, old)
 
 
 def _remove(system: Any, path: str) -> None:

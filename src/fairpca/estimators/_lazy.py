@@ -254,6 +254,18 @@ def _no_rows(part: Any) -> Any:
     return part.iloc[:0] if hasattr(part, "iloc") else part[:0]
 
 
+def check_fan_in(fan_in: int) -> None:
+    """Refuse a tree that would never come together.
+
+    Parameters
+    ----------
+    fan_in : int
+        Parts that one task adds.
+    """
+    if fan_in < 2:
+        raise InvalidInputError(f"fan_in must be at least 2, not {fan_in!r}.")
+
+
 def tree_sum(parts: Sequence[Any], add: Callable[[Any], Any], fan_in: int = FAN_IN) -> Any:
     """Sum delayed parts as a tree, so that no worker holds more than a few of them.
 
@@ -273,6 +285,7 @@ def tree_sum(parts: Sequence[Any], add: Callable[[Any], Any], fan_in: int = FAN_
     """
     from dask import delayed
 
+    check_fan_in(fan_in)
     if not parts:
         raise InvalidInputError("X has no partitions: give a table with rows.")
     level = list(parts)
