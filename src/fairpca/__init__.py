@@ -1,10 +1,35 @@
 """Fair principal component analysis with certificates."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from fairpca.estimators import FairKernelPCA, FairPCA
-from fairpca.moments import GroupMoments
-from fairpca.solvers import Certificate
+if TYPE_CHECKING:
+    from fairpca.estimators import FairKernelPCA, FairPCA
+    from fairpca.moments import GroupMoments
+    from fairpca.solvers import Certificate
 
 __version__ = version("fairpca")
 __all__ = ["Certificate", "FairKernelPCA", "FairPCA", "GroupMoments", "__version__"]
+
+# Imported when first used: scikit-learn takes seconds to load, and the command line has to be
+# there before that, to take an interrupt or to say that something is missing.
+_HOME = {
+    "Certificate": "fairpca.solvers",
+    "FairKernelPCA": "fairpca.estimators",
+    "FairPCA": "fairpca.estimators",
+    "GroupMoments": "fairpca.moments",
+}
+_ROOMS = ("baselines", "datasets", "estimators", "metrics", "moments", "solvers")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return import_module(f"fairpca.{name}")
+    raise AttributeError(f"module 'fairpca' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -16,16 +16,6 @@ from fairpca.exceptions import InvalidInputError
 COMPONENTS = ["fairpca0", "fairpca1"]
 
 
-@pytest.fixture
-def frame():
-    return people(500)
-
-
-@pytest.fixture
-def fair(frame):
-    return FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"])
-
-
 def test_one_file(tmp_path, frame, fair):
     write_files(frame, tmp_path / "in", [500], 70)
     target = tmp_path / "out.parquet"

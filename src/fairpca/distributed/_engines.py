@@ -13,7 +13,7 @@ from fairpca.distributed._dask import moments_from_dask
 from fairpca.distributed._files import DataFile, Source, find_files
 from fairpca.distributed._parquet import SUFFIXES as PARQUET_SUFFIXES
 from fairpca.distributed._parquet import moments_from_parquet
-from fairpca.distributed._plan import Names, make_plan
+from fairpca.distributed._plan import Names, as_names, make_plan
 from fairpca.distributed._progress import Progress
 from fairpca.distributed._spark import moments_from_spark
 from fairpca.distributed._stream import (
@@ -100,7 +100,7 @@ def moments_from_files(
         if kind == "parquet":
             _check_parquet(files, sensitive, options)
         else:
-            _check_headers(files, separator, by_position=engine == "spark")
+            _check_headers(files, separator, sensitive, options, by_position=engine == "spark")
 
     if engine == "dask":
         with dask_client(scheduler), explained("dask"):
@@ -121,12 +121,23 @@ def _check_parquet(files: list[DataFile], sensitive: Names, options: dict[str, A
         check_same_columns(parts[0], part, plan.columns)
 
 
-def _check_headers(files: list[DataFile], separator: str, *, by_position: bool) -> None:
+def _check_headers(
+    files: list[DataFile],
+    separator: str,
+    sensitive: Names,
+    options: dict[str, Any],
+    *,
+    by_position: bool,
+) -> None:
     """Name the CSV file whose columns are not those of the first."""
     first = csv_columns(files[0], separator)
+    needed = set(first)
+    if options.get("features") is not None:
+        parts = (sensitive, *map(options.get, ("features", "control", "weight", "categorical")))
+        needed = {name for part in parts for name in as_names(part)}
     for file in files[1:]:
         columns = csv_columns(file, separator)
-        absent = [name for name in first if name not in columns]
+        absent = [name for name in first if name in needed and name not in columns]
         if absent:
             raise InvalidInputError(
                 f"{file.path}: column {absent[0]!r} is missing, which {files[0].path} has."

@@ -125,18 +125,18 @@ def make_plan(
     if weight is not None and not isinstance(weight, str):
         raise InvalidInputError(f"weight={weight!r}: give the name of one column.")
     parts = {
-        "sensitive": _names(sensitive),
-        "control": _names(control),
-        "weight": _names(weight),
-        "categorical": _names(categorical),
-        "numeric": _names(numeric),
+        "sensitive": as_names(sensitive),
+        "control": as_names(control),
+        "weight": as_names(weight),
+        "categorical": as_names(categorical),
+        "numeric": as_names(numeric),
     }
     if not parts["sensitive"]:
         raise GroupsError("sensitive names no column: give at least one protected attribute.")
     if missing not in ("error", "drop-rows"):
         raise InvalidInputError(f"missing={missing!r}: use 'error' or 'drop-rows'.")
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
-    chosen = _names(features)
+    chosen = as_names(features)
     if features is None:
         chosen = tuple(name for name in schema.names if name not in taken)
     _check_names(schema, {**parts, "features": chosen})
@@ -160,7 +160,25 @@ def make_plan(
     )
 
 
-def _names(given: Names) -> tuple[str, ...]:
+def as_names(given: Names) -> tuple[str, ...]:
+    """Return the columns that an argument names, one or several.
+
+    Parameters
+    ----------
+    given : str, iterable of str or None
+        The argument.
+
+    Returns
+    -------
+    tuple of str
+        Empty for None.
+
+    Examples
+    --------
+    >>> from fairpca.distributed._plan import as_names
+    >>> as_names("sex"), as_names(["sex", "race"]), as_names(None)
+    (('sex',), ('sex', 'race'), ())
+    """
     if given is None:
         return ()
     return (given,) if isinstance(given, str) else tuple(given)
@@ -204,7 +222,7 @@ def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
     """Refuse groups whose values are lists, records or maps."""
     for name in sorted(names):
         kind = schema.field(name).type
-        if kinds.is_nested(kind) or kinds.is_null(kind):
+        if kinds.is_nested(kind):
             raise InvalidInputError(
                 f"column {name!r} is {kind}: groups need a column with one value in each row."
             )

@@ -139,8 +139,8 @@ def _arrow_schema(data: Any) -> pa.Schema:
     for field in data.schema.fields:
         try:
             kind = to_arrow_type(field.dataType, timezone="UTC")
-        except PySparkException:  # Arrow does not know it; that matters only if it is asked for
-            kind = pa.null()
+        except PySparkException:  # Arrow does not know it; neither a number nor a group
+            kind = pa.struct([])
         fields.append(pa.field(field.name, kind))
     return pa.schema(fields)
 
