@@ -1,0 +1,79 @@
+"""delta_fairness: one clear error for what cannot be measured."""
+
+import numpy as np
+import pytest
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics import delta_fairness
+
+
+class TestBadInput:
+    U = np.arange(12.0).reshape(6, 2)
+    z = np.array([0, 0, 0, 1, 1, 1])
+
+    @pytest.mark.parametrize(
+        ("U", "z", "message"),
+        [
+            (U, np.zeros(6, dtype=int), "one group only"),
+            (U, np.array([0, 0, 0, 0, 0, 1]), "has one row"),
+            (U, z[:5], "5 rows but U has 6"),
+            (np.empty((6, 0)), z, "at least one row and one component"),
+            (np.empty((0, 2)), z[:0], "at least one row and one component"),
+            (np.where(U == 3, np.nan, U), z, "1 missing or infinite value:"),
+            (np.where(U > 8, np.inf, U), z, "3 missing or infinite values"),
+            (U.astype(str) + "x", z, "cannot be read as numbers"),
+            (U + 1j, z, "complex"),
+            (U[None], z, "3 dimensions"),
+            (U, np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), "bin it first"),
+            (U, None, "is None"),
+            (np.zeros((200, 1)), np.arange(200) // 2, "more than 50"),
+        ],
+    )
+    def test_messages(self, U, z, message):
+        with pytest.raises(InvalidInputError, match=message):
+            delta_fairness(U, z)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"family": "quadratic"}, "family must be one of"),
+            ({"family": "cdf", "method": "svm"}, "knows the methods"),
+            ({"family": "rbf", "method": "exact"}, "knows the methods"),
+            ({"orthants": "some"}, "orthants must be"),
+            ({"n_permutations": -1}, "n_permutations must be a whole number of at least 0"),
+            ({"n_permutations": 2.5}, "n_permutations must be a whole number"),
+            ({"n_permutations": None}, "n_permutations must be a whole number"),
+            ({"random_state": -1}, "random_state must be a whole number of at least 0"),
+            ({"random_state": np.random.default_rng(0)}, "random_state must be a whole number"),
+            ({"family": "rbf", "C": 0.0}, "C must be a positive number"),
+            ({"family": "rbf", "C": "a"}, "C must be a positive number"),
+            ({"family": "rbf", "gamma": -1.0}, "gamma must be a positive number"),
+            ({"family": "rbf", "max_samples": 3}, "max_samples must be a whole number of at least"),
+            ({"sample_weight": np.ones(5)}, "give one weight for each row"),
+            ({"sample_weight": -np.ones(6)}, "not negative"),
+            ({"sample_weight": ["a"] * 6}, "sample_weight cannot be read as numbers"),
+            ({"sample_weight": np.zeros(6)}, "sample_weight is zero for every row:"),
+            ({"sample_weight": [1, 1, 0, 0, 0, 0]}, "one group only.*sample_weight is zero"),
+            ({"cross_fit": True}, "at least 4 rows in each group"),
+            ({"control_features": np.linspace(0, 1, 6)}, "bin it first"),
+        ],
+    )
+    def test_messages_of_options(self, options, message):
+        with pytest.raises(InvalidInputError, match=message):
+            delta_fairness(self.U, self.z, **options)
+
+    def test_exact_methods_name_the_alternative_in_higher_dimensions(self):
+        U = np.random.default_rng(0).normal(size=(20, 4))
+        z = np.arange(20) % 2
+        with pytest.raises(InvalidInputError, match=r"at most 2 components.*method='search'"):
+            delta_fairness(U, z, method="exact")
+        with pytest.raises(InvalidInputError, match=r"at most 3 components.*method='search'"):
+            delta_fairness(U, z, family="cdf", method="exact")
+        with pytest.raises(InvalidInputError, match="orthants='all'"):
+            delta_fairness(np.zeros((20, 13)), z, family="cdf", orthants="all")
+
+    def test_a_sample_that_misses_a_group_is_an_error(self):
+        z = np.zeros(500, dtype=int)
+        z[:3] = 1
+        with pytest.raises(InvalidInputError, match="raise max_samples"):
+            delta_fairness(np.arange(500.0), z, family="rbf", max_samples=10)
