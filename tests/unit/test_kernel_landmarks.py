@@ -7,10 +7,10 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca import FairKernelPCA
-from fairpca._groups import encode_groups
 from fairpca.estimators import _kernel_functions
 from fairpca.estimators._kernel_landmarks import choose_landmarks, landmark_quotas
 from fairpca.estimators._kernel_rows import Rows
+from fairpca.rows import encode_groups
 
 
 def two_groups(n, p=3, seed=0, share=0.4):

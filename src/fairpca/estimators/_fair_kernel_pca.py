@@ -26,7 +26,6 @@ from fairpca.estimators._kernel_rows import Rows
 from fairpca.estimators._kernel_spaces import coefficient_space, exact_space, landmark_space
 from fairpca.estimators._kernel_spectrum import SpectrumOptions
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments._validation import check_weights
 from fairpca.solvers._problem import reduce_problem
 
 
@@ -272,8 +271,8 @@ class FairKernelPCA(FairnessEstimator):
         X = validate_data(
             self, X, dtype=FLOATS, accept_sparse="csr", copy=self.copy_X, ensure_min_samples=2
         )
-        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
-        rows = Rows(X, groups, strata, check_weights(sample_weight, X.shape[0]))
+        read = self._rows(X, sensitive_features, control_features, sample_weight)
+        rows = Rows(X, read.groups, read.strata, read.weights)
         return self._fit_rows(rows)
 
     def transform(self, X):

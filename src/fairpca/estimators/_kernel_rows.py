@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca._groups import Groups
 from fairpca.moments import GroupMoments
+from fairpca.rows import Groups
 
 
 @dataclass(frozen=True, eq=False)
