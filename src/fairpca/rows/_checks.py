@@ -28,7 +28,7 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
     """
     names = getattr(X, "column_names", getattr(X, "columns", None))
     try:
-        matrix = csr_array(X) if issparse(X) else np.asarray(X)
+        matrix: Any = csr_array(X) if issparse(X) else np.asarray(X)
         if matrix.dtype.kind == "c":
             raise TypeError("complex numbers")
         if matrix.dtype not in (np.float32, np.float64):
