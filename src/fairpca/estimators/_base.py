@@ -132,13 +132,12 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
     def _form_problem(self, covariance, contrasts, n_components):
-        return FairProblem(
+        return FairProblem.from_contrasts(
             covariance,
-            contrasts.mean_gaps,
-            contrasts.cov_gaps,
-            int(n_components),
+            contrasts,
+            n_components,
             mean_tol=self.mean_tol,
-            cov_weight=1.0 if self.cov_weight is None else float(self.cov_weight),
+            cov_weight=self.cov_weight,
             cov_tol=self.cov_tol,
         )
 
@@ -165,14 +164,9 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.n_iter_ = max(solution.n_iter, 1)
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
-        if not self.certificate_.converged:
-            warnings.warn(
-                f"the {self.solver!r} solver stopped after {self.n_iter_} iterations before its "
-                f"relaxation was solved to tol={self.tol}; the basis is usable and the bound "
-                "valid. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        if not solution.status.converged:
+            message = f"solver={self.solver!r} {solution.status.message}"
+            warnings.warn(message, ConvergenceWarning, stacklevel=5)
 
 
 def _contrast_table(contrasts, basis):

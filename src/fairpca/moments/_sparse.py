@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, diags_array
 
-from fairpca.moments._cells import Cell, FloatArray, centre, merge, symmetric
+from fairpca.linalg import symmetrize
+from fairpca.moments._cells import Cell, FloatArray, centre, merge
 
 SparseMatrix: TypeAlias = Any
 """Any SciPy sparse matrix or array."""
@@ -96,11 +97,11 @@ def _summarise_block(x: Any, z: FloatArray, w: FloatArray) -> Cell:
         total,
         mean,
         mean_rest,
-        symmetric(scatter),
+        symmetrize(scatter),
         *z_mean,
         z_scatter,
         cross,
-        symmetric(third),
+        symmetrize(third),
     )
 
 
