@@ -27,8 +27,9 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
     The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
     """
     names = getattr(X, "column_names", getattr(X, "columns", None))
+    is_sparse = issparse(X)
     try:
-        matrix: Any = csr_array(X) if issparse(X) else np.asarray(X)
+        matrix: Any = csr_array(X) if is_sparse else np.asarray(X)
         if matrix.dtype.kind == "c":
             raise TypeError("complex numbers")
         if matrix.dtype not in (np.float32, np.float64):
