@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fairpca.exceptions import InvalidInputError
 
 
 @contextmanager
@@ -38,3 +47,73 @@ def _mode(target: Path) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+def write_npz(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> Path:
+    """Write arrays with a JSON header and a checksum of both; ``.npz`` is added to other names."""
+    target = Path(path)
+    if not target.name.endswith(".npz"):
+        target = target.with_name(target.name + ".npz")
+    sealed = {**header, "checksum": _checksum(header, arrays)}
+    with replacing(target) as beside, beside.open("wb") as file:
+        np.savez(file, allow_pickle=False, header=np.array(json.dumps(sealed)), **arrays)
+    return target
+
+
+def read_npz(
+    path: str | os.PathLike[str], format: str, version: int, what: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what `write_npz` wrote; `what` names such a file in messages."""
+    name = os.fspath(path)
+    try:
+        # Opened here, since NumPy leaves a damaged file open.
+        with Path(path).open("rb") as handle:
+            _check_members(handle)
+            with np.load(handle, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                arrays = {key: file[key] for key in file.files if key != "header"}
+        if header["format"] != format:
+            raise ValueError("another format")
+    except DAMAGED:
+        raise InvalidInputError(f"{name!r} is not {what}, or it is damaged.") from None
+    if header.get("version") != version:
+        raise InvalidInputError(
+            f"{name!r} has format version {header.get('version')}, this fairpca reads version "
+            f"{version}: write it again, or use the fairpca that wrote it."
+        )
+    checksum = header.pop("checksum", None)  # files of 0.1.0 have none
+    if checksum is not None and checksum != _checksum(header, arrays):
+        raise InvalidInputError(f"{name!r} is damaged (its checksum differs): write it again.")
+    return header, arrays
+
+
+DAMAGED = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy, JSON and zip raise where a file is not what it should be."""
+
+
+def _check_members(handle: IO[bytes]) -> None:
+    """Refuse packed members: ours never are, and a small file could unpack to fill the memory."""
+    with zipfile.ZipFile(handle) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise ValueError("packed members")
+    handle.seek(0)
+
+
+def _checksum(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

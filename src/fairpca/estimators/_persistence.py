@@ -6,11 +6,8 @@ version, and by other programs: it is a zip of plain arrays and one JSON text.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-import zipfile
-import zlib
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fairpca._files import DAMAGED, read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments, Standardization
 from fairpca.solvers import Certificate
@@ -108,7 +106,7 @@ class SavedModelMixin:
                 arrays,
             ),
         }
-        return _write(Path(path), header, arrays)
+        return write_npz(path, header, arrays)
 
     @classmethod
     def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
@@ -166,7 +164,8 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     >>> model.transform((X - mean) / scale).shape
     (50, 1)
     """
-    header, arrays = _read(path)
+    what = "a model file, as the save method of an estimator writes it"
+    header, arrays = read_npz(path, FORMAT, VERSION, what)
     known = {kind.__name__: kind for kind in SavedModelMixin.__subclasses__()}
     try:
         kind = known[header["class"]]
@@ -175,12 +174,45 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         for name, value in header["state"].items():
             setattr(model, name, _decode(value, arrays))
         values = _decode(header["standardization"], arrays)
-    except (KeyError, TypeError, ValueError) as error:
+        standardization = None if values is None else Standardization(*values)
+        _check_model(model, standardization)
+    except DAMAGED as error:
         raise InvalidInputError(
             f"{os.fspath(path)!r} is damaged, or of a model that this fairpca does not know "
             f"({error}): write it again."
         ) from None
-    return SavedModel(model, None if values is None else Standardization(*values))
+    return SavedModel(model, standardization)
+
+
+def _check_model(model: Any, standardization: Standardization | None) -> None:
+    """Refuse a fitted state that no fit can have."""
+    d, p = model.components_.shape
+    shapes = {
+        "components_": (d, p),
+        "mean_": (p,),
+        "explained_variance_": (d,),
+        "explained_variance_ratio_": (d,),
+    }
+    for name, shape in shapes.items():
+        array = getattr(model, name)
+        if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"{name} is not {shape} finite numbers")
+    if np.abs(model.components_ @ model.components_.T - np.eye(d)).max(initial=0.0) > 1e-6:
+        raise ValueError("the components are not orthonormal")
+    if (model.explained_variance_ < 0).any():
+        raise ValueError("a variance is negative")
+    widths = [model.n_features_in_, *(len(part) for part in standardization or ())]
+    widths += [len(getattr(model, "feature_names_in_", model.mean_))]
+    if hasattr(model, "moments_"):
+        widths.append(model.moments_.n_features)
+    if set(widths) != {p}:
+        raise ValueError(f"{p} features in one place and {sorted(set(widths))} in others")
+    if standardization is not None and not (
+        np.isfinite(standardization.mean).all()
+        and np.isfinite(standardization.scale).all()
+        and (standardization.scale > 0).all()
+    ):
+        raise ValueError("the standardisation is not finite and positive")
 
 
 def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
@@ -243,39 +275,3 @@ def _moments_from_bytes(content: Any) -> GroupMoments:
         path = Path(folder, "moments.npz")
         path.write_bytes(content.tobytes())
         return GroupMoments.load(path)
-
-
-def _write(target: Path, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
-    """Write beside the target and move into place."""
-    if not target.name.endswith(".npz"):
-        target = target.with_name(target.name + ".npz")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("xb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-    return target
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    damaged = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
-    try:
-        # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
-        if header["format"] != FORMAT:
-            raise ValueError("another format")
-    except damaged:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is not a model file, or damaged: give one written by the save "
-            "method of an estimator."
-        ) from None
-    if header.get("version") != VERSION:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} has format version {header.get('version')}, this fairpca reads "
-            f"version {VERSION}: write it again, or use the fairpca that wrote it."
-        )
-    return header, arrays

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fairpca._files import DAMAGED, read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._table import Table
+from fairpca.rows import Level
 
 FORMAT = "fairpca.GroupMoments"
 VERSION = 1
@@ -25,27 +25,7 @@ def save_moments(
     feature_names: tuple[str, ...] | None,
     table: Table,
 ) -> Path:
-    """Write a cell table; the file appears complete or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-        Where to.
-    n_features : int
-        Number of features.
-    feature_names : tuple of str, or None
-        Their names.
-    table : Table
-        The cells.
-
-    Returns
-    -------
-    Path
-        The file written.
-    """
-    target = Path(path)
-    if not target.name.endswith(".npz"):
-        target = target.with_name(target.name + ".npz")
+    """Write a cell table; the file appears complete or not at all."""
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -56,15 +36,9 @@ def save_moments(
         "controls": table.controls,
         "keys": list(table.cells),  # JSON keeps str, int, bool and float apart, floats exactly
     }
-    arrays = _stack(list(table.cells.values()), n_features, len(table.numeric))
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("xb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-    return target
+    return write_npz(
+        path, header, _stack(list(table.cells.values()), n_features, len(table.numeric))
+    )
 
 
 def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
@@ -91,42 +65,12 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
 def load_moments(
     path: str | os.PathLike[str],
 ) -> tuple[int, tuple[str, ...] | None, Table]:
-    """Read what `save_moments` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    n_features : int
-        Number of features.
-    feature_names : tuple of str, or None
-        Their names.
-    table : Table
-        The cells.
-    """
-    damaged = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
-    try:
-        # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
-        if header["format"] != FORMAT:
-            raise ValueError("another format")
-    except damaged:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is not a file of moments: give one written by GroupMoments.save."
-        ) from None
-    if header.get("version") != VERSION:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} has format version {header.get('version')}, this fairpca reads "
-            f"version {VERSION}: write it again, or use the fairpca that wrote it."
-        )
+    """Read what `save_moments` wrote: number and names of the features, and the cells."""
+    what = "a file of moments, as GroupMoments.save writes them"
+    header, arrays = read_npz(path, FORMAT, VERSION, what)
     try:
         return _unpack(header, arrays)
-    except damaged as error:
+    except DAMAGED as error:
         raise InvalidInputError(
             f"{os.fspath(path)!r} is damaged ({error}): write it again."
         ) from None
@@ -136,11 +80,13 @@ def _unpack(
     header: dict[str, Any], arrays: dict[str, FloatArray]
 ) -> tuple[int, tuple[str, ...] | None, Table]:
     keys = [tuple(key) for key in header["keys"]]
-    expected = _stack([], header["n_features"], len(header["numeric"]))
-    for name, model in expected.items():
-        if arrays[name].shape != (len(keys), *model.shape[1:]):
-            raise ValueError(f"{name} has shape {arrays[name].shape}")
-    moments = [name for name in expected if name not in ("n_rows", "weight")]
+    names = header["feature_names"]
+    table = Table(
+        tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), {}
+    )
+    _check_names(header["n_features"], names, table, keys)
+    _check_arrays(arrays, _stack([], header["n_features"], len(table.numeric)), len(keys))
+    moments = [name for name in arrays if name not in ("n_rows", "weight")]
     cells = {
         key: Cell(
             n_rows=int(arrays["n_rows"][index]),
@@ -149,8 +95,41 @@ def _unpack(
         )
         for index, key in enumerate(keys)
     }
-    names = header["feature_names"]
-    table = Table(
-        tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), cells
-    )
+    table = Table(table.attributes, table.numeric, table.controls, cells)
     return header["n_features"], None if names is None else tuple(names), table
+
+
+def _check_names(
+    n_features: int, names: list[str] | None, table: Table, keys: list[tuple[Level, ...]]
+) -> None:
+    """Refuse names and keys that cannot belong to a table."""
+    if names is not None and len(names) != n_features:
+        raise ValueError(f"{len(names)} names of {n_features} features")
+    columns: Iterable[Any] = (*(names or ()), *table.attributes, *table.controls)
+    if not all(isinstance(name, str) for name in columns):
+        raise ValueError("a name is no text")
+    if not set(table.numeric) <= set(table.attributes):
+        raise ValueError("a numeric attribute is no attribute")
+    if len(set(keys)) < len(keys):
+        raise ValueError("a cell occurs twice")
+    if any(len(key) != len(table.key_names) for key in keys):
+        raise ValueError("a cell has too many levels, or too few")
+
+
+def _check_arrays(arrays: dict[str, FloatArray], model: dict[str, Any], n_cells: int) -> None:
+    """Refuse sums that no rows can have."""
+    if set(arrays) != set(model):
+        raise ValueError(f"its arrays are {sorted(arrays)}")
+    for name, empty in model.items():
+        if arrays[name].shape != (n_cells, *empty.shape[1:]):
+            raise ValueError(f"{name} has shape {arrays[name].shape}")
+        if arrays[name].dtype != empty.dtype or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} holds what is no finite number")
+    for name in ("scatter", "third"):
+        if (arrays[name] != np.swapaxes(arrays[name], -1, -2)).any():
+            raise ValueError(f"{name} is not symmetric")
+    spread = np.diagonal(arrays["scatter"], axis1=-2, axis2=-1)
+    if (arrays["n_rows"] < 1).any() or (arrays["weight"] <= 0).any():
+        raise ValueError("a cell without rows or weight")
+    if (spread < 0).any() or (arrays["z_scatter"] < 0).any():
+        raise ValueError("a negative sum of squares")
