@@ -14,17 +14,7 @@ from fairpca.moments import GroupMoments
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Validated rows; what has no groups, strata or weights holds None.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix, shape (n, p)
-        Features, or kernel values where the kernel is precomputed.
-    groups, strata : Groups or None
-        Encoded attributes and strata.
-    weights : ndarray, shape (n,), or None
-        Positive weights.
-    """
+    """Validated rows; what has no groups, strata or weights holds None."""
 
     X: Any
     groups: Groups | None
@@ -53,12 +43,8 @@ class Rows:
 
     def cells(self) -> NDArray[np.intp]:
         """Return the number of the combination of groups and strata that each row belongs to."""
-        columns = [
-            attribute.codes
-            for part in (self.groups, self.strata)
-            if part is not None
-            for attribute in part.categorical
-        ]
+        parts = [part for part in (self.groups, self.strata) if part is not None]
+        columns = [attribute.codes for part in parts for attribute in part.categorical]
         if not columns:
             return np.zeros(len(self), dtype=np.intp)
         return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
