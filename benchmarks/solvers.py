@@ -33,9 +33,7 @@ def make_moments(size, seed=0):
 
 
 def make_problem(moments, n_components, **options):
-    contrasts = moments.contrasts()
-    covariance = moments.pooled().covariance
-    return FairProblem(covariance, contrasts.mean_gaps, contrasts.cov_gaps, n_components, **options)
+    return FairProblem.from_moments(moments, n_components, **options)
 
 
 def seconds(function, repetitions=5):

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 
 class InvalidInputError(ValueError):
-    """An argument cannot be used; the message names it, what was given and what to do."""
+    """An argument cannot be used; the message names it, what was given and what to do.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do.
+    parameter : str or None
+        Name of the argument concerned, by which the command line finds its own option.
+    """
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+    def at(self, place: str) -> Self:
+        """Return the same error with the place where it was met in front, said only once."""
+        message = str(self)
+        if message.startswith(place):
+            return self
+        found = copy.copy(self)
+        found.args = (f"{place}: {message}",)
+        return found
 
 
 class GroupsError(InvalidInputError):
@@ -20,10 +44,14 @@ class InfeasibleError(InvalidInputError):
         What cannot be met and what to do.
     minimum : float or None
         The smallest attainable value of the constrained quantity, where it is known.
+    parameter : str or None
+        The constraint concerned.
     """
 
-    def __init__(self, message: str, minimum: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, minimum: float | None = None, *, parameter: str | None = None
+    ) -> None:
+        super().__init__(message, parameter=parameter)
         self.minimum = minimum
 
 

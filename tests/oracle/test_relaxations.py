@@ -58,7 +58,7 @@ def clarabel_paper(reduced, trace):
 
 
 def assert_agrees(bound, reference, rtol=1e-5):
-    assert bound.converged
+    assert bound.status.converged
     assert bound.value == pytest.approx(reference, rel=rtol)
     assert bound.relaxed_value == pytest.approx(reference, rel=rtol)
     # Both sides of the truth, up to the reference's own accuracy.

@@ -7,10 +7,10 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca import FairKernelPCA
-from fairpca._groups import encode_groups
 from fairpca.estimators._fair_kernel_pca import _cluster_centres
-from fairpca.kernels import Rows, _anchors
+from fairpca.kernels import _anchors
 from fairpca.kernels._anchors import choose_landmarks, landmark_quotas
+from fairpca.rows import Rows, encode_groups
 
 
 def two_groups(n, p=3, seed=0, share=0.4):

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from fairpca._groups import encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments, _cells
-from fairpca.moments import _validation as validation
+from fairpca.rows import _checks as validation
+from fairpca.rows import encode_groups
 
 
 @pytest.fixture

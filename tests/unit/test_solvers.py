@@ -7,7 +7,8 @@ import pytest
 from support import problem_from_rows, projector, random_bases, random_problem
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
-from fairpca.solvers import SOLVERS, FairProblem, solve
+from fairpca.moments import GroupMoments
+from fairpca.solvers import SOLVERS, FairProblem, Status, solve
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
 from fairpca.solvers._refinement import Refined
@@ -121,10 +122,15 @@ def test_deflation_makes_every_gap_diagonal():
 
 
 def test_deflation_without_room_is_mended():
-    # Five components in six dimensions leave no room for the images Qv.
-    problem = random_problem(6, 7, 1, 5, cov_tol=2.0)
+    # Five components in six dimensions leave no room for the images Qv: what deflation finds
+    # sticks out of the limit, and the solver must not hand that on.
+    problem = random_problem(6, 7, 1, 5)
+    smallest = smallest_cov_gap(reduce_problem(problem).Q, 5) * np.trace(problem.covariance) / 7
+    problem = replace(problem, cov_tol=1.02 * smallest)
+    reduced = reduce_problem(problem)
+    assert reduced.violation(deflate(reduced)[0]) > 1e-3
     certificate = solve(problem, "deflation").certificate
-    assert certificate.cov_gap <= 2.0 * (1 + 1e-6)
+    assert certificate.cov_gap <= problem.cov_tol * (1 + 1e-6)
 
 
 def test_optimality_conditions_of_the_refined_basis():
@@ -188,8 +194,38 @@ def test_iteration_limit_gives_a_valid_bound_and_says_so():
     problem = random_problem(1, 12, 2, 3, cov_weight=3.0)
     hasty, patient = (solve(problem, max_iter=n, tol=1e-8) for n in (3, 20000))
     assert not hasty.certificate.converged
+    assert hasty.status is Status.ITERATION_LIMIT
+    assert "Raise max_iter or tol" in hasty.status.message
     assert patient.certificate.converged
     assert hasty.certificate.bound >= patient.certificate.bound * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_callback_sees_every_iteration_with_valid_bounds(solver):
+    problem = random_problem(3, 9, 2, 2)
+    seen = []
+    solution = solve(problem, solver, callback=seen.append)
+    bounds = [at.bound for at in seen if at.stage == "bound" and np.isfinite(at.bound)]
+    assert [at.iteration for at in seen if at.stage == "bound"][:3] == [1, 2, 3]
+    assert (np.diff(bounds) <= 0.0).all()
+    assert bounds[-1] <= solution.certificate.bound * (1 + 1e-12)
+    assert all(at.gap >= 0.0 for at in seen)
+    if solver == "refined":
+        assert {at.stage for at in seen} == {"basis", "bound"}
+
+
+def test_a_problem_from_moments_is_the_one_from_rows():
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(60, 4)), np.repeat(["a", "b", "c"], 20)
+    moments = GroupMoments.from_arrays(X, z)
+    problem = FairProblem.from_moments(moments, 2, compare="pairs", cov_tol=0.4, mean_tol=0.1)
+    assert (problem.mean_tol, problem.cov_tol, problem.cov_weight) == (0.1, 0.4, 1.0)
+    means = [X[z == g].mean(axis=0) for g in "abc"]
+    np.testing.assert_allclose(problem.covariance, np.cov(X.T, bias=True))
+    np.testing.assert_allclose(problem.mean_gaps[0], means[1] - means[0])
+    assert problem.cov_gaps.shape == (3, 4, 4)
+    plain = FairProblem.from_moments(GroupMoments.from_groups(X, None, None, None), 2)
+    assert plain.mean_gaps.shape == (0, 4)
 
 
 def test_a_larger_shift_weakens_the_paper():
@@ -265,7 +301,7 @@ def test_ascent_that_misses_the_limits_starts_again_inside_them():
     # What is found when no first attempt is feasible is feasible, or the error states a minimum.
     problem = random_problem(5, 9, 3, 2, mean_tol=0.1, cov_tol=0.9)
     reduced = reduce_problem(problem)
-    nowhere = Refined(np.eye(9)[:, :2], np.zeros(3), 0, False)
+    nowhere = Refined(np.eye(9)[:, :2], np.zeros(3), 0, Status.UNSETTLED)
     found = _best_feasible(reduced, [nowhere])
     assert reduced.violation(nowhere.basis) > 1e-3
     assert reduced.violation(found.basis) <= 1e-7

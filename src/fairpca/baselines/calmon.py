@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from fairpca._groups import encode_groups
 from fairpca.baselines._binning import Binning
 from fairpca.baselines._rows import (
     draw_from_rows,
@@ -29,6 +28,7 @@ from fairpca.baselines._rows import (
 )
 from fairpca.baselines._transport import solve_mapping
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.rows import encode_groups
 
 _FLOATS = [np.float64, np.float32]
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from fairpca._groups import Attribute, Groups, NumericAttribute, encode_groups
 from fairpca.distributed._partial import (
     Levels,
     Partial,
@@ -27,6 +26,7 @@ from fairpca.distributed._plan import Plan
 from fairpca.estimators._limits import check_cells
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.rows import Attribute, Groups, NumericAttribute, encode_groups
 
 # Numbers in one batch: 32 MB of float64. Smaller batches of many features would spend their time
 # on merging p × p matrices; larger ones, held once for each thread, would be felt in memory.

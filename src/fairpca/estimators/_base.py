@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from fairpca._groups import encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import ContrastSet
+from fairpca.rows import Rows
 from fairpca.solvers import SOLVERS, FairProblem, solve
 
 FLOATS = [np.float64, np.float32]
@@ -112,17 +112,19 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 "missing_groups='ignore' for plain PCA."
             )
 
-    def _encode(self, sensitive_features, control_features, n_rows):
-        """Return the encoded attributes and strata, None for what is absent."""
+    def _rows(self, X, sensitive_features, control_features, sample_weight):
+        """Return validated features with their groups, strata and weights."""
         if sensitive_features is None:
             self._require_groups_optional()
-            return None, None
-        numeric = () if self.numeric is None else tuple(self.numeric)
-        groups = encode_groups(sensitive_features, n_rows=n_rows, numeric=numeric)
-        if control_features is None:
-            return groups, None
-        strata = encode_groups(control_features, n_rows=n_rows, argument="control_features")
-        return groups, strata
+            control_features = None
+        return Rows.attach(
+            X,
+            sensitive_features,
+            control_features,
+            sample_weight,
+            numeric=() if self.numeric is None else tuple(self.numeric),
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
 
     def _form_contrasts(self, moments):
         if not moments.attributes:
@@ -130,13 +132,12 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
     def _form_problem(self, covariance, contrasts, n_components):
-        return FairProblem(
+        return FairProblem.from_contrasts(
             covariance,
-            contrasts.mean_gaps,
-            contrasts.cov_gaps,
-            int(n_components),
+            contrasts,
+            n_components,
             mean_tol=self.mean_tol,
-            cov_weight=1.0 if self.cov_weight is None else float(self.cov_weight),
+            cov_weight=self.cov_weight,
             cov_tol=self.cov_tol,
         )
 
@@ -163,14 +164,9 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.n_iter_ = max(solution.n_iter, 1)
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
-        if not self.certificate_.converged:
-            warnings.warn(
-                f"the {self.solver!r} solver stopped after {self.n_iter_} iterations before its "
-                f"relaxation was solved to tol={self.tol}; the basis is usable and the bound "
-                "valid. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        if not solution.status.converged:
+            message = f"solver={self.solver!r} {solution.status.message}"
+            warnings.warn(message, ConvergenceWarning, stacklevel=5)
 
 
 def _contrast_table(contrasts, basis):

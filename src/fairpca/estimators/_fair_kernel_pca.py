@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from fairpca import kernels
 from fairpca.estimators._base import FLOATS, FairnessEstimator
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments._validation import check_weights
 from fairpca.solvers._problem import reduce_problem
 
 
@@ -237,9 +236,11 @@ class FairKernelPCA(FairnessEstimator):
         """
         self._check_price()
         self._check_form(sample_weight)
-        return self._fit_rows(
-            self._read_rows(X, sensitive_features, control_features, sample_weight)
+        # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
+        X = validate_data(
+            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
         )
+        return self._fit_rows(self._rows(X, sensitive_features, control_features, sample_weight))
 
     def transform(self, X):
         """Project rows onto the components.
@@ -307,14 +308,6 @@ class FairKernelPCA(FairnessEstimator):
                 f"formulation={self.formulation!r} has one coefficient for each row, and knows no "
                 "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'."
             )
-
-    def _read_rows(self, X, sensitive_features, control_features, sample_weight):
-        # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
-        X = validate_data(
-            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
-        )
-        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
-        return kernels.Rows(X, groups, strata, check_weights(sample_weight, X.shape[0]))
 
     def _fit_rows(self, rows):
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)

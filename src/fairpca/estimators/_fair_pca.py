@@ -271,9 +271,8 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             reset=reset,
             ensure_min_samples=1 + reset,
         )
-        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
-        names = getattr(self, "feature_names_in_", None)
-        return GroupMoments.from_groups(X, groups, strata, sample_weight, feature_names=names)
+        rows = self._rows(X, sensitive_features, control_features, sample_weight)
+        return GroupMoments.from_rows(rows)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

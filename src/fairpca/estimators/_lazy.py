@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from fairpca._groups import encode_groups
 from fairpca.estimators._base import FLOATS
 from fairpca.estimators._inputs import is_lazy, project
 from fairpca.estimators._limits import MAX_CELLS, add_moments, check_cells
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.rows import encode_groups
 
 FAN_IN = 8
 

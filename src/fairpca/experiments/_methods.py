@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from fairpca.exceptions import InfeasibleError
 from fairpca.experiments._protocol import cov_weight_from_paper
 from fairpca.moments import GroupMoments
-from fairpca.solvers import FairProblem, solve
+from fairpca.solvers import FairProblem, Solution, solve
 
 METHODS = ("pca", "mean", "both", "refined_gap", "refined_zero")
 LABELS = {
@@ -54,76 +55,55 @@ def fit_bases(
         cov_tol, converged and seconds.
     """
     moments = GroupMoments.from_arrays(X, z)
-    contrasts = moments.contrasts()
-    covariance = moments.pooled()[2]
-    gaps = (np.asarray(contrasts.mean_gaps), np.asarray(contrasts.cov_gaps))
-    weight = cov_weight_from_paper(mu, len(X), int(np.sum(np.diag(covariance) > 0.5)))
+    problem = FairProblem.from_moments(moments, 1)
+    used = int(np.sum(np.diag(problem.covariance) > 0.5))
+    problem = replace(problem, cov_weight=cov_weight_from_paper(mu, len(X), used))
     found: dict[str, dict[str, Any]] = {}
     for method in methods:
         start = time.perf_counter()
         # No more components than the features can give once the means are equal.
         size = min(n_components, X.shape[1] - (method != "pca"))
-        solution, tolerance = _fit(method, covariance, gaps, size, weight, found)
-        found[method] = _describe(solution, covariance, gaps, tolerance)
+        solution, tolerance = _fit(method, replace(problem, n_components=size), found)
+        found[method] = _describe(solution, problem, tolerance)
         found[method]["seconds"] = time.perf_counter() - start
     return found
 
 
 def _fit(
-    method: str,
-    covariance: Any,
-    gaps: Any,
-    size: int,
-    weight: float,
-    found: Mapping[str, Mapping[str, Any]],
-) -> tuple[Any, float | None]:
-    mean_gaps, cov_gaps = gaps
-    none = cov_gaps[:0]
+    method: str, problem: FairProblem, found: Mapping[str, Mapping[str, Any]]
+) -> tuple[Solution, float | None]:
     if method == "pca":
-        return solve(FairProblem(covariance, mean_gaps[:0], none, size, mean_tol=None)), None
+        return solve(replace(problem, mean_tol=None, cov_weight=0.0)), None
     if method == "mean":
-        return solve(FairProblem(covariance, mean_gaps, none, size, mean_tol=0.0)), None
+        return solve(replace(problem, cov_weight=0.0)), None
     if method == "both":
-        return solve_as_the_authors(covariance, gaps, size, weight, 0.0), None
+        return solve_as_the_authors(problem), None
     # The SDP's own basis meets its gap up to rounding; so much slack keeps it feasible.
     tolerance = 0.0 if method == "refined_zero" else found["both"]["cov_gap"] * (1.0 + 1e-6)
     try:
-        return _refined(covariance, gaps, size, tolerance), tolerance
+        return solve(replace(problem, cov_tol=tolerance), certify=False), tolerance
     except InfeasibleError as error:
         if error.minimum is None:
             raise
         tolerance = error.minimum * (1.0 + 1e-6) + 1e-9
-        return _refined(covariance, gaps, size, tolerance), tolerance
+        return solve(replace(problem, cov_tol=tolerance), certify=False), tolerance
 
 
-def _refined(covariance, gaps, size, tolerance):
-    mean_gaps, cov_gaps = gaps
-    problem = FairProblem(covariance, mean_gaps, cov_gaps, size, mean_tol=0.0, cov_tol=tolerance)
-    return solve(problem, "refined", certify=False)
-
-
-def solve_as_the_authors(
-    covariance: Any, gaps: Any, size: int, weight: float, mean_tol: float
-) -> Any:
+def solve_as_the_authors(problem: FairProblem) -> Solution:
     """Solve the paper's SDP with the choices of its released program: tr P = d, φ = ‖Q‖ + 0.5."""
-    mean_gaps, cov_gaps = gaps
-    shift = max(float(np.linalg.norm(gap, 2)) for gap in cov_gaps) + 0.5
-    problem = FairProblem(
-        covariance, mean_gaps, cov_gaps, size, mean_tol=mean_tol, cov_weight=weight
-    )
+    shift = max(float(np.linalg.norm(gap, 2)) for gap in problem.cov_gaps) + 0.5
     return solve(problem, "paper", cov_shift=shift, trace="equal", max_iter=20000)
 
 
-def _describe(solution, covariance, gaps, tolerance):
-    basis = solution.basis
-    projected = np.matmul(np.matmul(basis.T, gaps[1]), basis)
+def _describe(solution: Solution, problem: FairProblem, tolerance: float | None) -> dict[str, Any]:
+    basis, covariance, certificate = solution.basis, problem.covariance, solution.certificate
     return {
         "basis": basis.tolist(),
         "variance": 100.0 * float(np.sum(basis * (covariance @ basis)) / np.trace(covariance)),
-        "cov_gap": float(max(np.linalg.norm(gap, 2) for gap in projected)),
-        "mean_gap": float(np.linalg.norm(gaps[0] @ basis, axis=1).max()),
+        "cov_gap": certificate.cov_gap,
+        "mean_gap": certificate.mean_gap,
         "cov_tol": tolerance,
-        "converged": bool(solution.certificate.converged),
+        "converged": certificate.converged,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,10 @@ def planes() -> tuple[Any, Any, dict[str, Any]]:
     X, z = make_two_gaussians()
     (X,) = standardise(X)
     moments = GroupMoments.from_arrays(X, z)
-    contrasts = moments.contrasts()
-    covariance = moments.pooled()[2]
-    mean_gaps, cov_gaps = np.asarray(contrasts.mean_gaps), np.asarray(contrasts.cov_gaps)
     weight = cov_weight_from_paper(0.01, *X.shape)
-    problems = {
-        "pca": FairProblem(covariance, mean_gaps[:0], cov_gaps[:0], 2, mean_tol=None),
-        "mean": FairProblem(covariance, mean_gaps, cov_gaps[:0], 2, mean_tol=MEAN_TOL),
-        "both": FairProblem(
-            covariance, mean_gaps, cov_gaps, 2, mean_tol=MEAN_TOL, cov_weight=weight
-        ),
-    }
+    both = FairProblem.from_moments(moments, 2, mean_tol=MEAN_TOL, cov_weight=weight)
+    mean = replace(both, cov_weight=0.0)
+    problems = {"pca": replace(mean, mean_tol=None), "mean": mean, "both": both}
     return X, z, {name: solve(problem).basis for name, problem in problems.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,11 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
     """
     split = make_split("wine_quality", params["split"])
     moments = GroupMoments.from_arrays(split.train, split.z_train)
-    contrasts = moments.contrasts()
-    covariance = moments.pooled()[2]
-    gaps = (np.asarray(contrasts.mean_gaps), np.asarray(contrasts.cov_gaps))
+    problem = FairProblem.from_moments(moments, N_COMPONENTS)
+    covariance = problem.covariance
     rows: list[Row] = []
     for delta in DELTAS:
-        for method, mu, solution in _solutions(split, covariance, gaps, delta):
+        for method, mu, solution in _solutions(split, replace(problem, mean_tol=delta)):
             V = solution.basis
             variance = 100.0 * float(np.sum(V * (covariance @ V)) / np.trace(covariance))
             linear = float(delta_fairness(representation(split.test, V), split.z_test))
@@ -67,16 +67,12 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
     return rows
 
 
-def _solutions(split: Any, covariance: Any, gaps: Any, delta: float) -> Any:
-    only_means = FairProblem(covariance, gaps[0], gaps[1][:0], N_COMPONENTS, mean_tol=delta)
-    yield "mean", 0.0, solve(only_means)
+def _solutions(split: Any, problem: FairProblem) -> Any:
+    yield "mean", 0.0, solve(replace(problem, cov_weight=0.0))
     for mu in MUS:
-        weight = cov_weight_from_paper(mu, *split.train.shape)
-        yield "both", mu, solve_as_the_authors(covariance, gaps, N_COMPONENTS, weight, delta)
-        problem = FairProblem(
-            covariance, gaps[0], gaps[1], N_COMPONENTS, mean_tol=delta, cov_weight=weight
-        )
-        yield "refined", mu, solve(problem, "refined", certify=False)
+        priced = replace(problem, cov_weight=cov_weight_from_paper(mu, *split.train.shape))
+        yield "both", mu, solve_as_the_authors(priced)
+        yield "refined", mu, solve(priced, "refined", certify=False)
 
 
 def plot(rows: Sequence[Row], folder: Path) -> list[Path]:

@@ -10,14 +10,12 @@ from fairpca.kernels._anchors import (
     few_rows,
     inverse_coefficients,
 )
-from fairpca.kernels._rows import Rows
 from fairpca.kernels._spaces import KernelSpace, coefficient_space, exact_space, landmark_space
 from fairpca.kernels._spectrum import SpectrumOptions, is_positive
 
 __all__ = [
     "Anchors",
     "KernelSpace",
-    "Rows",
     "SpectrumOptions",
     "all_rows",
     "check_gram_memory",

@@ -14,8 +14,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.kernels._rows import Rows
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array
+from fairpca.rows import Rows
 
 Cluster: TypeAlias = Callable[[Any, int, Array | None, np.random.RandomState], Array]
 """Centres of rows: of X, so many, with weights, from a random state."""

@@ -13,11 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from fairpca.kernels._anchors import Anchors, row_blocks
-from fairpca.kernels._rows import Rows
 from fairpca.kernels._spectrum import Clipped, Spectrum, SpectrumOptions, centred_spectrum
-from fairpca.linalg import symmetrize
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array, symmetrize
 from fairpca.moments import Contrast, ContrastSet, GroupMoments
+from fairpca.rows import Rows
 
 FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 
@@ -49,12 +48,12 @@ class KernelSpace:
     Examples
     --------
     >>> import numpy as np
-    >>> from fairpca.kernels import Rows, SpectrumOptions, exact_space
+    >>> from fairpca.kernels import SpectrumOptions, exact_space
     >>> from fairpca.moments import ContrastSet
+    >>> from fairpca.rows import Rows
     >>> X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> options = SpectrumOptions(rank=2, is_positive=True)
-    >>> rows = Rows(X, None, None, None)
-    >>> space = exact_space(rows, X @ X.T, options, lambda moments: ContrastSet((), 2))
+    >>> space = exact_space(Rows(X), X @ X.T, options, lambda moments: ContrastSet((), 2))
     >>> space.variances.round(12).tolist()
     [2.0, 0.5]
     """
@@ -92,7 +91,7 @@ def exact_space(
         spectrum.values / rows.weight,
         spectrum.values,
         total / rows.weight,
-        form_contrasts(rows.moments(features)),
+        form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
         spectrum.clipped,
     )
@@ -120,9 +119,10 @@ def landmark_space(
     projection, features = _whitened(spectrum, None)
     moments = None
     for block in row_blocks(len(rows), len(projection)):
-        values = anchors.values(rows.X[block])
+        inside = rows.take(block)
+        values = anchors.values(inside.X)
         values -= spectrum.shift
-        part = rows.moments(values @ projection, block)
+        part = GroupMoments.from_rows(inside.with_features(values @ projection))
         moments = part if moments is None else moments + part
     assert moments is not None
     _, mean, covariance = moments.pooled()
@@ -173,7 +173,9 @@ def coefficient_space(
         spectrum.values**2 / len(rows),
         spectrum.values,
         spectrum.square / len(rows),
-        _printed_contrasts(form_contrasts(rows.moments(np.eye(len(rows)))), features),
+        _printed_contrasts(
+            form_contrasts(GroupMoments.from_rows(rows.with_features(np.eye(len(rows))))), features
+        ),
         features,
         spectrum.clipped,
     )

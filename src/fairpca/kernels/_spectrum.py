@@ -13,7 +13,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array
 
 # Eigenvalues below this share of the largest are rounding: scikit-learn's threshold for float64.
 _ZERO = 1e-12

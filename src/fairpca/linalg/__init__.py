@@ -2,6 +2,7 @@
 
 from fairpca.linalg._blas import single_blas_thread
 from fairpca.linalg._spectral import (
+    Array,
     complement_basis,
     eigenvalue_excess,
     fix_signs,
@@ -14,6 +15,7 @@ from fairpca.linalg._spectral import (
 from fairpca.linalg._thresholds import clipping_level, fantope_eigenvalues, shared_level
 
 __all__ = [
+    "Array",
     "clipping_level",
     "complement_basis",
     "eigenvalue_excess",

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from fairpca._groups import Attribute, Groups, Level, encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning
 from fairpca.metrics._thresholds import Floats, Signs
+from fairpca.rows import Attribute, Groups, Level, encode_groups
 
 MAX_LEVELS = 50  # an attribute of more values gives thousands of pairs, and is rarely a group
 MIN_GROUP = 2

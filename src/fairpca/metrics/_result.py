@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._groups import Level
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._rules import HalfSpaceRule, KernelRule, Rule
 from fairpca.metrics._thresholds import Floats
+from fairpca.rows import Level
 
 _FAMILY_NAMES = {
     "linear": "half-spaces",

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._groups import encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.metrics._inputs import check_rows
 from fairpca.metrics._thresholds import Floats
+from fairpca.rows import encode_groups
 
 
 def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: Any = None) -> float:

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca.linalg import symmetrize
+
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _GUESS_STRIDE = 128
@@ -141,7 +143,7 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
         n,
         float(n),
         *_sum_exactly(guess, shift),
-        symmetric(scatter),
+        symmetrize(scatter),
         nothing,
         nothing.copy(),
         nothing.copy(),
@@ -171,7 +173,7 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
     z_scatter = np.einsum("ij,ij->j", weighted_z, z)
     if weights is not None:
         x *= np.sqrt(w)[:, None]  # after the mixed moments, which take the weight once
-    return Cell(n, total, *mean, symmetric(x.T @ x), *z_mean, z_scatter, cross, symmetric(third))
+    return Cell(n, total, *mean, symmetrize(x.T @ x), *z_mean, z_scatter, cross, symmetrize(third))
 
 
 def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
@@ -248,7 +250,7 @@ def merge(cells: Sequence[Cell]) -> Cell:
             third += b[index][:, None, None] * cell.scatter
     n_rows = sum(cell.n_rows for cell in cells)
     return Cell(
-        n_rows, total, *mean, symmetric(scatter), *z_mean, z_scatter, cross, symmetric(third)
+        n_rows, total, *mean, symmetrize(scatter), *z_mean, z_scatter, cross, symmetrize(third)
     )
 
 
@@ -282,22 +284,6 @@ def _empty_third(a: FloatArray) -> FloatArray:
     return np.zeros((0, a.shape[1], a.shape[1]))
 
 
-def symmetric(matrices: FloatArray) -> FloatArray:
-    """Average square matrices with their transposes, which removes the rounding between them.
-
-    Parameters
-    ----------
-    matrices : ndarray, shape (..., p, p)
-        Matrices that are symmetric up to rounding.
-
-    Returns
-    -------
-    ndarray, shape (..., p, p)
-        Exactly symmetric matrices.
-    """
-    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
-
-
 def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
     """Moments of (x - centre) / scale, feature by feature.
 
@@ -320,12 +306,12 @@ def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
         cell.weight,
         ((cell.mean - centre) + cell.mean_rest) / scale,
         np.zeros_like(cell.mean_rest),
-        symmetric(cell.scatter / scale / scale[:, None]),
+        symmetrize(cell.scatter / scale / scale[:, None]),
         cell.z_mean,
         cell.z_mean_rest,
         cell.z_scatter,
         cell.cross / scale,
-        symmetric(cell.third / scale / scale[:, None]),
+        symmetrize(cell.third / scale / scale[:, None]),
     )
 
 

@@ -9,12 +9,12 @@ from math import prod, sqrt
 
 import numpy as np
 
-from fairpca._groups import Level
 from fairpca.exceptions import GroupsError, NestedAttributeWarning, SmallGroupWarning
 from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
 from fairpca.moments._question import Question
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
+from fairpca.rows import Level
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from fairpca._groups import Level
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._table import Table
+from fairpca.rows import Level
 
 COMPARE = ("one-vs-rest", "pairs", "reference")
 

@@ -15,51 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse import csc_array, diags_array
 
-from fairpca.exceptions import InvalidInputError
-from fairpca.moments._cells import Cell, FloatArray, centre, merge, symmetric
+from fairpca.linalg import symmetrize
+from fairpca.moments._cells import Cell, FloatArray, centre, merge
 
 SparseMatrix: TypeAlias = Any
 """Any SciPy sparse matrix or array."""
 
 # Above this share of non-zeros a column is centred as a dense one.
 DENSE_SHARE = 0.5
-
-
-def check_sparse(X: SparseMatrix) -> Any:
-    """Check a sparse matrix of features.
-
-    Parameters
-    ----------
-    X : SciPy sparse matrix or array
-        Features.
-
-    Returns
-    -------
-    csr_array, shape (n, p)
-        Floats of the precision given (float64 for other numbers), finite.
-    """
-    matrix = csr_array(X)
-    if matrix.dtype.kind not in "fiub":
-        raise InvalidInputError(
-            f"X cannot be read as a matrix of real numbers (type {matrix.dtype})."
-        )
-    if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise InvalidInputError(
-            f"X has shape {matrix.shape}: give a matrix with a row for each sample and at least "
-            "one column."
-        )
-    if matrix.dtype not in (np.float32, np.float64):
-        matrix = matrix.astype(np.float64)
-    if not np.isfinite(matrix.data).all():
-        bad = int(np.flatnonzero(~np.isfinite(matrix.data))[0])
-        row = int(np.searchsorted(matrix.indptr, bad, side="right")) - 1
-        raise InvalidInputError(
-            f"X holds NaN or infinite values, the first in row {row}, column "
-            f"{matrix.indices[bad]}: drop those rows or fill them in."
-        )
-    return matrix
 
 
 def summarise_sparse(
@@ -132,11 +97,11 @@ def _summarise_block(x: Any, z: FloatArray, w: FloatArray) -> Cell:
         total,
         mean,
         mean_rest,
-        symmetric(scatter),
+        symmetrize(scatter),
         *z_mean,
         z_scatter,
         cross,
-        symmetric(third),
+        symmetrize(third),
     )
 
 

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairpca._groups import Groups, Level, encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._cells import merge, rescale
 from fairpca.moments._comparisons import ROUNDING, form_contrasts
 from fairpca.moments._question import check_question
 from fairpca.moments._storage import load_moments, save_moments
-from fairpca.moments._table import Table, merge_tables, numeric_control_message, tabulate
-from fairpca.moments._validation import check_feature_names, check_matrix, check_weights
+from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.moments.summaries import Pooled, Standardization
+from fairpca.rows import Groups, Level, Rows, check_feature_names, check_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,16 +96,38 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(X, ["a", "a", "b"], sample_weight=[1, 1, 2]).pooled().mean
         array([3.])
         """
-        matrix, names = check_matrix(X)
-        sensitive = encode_groups(sensitive_features, n_rows=matrix.shape[0], numeric=numeric)
-        control = None
-        if control_features is not None:
-            control = encode_groups(
-                control_features, n_rows=matrix.shape[0], argument="control_features"
-            )
-        if feature_names is not None:
-            names = check_feature_names(feature_names, matrix.shape[1])
-        return cls.from_groups(matrix, sensitive, control, sample_weight, feature_names=names)
+        rows = Rows.read(
+            X,
+            sensitive_features,
+            control_features,
+            sample_weight,
+            numeric=numeric,
+            feature_names=feature_names,
+        )
+        return cls.from_rows(rows)
+
+    @classmethod
+    def from_rows(cls, rows: Rows) -> GroupMoments:
+        """Sum rows that have been validated.
+
+        Parameters
+        ----------
+        rows : Rows
+            Features with their groups, strata and weights.
+
+        Returns
+        -------
+        GroupMoments
+            The moments; rows of weight zero are left out altogether.
+
+        Examples
+        --------
+        >>> from fairpca.moments import GroupMoments
+        >>> from fairpca.rows import Rows
+        >>> GroupMoments.from_rows(Rows.read([[1.0], [3.0]], ["a", "b"])).n_samples
+        2
+        """
+        return cls(int(rows.X.shape[1]), rows.feature_names, tabulate(rows))
 
     @classmethod
     def from_groups(
@@ -145,17 +166,9 @@ class GroupMoments:
         >>> GroupMoments.from_groups(np.array([[1.0], [3.0]]), None).pooled().covariance
         array([[1.]])
         """
-        n_rows = X.shape[0]
-        nothing = Groups((), (), (), n_rows)
-        sensitive, control = sensitive or nothing, control or nothing
-        for groups in (sensitive, control):
-            if groups.n_rows != n_rows:
-                raise GroupsError(f"groups of {groups.n_rows} rows given for {n_rows} rows of X.")
-        if control.numeric:
-            raise GroupsError(numeric_control_message([a.name for a in control.numeric]))
         names = check_feature_names(feature_names, X.shape[1])
-        table = tabulate(X, sensitive, control, check_weights(sample_weight, n_rows))
-        return cls(X.shape[1], names, table)
+        weights = check_weights(sample_weight, X.shape[0])
+        return cls.from_rows(Rows(X, sensitive, control, weights, names).checked())
 
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):

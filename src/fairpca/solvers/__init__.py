@@ -1,7 +1,7 @@
 """The p×p problem, its solvers and the certificate each of them returns."""
 
 from fairpca.solvers._problem import FairProblem
-from fairpca.solvers._solution import Certificate, Solution
+from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status
 from fairpca.solvers._solve import SOLVERS, solve
 
-__all__ = ["SOLVERS", "Certificate", "FairProblem", "Solution", "solve"]
+__all__ = ["SOLVERS", "Certificate", "FairProblem", "Snapshot", "Solution", "Status", "solve"]

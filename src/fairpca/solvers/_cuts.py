@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairpca.linalg import eigenvalue_excess, shared_level, symmetrize
-from fairpca.linalg._spectral import Array
-from fairpca.solvers._admm import RELAXATION
+from fairpca.linalg import Array, eigenvalue_excess, shared_level, symmetrize
+from fairpca.solvers._driver import RELAXATION
 from fairpca.solvers._problem import ReducedProblem
 
 _PROJECTION_SWEEPS = 200

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairpca.linalg import complement_basis, top_eigenpairs
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array, complement_basis, top_eigenpairs
 from fairpca.solvers._line import DualPoint, minimize_dual, rotation_angles
 from fairpca.solvers._problem import ReducedProblem
 from fairpca.solvers._refinement import refine

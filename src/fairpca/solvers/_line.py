@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array
 
 _MAX_DOUBLINGS = 60
 _MAX_STEPS = 60

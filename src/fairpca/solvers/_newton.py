@@ -14,8 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.linalg import orthonormalize, symmetrize
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array, orthonormalize, symmetrize
 from fairpca.solvers._problem import ReducedProblem
 
 Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]

@@ -13,8 +13,8 @@ import numpy as np
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import clipping_level, fantope_eigenvalues, ky_fan, symmetrize
-from fairpca.solvers._admm import CHECK_EVERY, RELAXATION, Progress, rebalanced
 from fairpca.solvers._cuts import MeanCuts
+from fairpca.solvers._driver import RELAXATION, Progress, Relaxation, Watch
 from fairpca.solvers._problem import ReducedProblem
 from fairpca.solvers._solution import Bound
 
@@ -26,44 +26,17 @@ def solve_paper(
     max_iter: int,
     cov_shift: float | None = None,
     trace: str = "at-most",
+    watch: Watch | None = None,
 ) -> Bound:
-    """Solve the paper's SDP; the bound includes the constant price·φ.
-
-    Parameters
-    ----------
-    reduced : ReducedProblem
-        In the priced form, with at least one covariance gap.
-    tol, max_iter : float, int
-        Relative duality gap to reach and limit on iterations.
-    cov_shift : float or None
-        φ in the units of the reduced problem; None: the largest ‖Q_c‖, the smallest allowed.
-    trace : {"at-most", "equal"}
-        tr P ≤ d as the paper prints it, or tr P = d as its program has it.
-    """
-    sdp = _PaperSdp(reduced, cov_shift, trace)
-    # The SDP itself, without the constant, is what is solved to the tolerance.
-    progress = Progress(tol)
-    for iteration in range(1, max_iter + 1):
-        moved = sdp.iterate()
-        if iteration % CHECK_EVERY and iteration > 1:
-            continue
-        progress.record(sdp.bound(), sdp.value(), sdp.P)
-        if progress.solved:
-            break
-        sdp.rescale(rebalanced(iteration, sdp.residual(), moved))
-    constant = reduced.price * sdp.phi
-    return Bound(
-        progress.bound + constant,
-        progress.relaxed + constant,
-        progress.projector,
-        iteration,
-        progress.solved,
-    )
+    """Solve the paper's SDP of a priced problem; the bound includes the constant price·φ."""
+    return _PaperSdp(reduced, Progress(tol), cov_shift, trace).solve(max_iter, watch)
 
 
-class _PaperSdp:
-    def __init__(self, reduced: ReducedProblem, cov_shift: float | None, trace: str) -> None:
-        self.problem = reduced
+class _PaperSdp(Relaxation):
+    def __init__(
+        self, reduced: ReducedProblem, progress: Progress, cov_shift: float | None, trace: str
+    ) -> None:
+        self.problem, self.progress = reduced, progress
         self.at_most = trace == "at-most"
         smallest = reduced.cov_scale
         self.phi = smallest if cov_shift is None else cov_shift
@@ -72,6 +45,8 @@ class _PaperSdp:
                 f"cov_shift={self.phi * reduced.scale:.6g} is below the largest covariance gap "
                 f"{smallest * reduced.scale:.6g}; the paper's factors need at least that."
             )
+        # The SDP itself, without the constant, is what is solved to the tolerance.
+        self.constant = reduced.price * self.phi
         values, E = np.linalg.eigh(reduced.Q)
         roots = np.sqrt(np.maximum(self.phi + np.concatenate([values, -values]), 0.0))
         E = np.concatenate([E, E])
@@ -126,11 +101,14 @@ class _PaperSdp:
 
     def rescale(self, factor: float) -> None:
         """Multiply the step size."""
-        if factor != 1.0:
-            self.rho *= factor
-            self.U, self.V, self.nuclear = self.U / factor, self.V / factor, self.nuclear / factor
-            if self.cuts is not None:
-                self.cuts.b /= factor
+        self.rho *= factor
+        self.U, self.V, self.nuclear = self.U / factor, self.V / factor, self.nuclear / factor
+        if self.cuts is not None:
+            self.cuts.b /= factor
+
+    def check(self) -> None:
+        """Record a proven bound and the value of the current relaxed point."""
+        self.progress.record(self.bound(), self.value(), self.P)
 
     def bound(self) -> float:
         """Dual value for the current duals: valid whatever they are."""

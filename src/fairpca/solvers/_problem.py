@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
-from fairpca.linalg import complement_basis, spectral_norms, symmetrize
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array, complement_basis, spectral_norms, symmetrize
+from fairpca.moments import ContrastSet, GroupMoments
 
 # A mean direction this small against the features' own spread is rounding, not a difference.
 _MEAN_FLOOR = 1e-11
@@ -81,6 +82,102 @@ class FairProblem:
             value = getattr(self, name)
             if value is not None and not 0.0 <= value < np.inf:
                 raise InvalidInputError(f"{name}={value!r} must be a finite number, 0 or larger.")
+
+    @classmethod
+    def from_contrasts(
+        cls,
+        covariance: Array,
+        contrasts: ContrastSet,
+        n_components: int,
+        *,
+        mean_tol: float | None = 0.0,
+        cov_weight: float | None = None,
+        cov_tol: float | None = None,
+    ) -> FairProblem:
+        """Pose the problem of contrasts that are formed already.
+
+        Parameters
+        ----------
+        covariance : ndarray of shape (p, p)
+            Pooled covariance.
+        contrasts : ContrastSet
+            What is compared.
+        n_components, mean_tol, cov_tol
+            As for the class.
+        cov_weight : float or None
+            As for the class; None is 1.
+
+        Returns
+        -------
+        FairProblem
+            The problem.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import GroupMoments
+        >>> from fairpca.solvers import FairProblem
+        >>> moments = GroupMoments.from_arrays(np.eye(4), [0, 0, 1, 1])
+        >>> contrasts = moments.contrasts()
+        >>> problem = FairProblem.from_contrasts(moments.pooled().covariance, contrasts, 2)
+        >>> problem.mean_gaps.shape, problem.cov_gaps.shape
+        ((1, 4), (1, 4, 4))
+        """
+        return cls(
+            covariance,
+            contrasts.mean_gaps,
+            contrasts.cov_gaps,
+            int(n_components),
+            mean_tol=mean_tol,
+            cov_weight=1.0 if cov_weight is None else float(cov_weight),
+            cov_tol=cov_tol,
+        )
+
+    @classmethod
+    def from_moments(
+        cls,
+        moments: GroupMoments,
+        n_components: int,
+        *,
+        compare: str = "one-vs-rest",
+        joint: bool = False,
+        reference: Any = None,
+        min_group_size: int = 2,
+        **options: Any,
+    ) -> FairProblem:
+        """Pose the problem of moments; `dataclasses.replace` then varies it.
+
+        Parameters
+        ----------
+        moments : GroupMoments
+            Without attributes there is nothing to compare, and the problem is plain PCA.
+        n_components : int
+            Number of components.
+        compare, joint, reference, min_group_size
+            As for `GroupMoments.contrasts`.
+        **options
+            mean_tol, cov_weight and cov_tol, as for `from_contrasts`.
+
+        Returns
+        -------
+        FairProblem
+            The problem.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import GroupMoments
+        >>> from fairpca.solvers import FairProblem
+        >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
+        >>> FairProblem.from_moments(moments, 1, compare="pairs").mean_gaps.shape
+        (3, 6)
+        """
+        contrasts = (
+            moments.contrasts(compare, joint, reference, min_group_size)
+            if moments.attributes
+            else ContrastSet((), moments.n_features)
+        )
+        return cls.from_contrasts(moments.pooled().covariance, contrasts, n_components, **options)
 
 
 @dataclass(frozen=True)
@@ -172,13 +269,7 @@ class ReducedProblem:
 
 
 def reduce_problem(problem: FairProblem) -> ReducedProblem:
-    """Solve the exact mean constraints by elimination and scale the rest.
-
-    Raises
-    ------
-    InfeasibleError
-        If the mean directions leave too few dimensions or `cov_tol` cannot be met.
-    """
+    """Solve the exact mean constraints by elimination and scale the rest."""
     p = len(problem.covariance)
     scale = float(np.trace(problem.covariance)) / p or 1.0
     root = np.sqrt(scale)

@@ -13,15 +13,17 @@ import numpy as np
 import scipy.optimize
 
 from fairpca.linalg import (
+    Array,
     eigenvalue_excess,
     orthonormalize,
     shared_level,
     spectral_norms,
     symmetrize,
 )
-from fairpca.linalg._spectral import Array
+from fairpca.solvers._driver import Watch, drive
 from fairpca.solvers._newton import Multipliers, polish
 from fairpca.solvers._problem import ReducedProblem
+from fairpca.solvers._solution import Snapshot, Status
 
 _FEASIBLE = 1e-9
 _SETTLED = 1e-7
@@ -31,6 +33,7 @@ _LARGEST_TURN = 0.05
 _FIRST_GRADIENT = 1e-3
 _LAST_GRADIENT = 1e-8
 _INNER_ITERATIONS = 400
+_OUTER_ITERATIONS = 40
 _MEMORY = 20
 
 
@@ -41,7 +44,7 @@ class Refined:
     basis: Array
     costs: Array
     n_iter: int
-    converged: bool
+    status: Status
 
 
 class _Lagrangian:
@@ -112,49 +115,77 @@ def refine(
     multipliers: Array | None = None,
     *,
     known: Sequence[Array] = (),
-    max_outer: int = 40,
+    watch: Watch | None = None,
 ) -> Refined:
-    """Improve a basis to a local optimum of the problem, feasible to 1e-9 relative.
+    """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative.
 
-    Parameters
-    ----------
-    reduced : ReducedProblem
-    start : ndarray of shape (r, d)
-        Orthonormal columns; it need not be feasible.
-    multipliers : ndarray of shape (d, n_contrasts) or None
-        A guess from deflation: one signed multiplier per component and contrast.
-    known : sequence of ndarray
-        Optima found already: ascent that comes close to one of them stops there.
-    max_outer : int
-        Limit on multiplier updates.
+    `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
+    contrast. Ascent that comes close to one of the `known` optima stops there.
     """
-    lagrangian = _Lagrangian(reduced, _initial_multipliers(reduced, multipliers))
-    change = violation = np.inf
-    V, n_iter, accuracy, last, next_polish = start, 0, _FIRST_GRADIENT, np.inf, _POLISH_FROM
-    for _ in range(max_outer):
-        V, steps = _minimize(lagrangian, V, accuracy)
-        n_iter += steps
-        M, bound, b = lagrangian.updated(lagrangian.products(V)[2], V)
-        change = _relative_change(M, lagrangian.M) + _relative_change(b, lagrangian.b)
+    ascent = _Ascent(reduced, start, multipliers, known)
+    status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
+    if status is Status.ITERATION_LIMIT:
+        status = ascent.status_at_limit
+    return Refined(ascent.V, _costs(ascent.lagrangian.M), ascent.n_iter, status)
+
+
+class _Ascent:
+    """Multiplier updates, each after ascent to an accuracy that grows with their precision."""
+
+    def __init__(
+        self,
+        reduced: ReducedProblem,
+        start: Array,
+        multipliers: Array | None,
+        known: Sequence[Array],
+    ) -> None:
+        self.problem, self.V, self.known = reduced, start, known
+        self.lagrangian = _Lagrangian(reduced, _initial_multipliers(reduced, multipliers))
+        self.n_iter = 0
+        self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
+        self.change = self.violation = np.inf
+        self.ended: Status | None = None
+
+    def step(self, number: int) -> None:
+        """Ascend, update the multipliers, and try Newton's method once they are close."""
+        lagrangian, last = self.lagrangian, self.violation
+        self.V, steps = _minimize(lagrangian, self.V, self.accuracy)
+        self.n_iter += steps
+        M, bound, b = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
+        self.change = _relative_change(M, lagrangian.M) + _relative_change(b, lagrangian.b)
         lagrangian.M, lagrangian.b = M, b
-        violation = _violation(reduced, V, bound)
-        if any(_turn(V, optimum) <= _LARGEST_TURN for optimum in known):
-            return Refined(V, _costs(M), n_iter, False)
-        if max(change, violation) <= next_polish:
-            polished = _polished(reduced, V, Multipliers(M, b, bound), lagrangian.unit)
-            if polished is not None:
-                return Refined(polished[0], _costs(polished[1].M), n_iter, True)
-            next_polish *= 0.1
-        if accuracy <= _LAST_GRADIENT and violation <= _FEASIBLE and change <= _SETTLED:
-            return Refined(V, _costs(M), n_iter, True)
-        if violation > max(0.25 * last, _FEASIBLE):
+        self.violation = _violation(self.problem, self.V, bound)
+        self.ended = self._end(Multipliers(M, b, bound))
+        if self.violation > max(0.25 * last, _FEASIBLE):
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
-        last = violation
-        accuracy = max(min(0.1 * accuracy, 0.1 * change), _LAST_GRADIENT)
-    # Without Newton's last digits the basis still is as good as any certificate can tell.
-    is_settled = violation <= _FEASIBLE * 100.0 and change <= _SETTLED * 1000.0
-    return Refined(V, _costs(lagrangian.M), n_iter, is_settled)
+        self.accuracy = max(min(0.1 * self.accuracy, 0.1 * self.change), _LAST_GRADIENT)
+
+    def _end(self, multipliers: Multipliers) -> Status | None:
+        if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
+            return Status.UNSETTLED
+        if max(self.change, self.violation) <= self.next_polish:
+            polished = _polished(self.problem, self.V, multipliers, self.lagrangian.unit)
+            if polished is not None:
+                self.V, self.lagrangian.M = polished[0], polished[1].M
+                return Status.CONVERGED
+            self.next_polish *= 0.1
+        is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
+        return Status.CONVERGED if is_settled and self.accuracy <= _LAST_GRADIENT else None
+
+    @property
+    def status_at_limit(self) -> Status:
+        """Without Newton's last digits the basis can be as good as any certificate can tell."""
+        is_settled = self.violation <= 100.0 * _FEASIBLE and self.change <= 1000.0 * _SETTLED
+        return Status.CONVERGED if is_settled else Status.UNSETTLED
+
+    def terminate(self) -> Status | None:
+        """End at an optimum, known or new."""
+        return self.ended
+
+    def snapshot(self, number: int) -> Snapshot:
+        """No bound yet, and the objective of the basis at hand."""
+        return Snapshot("basis", number, np.inf, self.problem.objective(self.V))
 
 
 def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:

@@ -3,8 +3,73 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
-from fairpca.linalg._spectral import Array
+from fairpca.linalg import Array
+
+
+class Status(Enum):
+    """Why a solve ended; `message` says it in words.
+
+    Examples
+    --------
+    >>> from fairpca.solvers import Status
+    >>> Status.CONVERGED.converged, Status.CONVERGED.message
+    (True, 'solved to the tolerance')
+    """
+
+    CONVERGED = "solved to the tolerance"
+    ITERATION_LIMIT = (
+        "stopped at the iteration limit before its relaxation was solved to the tolerance; the "
+        "basis is usable and the bound valid. Raise max_iter or tol."
+    )
+    UNSETTLED = (
+        "stopped its ascent to the basis before its last digits settled; the basis meets its "
+        "constraints and the bound is valid."
+    )
+
+    @property
+    def message(self) -> str:
+        """What happened and what to do."""
+        return self.value
+
+    @property
+    def converged(self) -> bool:
+        """Whether nothing was cut short."""
+        return self is Status.CONVERGED
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where a solve stands; handed to the `callback` of `solve` after every iteration.
+
+    Parameters
+    ----------
+    stage : {"basis", "bound"}
+        What is worked on.
+    iteration : int
+        Number of the step inside that stage, from 1.
+    bound : float
+        Proven bound so far, in covariance units; infinite before there is one.
+    objective : float
+        Objective of the basis at hand; where there is none, the best relaxed value.
+
+    Examples
+    --------
+    >>> from fairpca.solvers import Snapshot
+    >>> round(Snapshot("bound", 7, 10.0, 9.9).gap, 3)
+    0.01
+    """
+
+    stage: str
+    iteration: int
+    bound: float
+    objective: float
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between the two; infinite before there is a bound."""
+        return relative_gap(self.bound, self.objective) if self.bound < float("inf") else self.bound
 
 
 @dataclass(frozen=True)
@@ -83,16 +148,17 @@ class Bound:
     relaxed_value: float
     projector: Array
     n_iter: int
-    converged: bool
+    status: Status
 
 
 @dataclass(frozen=True)
 class Solution:
-    """An orthonormal basis (p, d), ordered by variance, and its certificate."""
+    """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended."""
 
     basis: Array
     certificate: Certificate
     n_iter: int
+    status: Status = Status.CONVERGED
 
 
 def relative_gap(upper: float, lower: float) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.linalg import (
+    Array,
     complement_basis,
     fix_signs,
     ky_fan,
@@ -15,8 +17,8 @@ from fairpca.linalg import (
     symmetrize,
     top_eigenpairs,
 )
-from fairpca.linalg._spectral import Array
 from fairpca.solvers._deflation import deflate
+from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import bounded_mean_basis, top_basis
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import (
@@ -26,7 +28,7 @@ from fairpca.solvers._problem import (
     unattainable_cov_tol,
 )
 from fairpca.solvers._refinement import Refined, refine
-from fairpca.solvers._solution import Bound, Certificate, Solution, relative_gap
+from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
@@ -42,6 +44,7 @@ class _Options:
     max_iter: int
     cov_shift: float | None
     trace: str
+    watch: Watch | None
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ class _Found:
     basis: Array
     bound: Bound | None
     n_iter: int
-    converged: bool = True
-    method: str = ""
+    method: str
+    status: Status = Status.CONVERGED
 
 
 def solve(
@@ -62,6 +65,7 @@ def solve(
     max_iter: int = 5000,
     cov_shift: float | None = None,
     trace: str = "at-most",
+    callback: Callable[[Snapshot], None] | None = None,
 ) -> Solution:
     """Find a fair basis and certify it.
 
@@ -81,12 +85,14 @@ def solve(
         The paper's φ; used by "paper" only. None: the smallest allowed.
     trace : {"at-most", "equal"}
         The paper's tr P ≤ d or its program's tr P = d; used by "paper" only.
+    callback : callable or None
+        Called with a `Snapshot` after every iteration, hundreds of times a second for small p.
 
     Returns
     -------
     Solution
-        Basis ordered by variance with uncorrelated components and fixed signs, certificate, and
-        number of iterations.
+        Basis ordered by variance with uncorrelated components and fixed signs, certificate,
+        number of iterations, and the `Status` that says why it ended.
 
     Examples
     --------
@@ -102,11 +108,16 @@ def solve(
         raise InvalidInputError(
             f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}."
         )
-    options = _Options(certify, tol, max_iter, cov_shift, trace)
     with single_blas_thread():
         reduced = reduce_problem(problem)
+        watch = None if callback is None else _in_user_units(callback, reduced.scale)
+        options = _Options(certify, tol, max_iter, cov_shift, trace, watch)
         found = _find(reduced, solver, options)
         return _finish(problem, reduced, found)
+
+
+def _in_user_units(callback: Watch, scale: float) -> Watch:
+    return lambda at: callback(replace(at, bound=at.bound * scale, objective=at.objective * scale))
 
 
 def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
@@ -132,7 +143,7 @@ def _exact(reduced: ReducedProblem) -> _Found:
     else:
         V = top_basis(reduced)
         value = reduced.objective(V)
-    return _Found(V, Bound(value, value, V @ V.T, 0, True), 0, method="exact")
+    return _Found(V, Bound(value, value, V @ V.T, 0, Status.CONVERGED), 0, "exact")
 
 
 def _paper(reduced: ReducedProblem, options: _Options) -> _Found:
@@ -143,32 +154,34 @@ def _paper(reduced: ReducedProblem, options: _Options) -> _Found:
         max_iter=options.max_iter,
         cov_shift=shift,
         trace=options.trace,
+        watch=options.watch,
     )
     V = top_eigenpairs(bound.projector, reduced.d)[1]
-    return _Found(V, bound, bound.n_iter, bound.converged, "paper")
+    return _Found(V, bound, bound.n_iter, "paper", bound.status)
 
 
 def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
-    bound = solve_tight(reduced, tol=options.tol, max_iter=options.max_iter)
+    bound = solve_tight(reduced, tol=options.tol, max_iter=options.max_iter, watch=options.watch)
     V = top_eigenpairs(bound.projector, reduced.d)[1]
     if reduced.violation(V) > _FEASIBLE:
         # The rounded point meets the limit only by chance; the nearest local optimum does.
         V = _best_feasible(reduced, [refine(reduced, V)]).basis
-    return _Found(V, bound, bound.n_iter, bound.converged, "tight")
+    return _Found(V, bound, bound.n_iter, "tight", bound.status)
 
 
 def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
     V, multipliers = deflate(reduced)
+    watch = options.watch
     if solver == "deflation" and reduced.violation(V) <= _FEASIBLE:
         costs = np.abs(multipliers).sum(axis=0)
-        candidates = [Refined(V, costs, 0, True)]
+        candidates = [Refined(V, costs, 0, Status.CONVERGED)]
     else:
-        candidates = [refine(reduced, V, multipliers)]
+        candidates = [refine(reduced, V, multipliers, watch=watch)]
     if not options.certify:
         if solver == "refined":
-            candidates.append(refine(reduced, top_basis(reduced)))
+            candidates.append(refine(reduced, top_basis(reduced), watch=watch))
         best = _best_feasible(reduced, candidates)
-        return _Found(best.basis, None, best.n_iter, best.converged, solver)
+        return _Found(best.basis, None, best.n_iter, solver, best.status)
     first = candidates[0]
     is_feasible = reduced.violation(first.basis) <= _FEASIBLE
     bound = solve_tight(
@@ -177,17 +190,17 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
         max_iter=options.max_iter,
         incumbent=reduced.objective(first.basis) if is_feasible else None,
         multipliers=first.costs,
+        watch=watch,
     )
     if solver == "refined" and not _is_certified(reduced, candidates, bound, options.tol):
         # Something is left to gain: ascend from the relaxed point and from plain PCA as well.
         rounded = top_eigenpairs(bound.projector, reduced.d)[1]
         for start in (rounded, top_basis(reduced)):
-            known = [found.basis for found in candidates if found.converged]
-            candidates.append(refine(reduced, start, known=known))
+            known = [found.basis for found in candidates if found.status.converged]
+            candidates.append(refine(reduced, start, known=known, watch=watch))
     best = _best_feasible(reduced, candidates)
-    return _Found(
-        best.basis, bound, best.n_iter + bound.n_iter, best.converged and bound.converged, solver
-    )
+    status = best.status if bound.status.converged else bound.status
+    return _Found(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
 
 
 def _is_certified(
@@ -217,7 +230,7 @@ def _from_equal_means(reduced: ReducedProblem) -> Refined:
         raise _unattainable_mean_tol(reduced)
     inner = replace(reduced.with_components(reduced.d, N), F=np.zeros((0, N.shape[1])))
     if not len(inner.Q):
-        equal = Refined(top_basis(inner), np.zeros(0), 0, True)
+        equal = Refined(top_basis(inner), np.zeros(0), 0, Status.CONVERGED)
     else:
         equal = _best_feasible(inner, [refine(inner, top_basis(inner))])
     start = replace(equal, basis=N @ equal.basis)
@@ -266,9 +279,9 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
         relaxed_objective=relaxed,
         duality_gap=relative_gap(bound, relaxed),
         solver=found.method,
-        converged=found.converged,
+        converged=found.status.converged,
     )
-    return Solution(V, certificate, found.n_iter)
+    return Solution(V, certificate, found.n_iter, found.status)
 
 
 def _ordered(V: Array, S: Array) -> Array:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairpca.linalg import fantope_eigenvalues, ky_fan, symmetrize, top_eigenpairs
-from fairpca.linalg._spectral import Array
-from fairpca.solvers._admm import CHECK_EVERY, Progress, rebalanced
+from fairpca.linalg import Array, fantope_eigenvalues, ky_fan, symmetrize, top_eigenpairs
 from fairpca.solvers._cuts import CovarianceCopies, MeanCopy
+from fairpca.solvers._driver import Progress, Relaxation, Watch
 from fairpca.solvers._problem import ReducedProblem
 from fairpca.solvers._solution import Bound
 
@@ -28,35 +27,28 @@ def solve_tight(
     max_iter: int,
     incumbent: float | None = None,
     multipliers: Array | None = None,
+    watch: Watch | None = None,
 ) -> Bound:
-    """Bound the problem by the tight relaxation.
+    """Bound a problem with at least one covariance gap or bounded mean gap.
 
     Of many contrasts only a few bind. Leaving contrasts out can only raise the bound, so it stays
     valid; those that the relaxed point then violates are put back until it violates none that
-    matters.
-
-    Parameters
-    ----------
-    reduced : ReducedProblem
-        With at least one covariance gap or bounded mean gap.
-    tol, max_iter : float, int
-        Relative duality gap to reach and limit on iterations.
-    incumbent : float or None
-        Objective of a basis at hand; solving stops where it certifies no more.
-    multipliers : ndarray of shape (n_contrasts,) or None
-        What each contrast costs at that basis: those that cost something are tried first.
+    matters. `multipliers` say what each contrast costs at the basis at hand, whose objective is
+    `incumbent`: those that cost something are tried first.
     """
+
+    def bounded(part: ReducedProblem) -> Bound:
+        return _TightSdp(part, Progress(tol, incumbent), price_hint).solve(max_iter, watch)
+
     price_hint = 0.0 if multipliers is None else float(multipliers.sum())
     if len(reduced.Q) <= _FEW_CONTRASTS:
-        return _solve(reduced, Progress(tol, incumbent), max_iter, price_hint)
+        return bounded(reduced)
     if multipliers is None or price_hint == 0.0:
         multipliers = reduced.cov_gaps(top_eigenpairs(reduced.S, reduced.d)[1])
     active = np.flatnonzero(multipliers >= _LIKELY_TO_BIND * multipliers.max())
     value, n_iter = np.inf, 0
     while True:
-        part = _solve(
-            reduced.with_contrasts(active), Progress(tol, incumbent), max_iter, price_hint
-        )
+        part = bounded(reduced.with_contrasts(active))
         value, n_iter = min(value, part.value), n_iter + part.n_iter
         gaps = _cut_gaps(reduced, part.projector)
         level = max(float(gaps[active].max()), reduced.limit or 0.0)
@@ -64,8 +56,8 @@ def solve_tight(
         price = reduced.price or 2.0 * _least_price(reduced, price_hint)
         relaxed = part.relaxed_value - price * max(float(gaps.max()) - level, 0.0)
         is_solved = Progress(tol, incumbent, value, relaxed).solved
-        if is_solved or not len(overlooked) or not part.converged:
-            return Bound(value, relaxed, part.projector, n_iter, part.converged)
+        if is_solved or not len(overlooked) or not part.status.converged:
+            return Bound(value, relaxed, part.projector, n_iter, part.status)
         active = np.union1d(active, overlooked)
 
 
@@ -81,24 +73,11 @@ def _least_price(reduced: ReducedProblem, hint: float) -> float:
     return max(hint, ky_fan(reduced.S, reduced.d) / (reduced.cov_scale or 1.0))
 
 
-def _solve(reduced: ReducedProblem, progress: Progress, max_iter: int, price_hint: float) -> Bound:
-    sdp = _TightSdp(reduced, price_hint)
-    for iteration in range(1, max_iter + 1):
-        moved = sdp.iterate()
-        if iteration % CHECK_EVERY and iteration > 1:
-            continue
-        sdp.check(progress)
-        if progress.solved:
-            break
-        sdp.rescale(rebalanced(iteration, sdp.residual(), moved))
-    return Bound(progress.bound, progress.relaxed, progress.projector, iteration, progress.solved)
-
-
-class _TightSdp:
+class _TightSdp(Relaxation):
     """The iteration; the Fantope projection couples all copies."""
 
-    def __init__(self, reduced: ReducedProblem, price_hint: float) -> None:
-        self.problem = reduced
+    def __init__(self, reduced: ReducedProblem, progress: Progress, price_hint: float) -> None:
+        self.problem, self.progress = reduced, progress
         start = np.eye(reduced.size) * (reduced.d / reduced.size)
         self.covariance = CovarianceCopies(reduced, start) if len(reduced.Q) else None
         self.mean = MeanCopy(reduced, start) if len(reduced.F) else None
@@ -132,12 +111,11 @@ class _TightSdp:
 
     def rescale(self, factor: float) -> None:
         """Multiply the step size."""
-        if factor != 1.0:
-            self.rho *= factor
-            for part in self.copies:
-                part.rescale(factor)
+        self.rho *= factor
+        for part in self.copies:
+            part.rescale(factor)
 
-    def check(self, progress: Progress) -> None:
+    def check(self) -> None:
         """Record a proven bound and the value of the current relaxed point."""
         problem, matrix, constant = self.problem, self.problem.S, 0.0
         value, penalty = float(np.vdot(problem.S, self.P)), 0.0
@@ -156,10 +134,10 @@ class _TightSdp:
             matrix, constant = matrix - removed, constant + added
             self.mean_price = max(self.mean_price, mass)
             penalty += self.mean_price * self.mean.cuts.excess(self.P)
-        progress.record(
+        self.progress.record(
             ky_fan(matrix, problem.d) + constant, value - self.caution * penalty, self.P
         )
-        if problem.is_constrained and progress.is_contradictory:
+        if problem.is_constrained and self.progress.is_contradictory:
             # Violations were valued too cheaply: forget what they led to and be stricter.
             self.caution *= 2.0
-            progress.relaxed = -np.inf
+            self.progress.relaxed = -np.inf

@@ -1,0 +1,34 @@
+"""What a user holds becomes Rows: the one place that decides what a value, a group, a weight is."""
+
+from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
+from fairpca.rows._limits import MAX_CELLS, check_cells, too_many_cells
+from fairpca.rows.groups import (
+    MAX_FLOAT_LEVELS,
+    Attribute,
+    Groups,
+    Level,
+    NumericAttribute,
+    encode_groups,
+    missing_groups_error,
+    sort_levels,
+)
+from fairpca.rows.rows import Rows, numeric_strata_error
+
+__all__ = [
+    "MAX_CELLS",
+    "MAX_FLOAT_LEVELS",
+    "Attribute",
+    "Groups",
+    "Level",
+    "NumericAttribute",
+    "Rows",
+    "check_cells",
+    "check_feature_names",
+    "check_matrix",
+    "check_weights",
+    "encode_groups",
+    "missing_groups_error",
+    "numeric_strata_error",
+    "sort_levels",
+    "too_many_cells",
+]
