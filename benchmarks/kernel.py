@@ -25,15 +25,17 @@ from scipy.stats import binomtest
 from sklearn.decomposition import KernelPCA
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
 from fairpca.datasets import load_dataset
-from fairpca.estimators._kernel_anchors import all_rows, few_rows
-from fairpca.estimators._kernel_functions import Kernel, row_blocks
-from fairpca.estimators._kernel_rows import Rows
+from fairpca.estimators._fair_kernel_pca import _cluster_centres
+from fairpca.kernels import all_rows, few_rows
+from fairpca.kernels._anchors import row_blocks
 from fairpca.metrics import delta_fairness
+from fairpca.rows import Rows
 
 NAMES = [
     "adult",
@@ -110,9 +112,8 @@ def exact_speed(repeats=3):
 
 def landmark_speed(n_rows=200_000, n_landmarks=300):
     X, z = two_groups(n_rows)
-    kernel = Kernel("rbf", {"gamma": 1.0 / X.shape[1]})
-    rows, anchors = all_rows(kernel, Rows(X, None, None, None))
-    few, K = few_rows(anchors, rows, n_landmarks, "kmeans", 0)
+    rows, anchors = all_rows(rbf_kernel, Rows(X))
+    few, K = few_rows(anchors, rows, n_landmarks, np.random.RandomState(0), _cluster_centres)
     values, vectors = np.linalg.eigh(K)
     projection = vectors / np.sqrt(np.maximum(values, 1e-12))
 

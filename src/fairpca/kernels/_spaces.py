@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairpca.estimators._kernel_functions import row_blocks
-from fairpca.estimators._kernel_rows import Rows
-from fairpca.estimators._kernel_spectrum import Spectrum, SpectrumOptions, centred_spectrum
-from fairpca.linalg import symmetrize
+from fairpca.kernels._anchors import Anchors, row_blocks
+from fairpca.kernels._spectrum import Clipped, Spectrum, SpectrumOptions, centred_spectrum
+from fairpca.linalg import Array, symmetrize
 from fairpca.moments import Contrast, ContrastSet, GroupMoments
+from fairpca.rows import Rows
 
-Array = NDArray[np.float64]
-FormContrasts = Callable[[GroupMoments], ContrastSet]
+FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 
 # Directions of the landmarks' span in which the rows do not vary, as a share of the largest.
 _ZERO = 1e-12
@@ -44,6 +42,20 @@ class KernelSpace:
         Differences between the groups in these coordinates.
     reference : ndarray, shape (k, r)
         Coordinates of the training rows or landmarks.
+    clipped : Clipped or None
+        What a kernel that is not positive semidefinite lost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.kernels import SpectrumOptions, exact_space
+    >>> from fairpca.moments import ContrastSet
+    >>> from fairpca.rows import Rows
+    >>> X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> options = SpectrumOptions(rank=2, is_positive=True)
+    >>> space = exact_space(Rows(X), X @ X.T, options, lambda moments: ContrastSet((), 2))
+    >>> space.variances.round(12).tolist()
+    [2.0, 0.5]
     """
 
     shift: Array
@@ -54,40 +66,34 @@ class KernelSpace:
     total: float
     contrasts: ContrastSet
     reference: Array
+    clipped: Clipped | None
+
+    def oriented(self, basis: Array) -> Array:
+        """Flip columns of a basis so that the row farthest out is on the positive side."""
+        # Eigenvectors have no sign of their own.
+        scores = self.reference @ basis
+        leading = scores[np.argmax(np.abs(scores), axis=0), np.arange(basis.shape[1])]
+        return basis * np.where(leading < 0.0, -1.0, 1.0)
 
 
 def exact_space(
     rows: Rows, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
 ) -> KernelSpace:
-    """Return the eigenspace of the centred kernel matrix, ψ(x) = Λ^{-½}Uᵀk(x).
-
-    Parameters
-    ----------
-    rows : Rows
-        The training rows.
-    K : ndarray, shape (n, n)
-        Their kernel matrix; overwritten.
-    options : SpectrumOptions
-        How its eigenpairs are computed.
-    form_contrasts : callable
-        From moments to contrasts.
-
-    Returns
-    -------
-    KernelSpace
-        Linear fair PCA in it is fair kernel PCA.
-    """
+    """Eigenspace of the centred kernel matrix, ψ(x) = Λ^{-½}Uᵀk(x); `K` is overwritten."""
     spectrum = centred_spectrum(K, rows.weights, options)
     projection, features = _whitened(spectrum, rows.weights)
+    # With negative eigenvalues clipped the trace is too small, without truncation by rounding.
+    total = max(spectrum.trace, float(spectrum.values.sum()))
     return KernelSpace(
         spectrum.shift,
         projection,
         np.zeros(len(spectrum.values)),
         spectrum.values / rows.weight,
         spectrum.values,
-        _total(spectrum.trace, spectrum.values) / rows.weight,
-        form_contrasts(rows.moments(features)),
+        total / rows.weight,
+        form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
+        spectrum.clipped,
     )
 
 
@@ -101,45 +107,22 @@ def _whitened(spectrum: Spectrum, weights: Array | None) -> tuple[Array, Array]:
     return projection * scale, features / scale
 
 
-def _total(trace: float, values: Array) -> float:
-    # With negative eigenvalues clipped the trace is too small, without truncation by rounding.
-    return max(trace, float(values.sum()))
-
-
 def landmark_space(
-    rows: Rows,
-    kernel: Callable[[Any], Array],
-    K: Array,
-    options: SpectrumOptions,
-    form_contrasts: FormContrasts,
+    rows: Rows, anchors: Anchors, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
 ) -> KernelSpace:
-    """Return the span of the centred landmarks, with moments summed over blocks of rows.
+    """Span of the centred landmarks, rotated so that the covariance of the rows is diagonal.
 
-    Parameters
-    ----------
-    rows : Rows
-        The training rows.
-    kernel : callable
-        From a block of X to its kernel values against the landmarks.
-    K : ndarray, shape (m, m)
-        Kernel matrix of the landmarks; overwritten.
-    options : SpectrumOptions
-        Its rank is applied to the covariance of the rows, not to K.
-    form_contrasts : callable
-        From moments to contrasts.
-
-    Returns
-    -------
-    KernelSpace
-        Rotated so that the rows' covariance is diagonal.
+    Moments are summed over blocks of rows; `rank` is applied to the rows' covariance, not to the
+    landmarks' kernel matrix `K`, which is overwritten.
     """
-    spectrum = centred_spectrum(K, None, replace(options, rank=None, eigen_solver="dense"))
+    spectrum = centred_spectrum(K, None, replace(options, rank=None))
     projection, features = _whitened(spectrum, None)
     moments = None
     for block in row_blocks(len(rows), len(projection)):
-        values = kernel(rows.X[block])
+        inside = rows.take(block)
+        values = anchors.values(inside.X)
         values -= spectrum.shift
-        part = rows.moments(values @ projection, block)
+        part = GroupMoments.from_rows(inside.with_features(values @ projection))
         moments = part if moments is None else moments + part
     assert moments is not None
     _, mean, covariance = moments.pooled()
@@ -156,6 +139,7 @@ def landmark_space(
         float(np.trace(covariance)),
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,
+        spectrum.clipped,
     )
 
 
@@ -173,37 +157,14 @@ def _rotated(contrasts: ContrastSet, rotation: Array) -> ContrastSet:
 
 
 def coefficient_space(
-    rows: Rows,
-    K: Array,
-    options: SpectrumOptions,
-    form_contrasts: FormContrasts,
-    *,
-    center: bool,
+    rows: Rows, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
 ) -> KernelSpace:
     """Return the paper's coefficients α, restricted to the range of K, where alone they count.
 
     With α = Uβ the objective αᵀK²α/n is βᵀΛ²β/n and αᵀα = βᵀβ. Outside the range of K the
-    objective, f_k and Q_k all vanish.
-
-    Parameters
-    ----------
-    rows : Rows
-        The training rows, without weights.
-    K : ndarray, shape (n, n)
-        Their kernel matrix; overwritten.
-    options : SpectrumOptions
-        How its eigenpairs are computed.
-    form_contrasts : callable
-        From moments to contrasts.
-    center : bool
-        Whether K is centred, as the rows of the paper are.
-
-    Returns
-    -------
-    KernelSpace
-        With f_k and Q_k/n of the paper as contrasts.
+    objective, f_k and Q_k all vanish. `K` is overwritten; the rows have no weights.
     """
-    spectrum = centred_spectrum(K, None, options, center=center)
+    spectrum = centred_spectrum(K, None, options)
     features = spectrum.vectors * spectrum.values  # the rows of KU
     return KernelSpace(
         spectrum.shift,
@@ -212,8 +173,11 @@ def coefficient_space(
         spectrum.values**2 / len(rows),
         spectrum.values,
         spectrum.square / len(rows),
-        _printed_contrasts(form_contrasts(rows.moments(np.eye(len(rows)))), features),
+        _printed_contrasts(
+            form_contrasts(GroupMoments.from_rows(rows.with_features(np.eye(len(rows))))), features
+        ),
         features,
+        spectrum.clipped,
     )
 
 
