@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.moments import ContrastSet
+from fairpca.moments import COMPARE, ContrastSet
 from fairpca.rows import Rows
 from fairpca.solvers import SOLVERS, FairProblem, solve
 
@@ -31,7 +31,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "cov_weight": [Interval(Real, 0, None, closed="left"), None],
         "cov_tol": [Interval(Real, 0, None, closed="left"), None],
         "solver": [StrOptions(set(SOLVERS))],
-        "compare": [StrOptions({"one-vs-rest", "pairs", "reference"})],
+        "compare": [StrOptions(set(COMPARE))],
         "joint": ["boolean"],
         "reference": "no_validation",
         "numeric": ["array-like", None],

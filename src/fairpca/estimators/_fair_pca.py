@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,12 @@ from fairpca.estimators._base import FLOATS, FairnessEstimator
 from fairpca.estimators._inputs import is_lazy, project
 from fairpca.estimators._lazy import lazy_moments, lazy_transform
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import (
+    GroupsError,
+    InfeasibleError,
+    InvalidInputError,
+    NotFittedYetWarning,
+)
 from fairpca.moments import GroupMoments
 
 
@@ -156,9 +162,10 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
     ):
         """Add a batch of rows and fit anew from all rows so far.
 
-        While the rows so far hold a single group nothing can be compared: the batch is kept and
-        the components follow with the first batch that brings another group. For many batches it
-        is cheaper to add `GroupMoments` and call `fit_moments` once.
+        While the rows so far do not allow a fit (a single row, a single group, a tolerance that
+        so few rows cannot meet) every batch is kept and the components follow with the first
+        batch that allows it. For many batches it is cheaper to add `GroupMoments` and call
+        `fit_moments` once.
 
         Parameters
         ----------
@@ -168,18 +175,32 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         Returns
         -------
         self : FairPCA
-            The estimator, fitted as soon as groups can be compared.
+            The estimator, fitted as soon as the rows allow it.
+
+        Warns
+        -----
+        NotFittedYetWarning
+            If the rows so far can be compared, but no basis meets what is asked.
         """
         self._check_price()
         first = not hasattr(self, "moments_")
         moments = self._summarise(
-            X, sensitive_features, control_features, sample_weight, reset=first
+            X, sensitive_features, control_features, sample_weight, reset=first, least=1
         )
-        total = moments if first else self.moments_ + moments
-        if any(len(total.levels(name)) < 2 for name in total.categorical_attributes):
-            self.moments_ = total
+        self.moments_ = moments if first else self.moments_ + moments
+        levels = [self.moments_.levels(name) for name in self.moments_.categorical_attributes]
+        if self.moments_.n_samples < 2 or any(len(found) < 2 for found in levels):
             return self
-        return self._fit(total)
+        try:
+            return self._fit(self.moments_)
+        except (InfeasibleError, GroupsError) as error:
+            self.__dict__.pop("components_", None)  # they are those of fewer rows
+            warnings.warn(
+                f"{self.moments_.n_samples} rows so far are kept, but do not allow a fit: {error}",
+                NotFittedYetWarning,
+                stacklevel=2,
+            )
+            return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_moments(self, moments):
@@ -253,7 +274,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             U = U * self._whitening.astype(U.dtype)
         return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
 
-    def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset):
+    def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset, least=2):
         if is_lazy(X):
             if sensitive_features is None:
                 self._require_groups_optional()
@@ -269,7 +290,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             dtype=FLOATS,
             accept_sparse="csr",
             reset=reset,
-            ensure_min_samples=1 + reset,
+            ensure_min_samples=least,
         )
         rows = self._rows(X, sensitive_features, control_features, sample_weight)
         return GroupMoments.from_rows(rows)

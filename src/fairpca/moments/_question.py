@@ -39,20 +39,7 @@ class Question:
 def check_question(
     table: Table, compare: str, joint: bool, reference: Any, min_group_size: int
 ) -> Question:
-    """Check the options.
-
-    Parameters
-    ----------
-    table : Table
-        The cells, for the levels that a reference can name.
-    compare, joint, reference, min_group_size
-        As in `GroupMoments.contrasts`.
-
-    Returns
-    -------
-    Question
-        The options, with a reference level for each categorical attribute.
-    """
+    """Check the options."""
     if compare not in COMPARE:
         raise InvalidInputError(f"compare={compare!r} is unknown: use one of {list(COMPARE)}.")
     if not isinstance(min_group_size, Integral) or min_group_size < 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._cells import merge, rescale
-from fairpca.moments._comparisons import ROUNDING, form_contrasts
+from fairpca.moments._form_contrasts import ROUNDING, form_contrasts
 from fairpca.moments._question import check_question
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
@@ -249,6 +250,10 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(np.array([[1.0], [3.0]]), ["a", "b"]).pooled()
         Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
         """
+        return self._pooled
+
+    @cached_property
+    def _pooled(self) -> Pooled:
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
         whole = merge(list(self.table.cells.values()))

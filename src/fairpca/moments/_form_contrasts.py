@@ -103,22 +103,7 @@ class _Builder:
 
 
 def form_contrasts(table: Table, n_features: int, question: Question) -> ContrastSet:
-    """Form every contrast of a question; pure: what needs saying is returned as notes.
-
-    Parameters
-    ----------
-    table : Table
-        Moments by cell.
-    n_features : int
-        Number of features.
-    question : Question
-        What to compare.
-
-    Returns
-    -------
-    ContrastSet
-        The contrasts, stratum by stratum, with notes.
-    """
+    """Form every contrast of a question; pure: what needs saying is returned as notes."""
     _check_attributes(table)
     builder = _Builder(question.min_group_size)
     joint = question.joint and len(table.categorical) > 1
@@ -139,20 +124,7 @@ def form_contrasts(table: Table, n_features: int, question: Question) -> Contras
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:
-    """Return the standard deviation of a numeric attribute, zero where it is only rounding.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments.
-    position : int
-        Place of the attribute.
-
-    Returns
-    -------
-    float
-        Deviation, with the weight as divisor.
-    """
+    """Return the standard deviation of a numeric attribute, zero where it is only rounding."""
     deviation = sqrt(max(float(cell.z_scatter[position]) / cell.weight, 0.0))
     return deviation if deviation > ROUNDING * abs(float(cell.z_mean[position])) else 0.0
 
