@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import click
 
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import FairnessWarning, InvalidInputError
 
 LONGEST = 1000
 """Characters of one message; what is longer loses its middle."""
@@ -79,11 +79,9 @@ def in_options(error: InvalidInputError) -> str:
 @contextmanager
 def collected_notes(notes: list[str]) -> Iterator[None]:
     """Add what the library warns of to the notes, each once; other warnings pass through."""
-    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.exceptions import ConvergenceWarning  # heavy, and help does without it
 
-    from fairpca import exceptions
-
-    notable = (ConvergenceWarning, *_warnings_of(exceptions))
+    notable = (ConvergenceWarning, FairnessWarning)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -92,12 +90,6 @@ def collected_notes(notes: list[str]) -> Iterator[None]:
             add_note(notes, str(entry.message))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
-
-
-def _warnings_of(module: object) -> list[type[Warning]]:
-    """Return every warning that the library defines."""
-    kinds = vars(module).values()
-    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Warning)]
 
 
 def add_note(notes: list[str], text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,8 +58,7 @@ _NOT_NEGATIVE = Number("a number, 0 or larger", lambda number: number >= 0)
 _NOT_NEGATIVE_OR_NONE = Number(_NOT_NEGATIVE.accepted, _NOT_NEGATIVE.inside, optional=True)
 _POSITIVE = Number("a number larger than 0", lambda number: number > 0)
 _SHARE = Number("a number between 0 and 1", lambda number: 0 < number < 1)
-_COUNT = click.IntRange(min=0)
-_FILE = click.Path(path_type=Path)
+_COUNT, _ONE_OR_MORE = click.IntRange(min=0), click.IntRange(min=1)
 
 
 def _columns(*names: str, help: str, one: bool = False) -> Decorator:
@@ -68,17 +66,30 @@ def _columns(*names: str, help: str, one: bool = False) -> Decorator:
     return click.option(*names, metavar="COL" if one else "COL,…", multiple=not one, help=help)
 
 
-def _valued(*names: str, metavar: str = "N", **about: Any) -> Decorator:
-    """Return an option whose help shows its default."""
-    return click.option(*names, metavar=metavar, show_default="default" in about, **about)
+def _value(name: str, kind: click.ParamType, default: Any, help: str, **about: Any) -> Decorator:
+    """Return an option with a number, whose help shows its default."""
+    about = {"metavar": "N" if isinstance(kind, click.IntRange) else "X", **about}
+    shown = default is not None
+    return click.option(
+        *name.split(), type=kind, default=default, show_default=shown, help=help, **about
+    )
 
 
-def _flag(*names: str, help: str) -> Decorator:
-    return click.option(*names, is_flag=True, help=help)
+def _choice(name: str, among: Sequence[str], help: str, **about: Any) -> Decorator:
+    """Return an option with one of several words."""
+    shown = "default" in about
+    return click.option(
+        *name.split(), type=click.Choice(list(among)), show_default=shown, help=help, **about
+    )
 
 
-def _choice(name: str, *names: str, among: Sequence[str], **about: Any) -> Decorator:
-    return click.option(name, *names, type=click.Choice(list(among)), **about)
+def _path(name: str, metavar: str, help: str, **about: Any) -> Decorator:
+    about = {"type": click.Path(path_type=Path), **about}
+    return click.option(*name.split(), metavar=metavar, help=help, **about)
+
+
+def _flag(name: str, help: str) -> Decorator:
+    return click.option(*name.split(), is_flag=True, help=help)
 
 
 _SENSITIVE = _columns("-s", "--sensitive", help="Protected columns.")
@@ -92,63 +103,37 @@ _GROUPS = (
 )
 _ROWS = (
     _columns("--categorical", help="Features to be one-hot encoded; text always is."),
-    _choice(
-        "--missing",
-        among=MISSING,
-        default=MISSING[0],
-        show_default=True,
-        help="What happens to rows with missing values.",
-    ),
-    _valued(
-        "--max-cells",
-        type=click.IntRange(min=1),
-        default=MAX_CELLS,
-        help="Largest number of combinations of groups.",
-    ),
-    _valued(
-        "--max-levels",
-        type=click.IntRange(min=1),
-        default=MAX_LEVELS,
-        help="Largest number of values of a categorical feature.",
-    ),
+    _choice("--missing", MISSING, "Rows with missing values.", default=MISSING[0]),
+    _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
+    _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
 )
-_SEPARATOR = _valued(
-    "--separator",
-    metavar="C",
-    type=Separator(),
-    default=",",
-    help="Between the fields of a CSV file.",
+_SEPARATOR = _value(
+    "--separator", Separator(), ",", "Between the fields of a CSV file.", metavar="C"
 )
-_QUIET = _flag("-q", "--quiet", help="No tables and no progress; notes and errors only.")
-AS_JSON = _flag("--json", "as_json", help="Print one JSON document instead of tables.")
+_QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
+AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
 _SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
 
 _PROBLEM = (
     _columns("--numeric", help="Protected columns that are numbers, not groups."),
-    _valued(
+    _value(
         "--mean-tol",
-        metavar="X",
-        type=_NOT_NEGATIVE_OR_NONE,
-        default=0.0,
-        help="Largest distance between group means; none: any.",
+        _NOT_NEGATIVE_OR_NONE,
+        0.0,
+        "Largest distance between group means; none: any.",
     ),
-    _valued(
+    _value(
         "--cov-weight",
-        metavar="X",
-        type=_NOT_NEGATIVE,
-        help="Variance to give up per unit of covariance gap; 0: equal means only. Default: 1, "
-        "or none with --cov-tol.",
+        _NOT_NEGATIVE,
+        None,
+        "Variance to give up per unit of covariance gap; 0: equal means only. Default: 1, or none "
+        "with --cov-tol.",
     ),
-    _valued(
-        "--cov-tol",
-        metavar="X",
-        type=_NOT_NEGATIVE,
-        help="Largest covariance gap, instead of a price on it.",
-    ),
+    _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
     _choice(
         "--compare",
-        among=COMPARE,
-        help=f"What faces what among three or more groups. Default: {COMPARE[0]}.",
+        COMPARE,
+        f"What faces what among three or more groups. Default: {COMPARE[0]}.",
     ),
     click.option(
         "--reference",
@@ -156,59 +141,22 @@ _PROBLEM = (
         multiple=True,
         help="Reference group; implies --compare reference.",
     ),
-    _flag("--joint", help="Compare the intersections of several attributes as well."),
-    _valued(
-        "--min-group-size",
-        type=click.IntRange(min=2),
-        default=2,
-        help="Rows a group needs for its covariance.",
-    ),
-    _choice(
-        "--solver",
-        among=SOLVERS,
-        default=SOLVERS[0],
-        show_default=True,
-        help="How the basis is found.",
-    ),
-    _flag("--no-standardize", help="Keep the units of the features; they are centred only."),
-    _flag("--no-certify", help="Do not compute the bound: faster for many features."),
-    _valued(
-        "--tol",
-        metavar="X",
-        type=_POSITIVE,
-        default=1e-4,
-        help="Relative duality gap to solve relaxations to.",
-    ),
-    _valued(
-        "--max-iter",
-        type=click.IntRange(min=1),
-        default=5000,
-        help="Limit on their iterations.",
-    ),
+    _flag("--joint", "Compare the intersections of several attributes as well."),
+    _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
+    _flag("--no-standardize", "Keep the units of the features; they are centred only."),
+    _flag("--no-certify", "Do not compute the bound: faster for many features."),
+    _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
+    _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
 )
 _OUTPUT = (
-    click.option(
-        "-o",
-        "--out",
-        metavar="FILE",
-        type=_FILE,
-        help="Write the reduced rows to a .csv, .csv.gz or .parquet file.",
-    ),
+    _path("-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz or .parquet file."),
     _columns("--keep", help="Columns to copy to --out."),
-    click.option(
-        "--save",
-        metavar="MODEL",
-        type=_FILE,
-        help="Write the fitted model to an .npz file, for fairpca transform.",
-    ),
-    _flag("--force", help="Replace --out and --save if they exist."),
+    _path("--save", "MODEL", "Write the fitted model to an .npz file, for fairpca transform."),
+    _flag("--force", "Replace --out and --save if they exist."),
 )
 _ENGINE = (
-    _choice(
-        "--engine",
-        among=ENGINES,
-        help="Who sums the rows: this process (default), Dask or Spark.",
-    ),
+    _choice("--engine", ENGINES, "Who sums the rows: this process (default), Dask or Spark."),
     click.option(
         "--scheduler",
         metavar="ADDRESS",
@@ -217,23 +165,16 @@ _ENGINE = (
     click.option(
         "--master", metavar="URL", help="Spark master, such as spark://head:7077. Default: local."
     ),
-    click.option(
+    _path(
         "--checkpoint",
-        metavar="DIR",
-        type=_FILE,
-        help="Keep the sums so far, so that an interrupted pass over Parquet goes on.",
+        "DIR",
+        "Keep the sums so far, so that an interrupted pass over Parquet goes on.",
     ),
 )
 
 FIT = (
     _SENSITIVE,
-    _valued(
-        "-d",
-        "--components",
-        type=click.IntRange(min=1),
-        default=2,
-        help="Components to keep.",
-    ),
+    _value("-d --components", _ONE_OR_MORE, 2, "Components to keep."),
     *_FEATURES,
     _columns("--target", help="Columns to predict later: no features, copied to --out."),
     *_GROUPS,
@@ -248,73 +189,50 @@ AUDIT = (
     *_FEATURES,
     *_GROUPS,
     _choice(
-        "--family",
-        "families",
-        among=FAMILIES,
+        "--family families",
+        FAMILIES,
+        "Classifiers to try: half-spaces, Gaussian-kernel SVM, orthants. Default: all.",
         multiple=True,
-        help="Classifiers to try: half-spaces, Gaussian-kernel SVM, orthants. Default: all.",
     ),
-    _valued(
-        "--permutations",
-        type=_COUNT,
-        default=200,
-        help="Permutations for the null of fast statistics; 0: none.",
-    ),
-    _valued(
-        "--slow-permutations",
-        type=_COUNT,
-        default=20,
-        help="The same for statistics that repeat a costly fit.",
-    ),
-    _flag("--no-cross-fit", help="No values on rows not trained on."),
-    _valued("--confidence", metavar="X", type=_SHARE, default=0.95, help="Of the bounds."),
-    _valued(
+    _value("--permutations", _COUNT, 200, "Permutations for the null of fast statistics; 0: none."),
+    _value("--slow-permutations", _COUNT, 20, "The same for statistics that repeat a costly fit."),
+    _flag("--no-cross-fit", "No values on rows not trained on."),
+    _value("--confidence", _SHARE, 0.95, "Of the bounds."),
+    _value(
         "--max-samples",
-        type=click.IntRange(min=10),
-        default=1000,
-        help="Rows that Gaussian-kernel SVMs are trained on at most.",
+        click.IntRange(min=10),
+        1000,
+        "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),
-    _valued(
-        "--seed",
-        type=click.IntRange(0, 2**32 - 1),
-        default=0,
-        help="Of the permutations and splits.",
-    ),
-    _flag("--standardize", help="Give every column unit variance first."),
+    _value("--seed", click.IntRange(0, 2**32 - 1), 0, "Of the permutations and splits."),
+    _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
 )
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
-    _flag("--keep-all", help="Copy all columns."),
-    _flag("--force", help="Replace OUT if it exists."),
+    _flag("--keep-all", "Copy all columns."),
+    _flag("--force", "Replace OUT if it exists."),
     _SEPARATOR,
     _QUIET,
 )
 REPRODUCE = (
-    _valued("--splits", type=click.IntRange(min=1), help="Splits; 5, or 1 with --quick."),
-    _valued(
+    _value("--splits", _ONE_OR_MORE, None, "Splits; 5, or 1 with --quick."),
+    _path(
         "--out",
-        metavar="DIR",
+        "DIR",
+        "Folder for tables, figures, manifest and finished cells.",
         type=click.Path(file_okay=False, path_type=Path),
         default=Path("reproduction"),
-        help="Folder for tables, figures, manifest and finished cells.",
+        show_default=True,
     ),
-    click.option(
-        "--jobs",
-        metavar="N",
-        type=click.IntRange(min=1),
-        default=lambda: os.cpu_count() or 1,
-        show_default="number of cores",
-        help="Processes.",
-    ),
-    _flag("--quick", help="A few minutes; coarser numbers."),
-    click.option(
+    _value("--jobs", _ONE_OR_MORE, None, "Processes. Default: the number of cores."),
+    _flag("--quick", "A few minutes; coarser numbers."),
+    _path(
         "--report",
-        metavar="FILE",
+        "FILE",
+        "Write the page with measured beside printed here. Default: reproduction.md in --out.",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Write the page with measured beside printed here [default: reproduction.md in "
-        "--out].",
     ),
     _QUIET,
 )

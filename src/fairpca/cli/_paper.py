@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def run_reproduce(names: tuple[str, ...], given: dict[str, Any]) -> None:
                     stages.begin(f"[{done}/{total} done] {cells}")
                 stages(done, total)
 
-            files = run(names, options, out, jobs=given["jobs"], progress=tell)
+            jobs = given["jobs"] or os.cpu_count() or 1
+            files = run(names, options, out, jobs=jobs, progress=tell)
     except KeyboardInterrupt:
         click.echo(f"fairpca: stopped; the same command goes on from the cells in {out}.", err=True)
         raise
