@@ -107,9 +107,11 @@ class Pair:
     @property
     def signs(self) -> NDArray[np.int8]:
         """+1 for rows of the second group, −1 for those of the first, 0 for others."""
-        plus = self.codes == self.plus
-        minus = ~plus if self.minus is None else self.codes == self.minus
-        return np.where(plus, 1, np.where(minus, -1, 0)).astype(np.int8)
+        signs = np.full(len(self.codes), -1 if self.minus is None else 0, dtype=np.int8)
+        if self.minus is not None:
+            signs[self.codes == self.minus] = -1
+        signs[self.codes == self.plus] = 1
+        return signs
 
 
 @dataclass(frozen=True, eq=False)
