@@ -11,10 +11,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from fairpca._choices import COMPARE, SOLVERS
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.moments import COMPARE, ContrastSet
+from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
-from fairpca.solvers import SOLVERS, FairProblem, solve
+from fairpca.solvers import FairProblem, solve
 
 FLOATS = [np.float64, np.float32]
 
@@ -102,14 +103,16 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if self.cov_tol is not None and self.cov_weight is not None:
             raise InvalidInputError(
                 f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
-                "set one of them and leave the other None."
+                "set one of them and leave the other None.",
+                parameter="cov_weight",
             )
 
     def _require_groups_optional(self):
         if self.missing_groups == "raise":
             raise GroupsError(
                 "sensitive_features was not given. Pass the protected attribute to fit, or set "
-                "missing_groups='ignore' for plain PCA."
+                "missing_groups='ignore' for plain PCA.",
+                parameter="sensitive_features",
             )
 
     def _rows(self, X, sensitive_features, control_features, sample_weight):

@@ -6,7 +6,7 @@ import warnings
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator
@@ -217,18 +217,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         self : FairPCA
             The fitted estimator.
         """
-        self._check_price()
-        if not isinstance(moments, GroupMoments):
-            raise InvalidInputError(
-                f"moments is a {type(moments).__name__}; pass a GroupMoments, or rows to fit()."
-            )
-        if not moments.attributes:
-            self._require_groups_optional()
-        self.n_features_in_ = moments.n_features
-        if moments.feature_names is not None:
-            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        self._take(moments)
         return self._fit(moments)
 
     def transform(self, X):
@@ -301,11 +290,39 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _take(self, moments):
+        """Check moments and learn the features they are of."""
+        self._check_price()
+        if not isinstance(moments, GroupMoments):
+            raise InvalidInputError(
+                f"moments is a {type(moments).__name__}; pass a GroupMoments, or rows to fit()."
+            )
+        if not moments.attributes:
+            self._require_groups_optional()
+        self.n_features_in_ = moments.n_features
+        if moments.feature_names is not None:
+            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
     def _fit(self, moments):
-        _, mean, covariance = moments.pooled()
-        contrasts = self._form_contrasts(moments)
+        return self._fit_summaries(moments, moments.pooled(), self._form_contrasts(moments))
+
+    def _fit_summaries(self, moments, pooled, contrasts):
+        _, mean, covariance = pooled
         solution = self._solve(self._form_problem(covariance, contrasts, self.n_components))
         self.moments_ = moments
         self.mean_ = mean
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)))
         return self
+
+
+def fit_with_plain(model, moments):
+    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it."""
+    model._validate_params()
+    plain = clone(model).set_params(mean_tol=None, cov_weight=0.0, cov_tol=None)
+    model._take(moments)
+    plain._take(moments)
+    summaries = moments.pooled(), model._form_contrasts(moments)
+    model._fit_summaries(moments, *summaries)
+    return plain._fit_summaries(moments, *summaries)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fairpca._choices import FAMILIES
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics import FAMILIES
 from fairpca.metrics._measure import MIN_CROSS_FIT, measure
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics._rows import read_rows

@@ -7,11 +7,15 @@ from numbers import Integral, Real
 from typing import Any
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics import METHODS
 from fairpca.metrics._measure import Settings, measure
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics._rows import read_rows
 
+METHODS = {  # the default first
+    "linear": ("svm", "search", "exact"),
+    "rbf": ("svm",),
+    "cdf": ("search", "sample", "exact"),
+}
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
 
 

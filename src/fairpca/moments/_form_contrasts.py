@@ -140,14 +140,16 @@ def _check_attributes(table: Table) -> None:
         if len(levels) == 1:
             raise GroupsError(
                 f"sensitive_features column {name!r} has a single group: {levels[0]!r} in all "
-                f"{n_rows} rows. Two groups are needed; leave the column out or add rows."
+                f"{n_rows} rows. Two groups are needed; leave the column out or add rows.",
+                parameter="sensitive_features",
             )
     whole = merge(list(table.cells.values()))
     for position, name in enumerate(table.numeric):
         if numeric_deviation(whole, position) == 0:
             raise GroupsError(
                 f"sensitive_features column {name!r} is numeric and constant "
-                f"({whole.z_mean[position]:g} in all {n_rows} rows): leave it out or add rows."
+                f"({whole.z_mean[position]:g} in all {n_rows} rows): leave it out or add rows.",
+                parameter="sensitive_features",
             )
 
 
@@ -159,7 +161,8 @@ def _check_each_compared(table: Table, contrasts: Sequence[Contrast]) -> None:
             raise GroupsError(
                 f"sensitive_features column {name!r} cannot be compared in any stratum of "
                 f"{list(table.controls)}: every stratum holds only one of its values. Use coarser "
-                "control_features."
+                "control_features.",
+                parameter="sensitive_features",
             )
 
 

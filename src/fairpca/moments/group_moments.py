@@ -284,8 +284,13 @@ class GroupMoments:
         constant = deviation <= ROUNDING * np.abs(mean)
         return Standardization(mean, np.where(constant, 1.0, deviation))
 
-    def standardized(self) -> GroupMoments:
+    def standardized(self, by: Standardization | None = None) -> GroupMoments:
         """Moments of the standardised features, without a second pass over the rows.
+
+        Parameters
+        ----------
+        by : Standardization, optional
+            What is subtracted and divided by; None: what `standardization` returns.
 
         Returns
         -------
@@ -302,7 +307,7 @@ class GroupMoments:
         array([[1., 0.],
                [0., 0.]])
         """
-        mean, scale = self.standardization()
+        mean, scale = self.standardization() if by is None else by
         cells = {key: rescale(cell, mean, scale) for key, cell in self.table.cells.items()}
         return replace(self, table=replace(self.table, cells=cells))
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca._choices import COMPARE
 from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning
 from fairpca.rows.groups import Attribute, Level
 
 if TYPE_CHECKING:
     from fairpca.rows.rows import Rows
-
-COMPARE = ("one-vs-rest", "pairs", "reference")
-"""What faces what in an attribute of more than two groups."""
 
 MAX_LEVELS = 50  # an attribute of more values gives thousands of pairs, and is rarely a group
 MIN_ROWS = 2
@@ -63,7 +61,7 @@ def _find_level(name: str, wanted: Any, levels: Sequence[Level]) -> Level:
     if wanted is None:
         raise GroupsError(
             f"compare='reference' needs the reference group of {name!r}: one of {list(levels)}.",
-            parameter="reference",
+            parameter="compare",
         )
     for level in levels:
         if level == wanted:

@@ -76,12 +76,15 @@ class FairProblem:
                 raise InvalidInputError(f"{name} contains NaN or infinity; remove them first.")
         if not 1 <= self.n_components <= size:
             raise InvalidInputError(
-                f"n_components={self.n_components} must be between 1 and n_features={size}."
+                f"n_components={self.n_components} must be between 1 and n_features={size}.",
+                parameter="n_components",
             )
         for name in ("mean_tol", "cov_weight", "cov_tol"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value < np.inf:
-                raise InvalidInputError(f"{name}={value!r} must be a finite number, 0 or larger.")
+                raise InvalidInputError(
+                    f"{name}={value!r} must be a finite number, 0 or larger.", parameter=name
+                )
 
     @classmethod
     def from_contrasts(
@@ -282,6 +285,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
             f"n_components={problem.n_components} is too many: equal means (mean_tol=0) over "
             f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
             "dimensions. Lower n_components, raise mean_tol or compare fewer groups.",
+            parameter="n_components",
         )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
     cov_gaps = (
@@ -341,4 +345,5 @@ def unattainable_cov_tol(reduced: ReducedProblem, minimum: float, what: str) -> 
         f"n_components={reduced.d}: {what} {attainable:.6g}. Raise cov_tol above that, lower "
         "n_components, or use cov_weight.",
         minimum=attainable,
+        parameter="cov_tol",
     )
