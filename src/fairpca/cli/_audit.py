@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-import numpy as np
-import pyarrow as pa
 
 from fairpca._choices import FAMILIES
 from fairpca.cli._compare import to_json
@@ -17,7 +15,6 @@ from fairpca.cli._render import print_audit
 from fairpca.cli._table import open_asked
 from fairpca.metrics import audit
 from fairpca.moments import GroupMoments
-from fairpca.rows import Groups, Rows
 
 
 def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -33,7 +30,18 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         if given["standardize"]:
             mean, scale = GroupMoments.from_rows(rows).standardization()
             rows = rows.with_features((rows.X - mean) / scale)
-        report = _measure(rows, given, stages)
+        stages.begin(f"measuring {len(rows)} rows, {len(names)} features")
+        report = audit(
+            rows,
+            families=given["families"] or FAMILIES,
+            n_permutations=given["permutations"],
+            slow_permutations=given["slow_permutations"],
+            cross_fit=not given["no_cross_fit"],
+            confidence=given["confidence"],
+            max_samples=given["max_samples"],
+            random_state=given["seed"],
+            progress=stages,
+        ).to_dict()
     for entry in report["delta"]:
         if entry["note"]:
             add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
@@ -51,28 +59,6 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         print_audit(report, asked.heading(n_rows, len(names), standardized))
 
 
-def _measure(rows: Rows, given: Mapping[str, Any], stages: Stages) -> dict[str, Any]:
-    """Audit family by family, so that the progress can say where it is."""
-    report: dict[str, Any] = {}
-    for family in dict.fromkeys(given["families"] or FAMILIES):
-        stages.begin(f"measuring, {family} family")
-        part = audit(
-            rows.X,
-            _decoded(rows.groups),
-            control_features=_decoded(rows.strata),
-            sample_weight=rows.weights,
-            families=(family,),
-            n_permutations=given["permutations"],
-            slow_permutations=given["slow_permutations"],
-            cross_fit=not given["no_cross_fit"],
-            confidence=given["confidence"],
-            max_samples=given["max_samples"],
-            random_state=given["seed"],
-        ).to_dict()
-        report = {**part, "delta": report.get("delta", []) + part["delta"]}
-    return report
-
-
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     names = ("permutations", "slow_permutations", "confidence", "max_samples", "seed")
     return {
@@ -80,11 +66,3 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "families": given["families"] or FAMILIES,
         "cross_fit": not given["no_cross_fit"],
     }
-
-
-def _decoded(groups: Groups | None) -> Any:
-    """Return the columns that groups were made of, for metrics that encode them anew."""
-    if groups is None:
-        return None
-    columns = {a.name: np.array(a.levels, dtype=object)[a.codes] for a in groups.categorical}
-    return pa.table(columns | {a.name: a.values for a in groups.numeric})
