@@ -75,18 +75,11 @@ def _summary(comparison: Comparison) -> Table:
     table.add_row(
         "variance kept", *(f"{share:.2f} %" for share in kept), "share of the total variance"
     )
-    table.add_row(
-        "mean gap",
-        format_number(plain.mean_gap_),
-        format_number(fair.mean_gap_, plain.mean_gap_),
-        "largest distance of group means",
-    )
-    table.add_row(
-        "covariance gap",
-        format_number(plain.cov_gap_),
-        format_number(fair.cov_gap_, plain.cov_gap_),
-        "largest difference of covariances",
-    )
+    for name, before, after, meaning in (
+        ("mean gap", plain.mean_gap_, fair.mean_gap_, "largest distance of group means"),
+        ("covariance gap", plain.cov_gap_, fair.cov_gap_, "largest difference of covariances"),
+    ):
+        table.add_row(name, format_number(before), format_number(after, before), meaning)
     return table
 
 
@@ -188,15 +181,14 @@ def _audit_gaps(report: dict[str, Any]) -> Table:
     table.add_column("")
     table.add_column("", justify="right")
     table.add_column("meaning", style="dim")
-    bound = report["gaussian_bound"]
-    table.add_row("mean gap", format_number(report["mean_gap"]), "distance of group means")
-    table.add_row("covariance gap", format_number(report["cov_gap"]), "difference of covariances")
-    table.add_row("MMD²", format_number(report["mmd2"]), "kernel distance, Gaussian kernel")
-    table.add_row(
-        "Gaussian bound",
-        "none" if bound is None else format_number(bound),
-        "of Δ for half-spaces, if the groups were normal",
-    )
+    for key, name, meaning in (
+        ("mean_gap", "mean gap", "distance of group means"),
+        ("cov_gap", "covariance gap", "difference of covariances"),
+        ("mmd2", "MMD²", "kernel distance, Gaussian kernel"),
+        ("gaussian_bound", "Gaussian bound", "of Δ for half-spaces, if the groups were normal"),
+    ):
+        value = report[key]
+        table.add_row(name, "none" if value is None else format_number(value), meaning)
     return table
 
 
@@ -226,6 +218,4 @@ def _share(value: float | None) -> str:
 
 
 def _bound(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return "≥ 1" if value >= 1 else f"{value:.3f}"
+    return "≥ 1" if value is not None and value >= 1 else _share(value)
