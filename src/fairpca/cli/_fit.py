@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from fairpca._choices import COMPARE
+from fairpca._choices import COMPARE, ENGINES
 from fairpca.cli._compare import Comparison, compare, fit_document, to_json
 from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
 from fairpca.cli._table import Asked, open_asked, read_reference, split_names
 from fairpca.moments import GroupMoments
-from fairpca.tables import check_target, open_table, project_table
+from fairpca.tables import check_target, moments_from_files, open_table, project_table
 
 
 def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         if given["out"] is not None:
             check_target(asked.table, given["out"], force=given["force"])
         stages.begin(f"summing {asked.name}")
-        moments = _moments(data, asked, given, stages)
+        moments = _moments(asked, given, stages)
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
         result = compare(moments, settings, standardize=not given["no_standardize"])
@@ -106,31 +106,19 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     }
 
 
-def _moments(
-    data: tuple[str, ...], asked: Asked, given: Mapping[str, Any], stages: Stages
-) -> GroupMoments:
-    """Sum the rows here, or have an engine do it."""
-    if given["engine"] in (None, "local"):
-        return asked.table.moments(asked.roles, progress=stages, checkpoint=given["checkpoint"])
-    from fairpca.distributed import moments_from_files
-
-    roles = asked.roles
+def _moments(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMoments:
+    """Sum the rows, here or by an engine."""
+    parts = dict(vars(asked.roles))
+    del parts["single"]
     return moments_from_files(
-        data,
-        roles.sensitive,
-        engine=given["engine"],
+        asked.table,
+        parts.pop("sensitive"),
+        engine=given["engine"] or ENGINES[0],
         scheduler=given["scheduler"],
         master=given["master"],
-        separator=given["separator"],
-        features=roles.features,
-        categorical=roles.categorical,
-        control=roles.control,
-        weight=roles.weight,
-        numeric=roles.numeric,
-        missing=roles.missing,
-        max_cells=roles.max_cells,
-        max_levels=roles.max_levels,
+        checkpoint=given["checkpoint"],
         progress=stages,
+        **parts,
     )
 
 

@@ -46,6 +46,7 @@ class Listing:
     """The files of a table, whether they are one file given by name, and the directories given."""
 
     files: list[DataFile]
+    items: tuple[str, ...]  # as they were given
     single: bool
     folders: tuple[str, ...]
 
@@ -76,7 +77,7 @@ def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) 
         for part, info in found
         if info.type == fs.FileType.Directory
     )
-    return Listing(files, kinds == [fs.FileType.File], folders)
+    return Listing(files, tuple(items), kinds == [fs.FileType.File], folders)
 
 
 def resolved(filesystem: Any, path: str) -> str:

@@ -6,7 +6,7 @@ missing value or an indicator is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -90,20 +90,30 @@ class Columns:
     def filter(self, rows: Any) -> Columns:
         """Keep the rows that a mask marks."""
         mask = pa.array(rows)
-        parts = [{name: column.filter(mask) for name, column in p.items()} for p in self.parts()]
         matrix = None if self.matrix is None else self.matrix[rows]
-        return replace(Columns(int(np.count_nonzero(rows)), *parts), matrix=matrix)
+        return self._with(lambda column: column.filter(mask), int(np.count_nonzero(rows)), matrix)
+
+    def slice(self, start: int, size: int) -> Columns:
+        """Keep the rows from a place on."""
+        matrix = None if self.matrix is None else self.matrix[start : start + size]
+        n_rows = max(min(size, self.n_rows - start), 0)
+        return self._with(lambda column: column.slice(start, size), n_rows, matrix)
+
+    def _with(self, change: Callable[[Any], Any], n_rows: int, matrix: Any) -> Columns:
+        parts = [{name: change(column) for name, column in p.items()} for p in self.parts()]
+        return replace(Columns(n_rows, *parts), matrix=matrix)
 
 
 def summarise_batches(
-    batches: Iterable[pa.RecordBatch], roles: Roles, *, counting: bool = False
+    batches: Iterable[pa.RecordBatch | Columns], roles: Roles, *, counting: bool = False
 ) -> Partial:
     """Sum batches one after the other; `counting` where the pass has failed already."""
     total = Partial(levels=dict.fromkeys(roles.categorical, ()))
     for batch in batches:
         # Once a value is missing there will be no result, only counts.
         counting = counting or (roles.missing == "error" and bool(total.missing))
-        part = summarise(Columns.of(batch, roles), roles, counting=counting)
+        columns = batch if isinstance(batch, Columns) else Columns.of(batch, roles)
+        part = summarise(columns, roles, counting=counting)
         total = merge_partials([total, part], roles)
     return total
 

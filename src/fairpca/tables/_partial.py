@@ -125,10 +125,7 @@ def check_missing(total: Partial, roles: Roles) -> None:
     """Refuse missing values, or warn that their rows were left out."""
     if not total.missing:
         return
-    counts = ", ".join(f"{name!r} {count:,}" for name, count in total.missing.items())
-    found = (
-        f"{total.incomplete:,} of {total.n_rows:,} rows have missing values (by column: {counts})"
-    )
+    found = describe_missing(total)
     if roles.missing == "drop-rows":
         # The caller of the public function: this one, finish, Table.moments and the function.
         warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=5)
@@ -141,4 +138,12 @@ def check_missing(total: Partial, roles: Roles) -> None:
     raise InvalidInputError(
         f"{found}: fill them in, leave the columns out, or use missing='drop-rows'.",
         parameter="missing",
+    )
+
+
+def describe_missing(total: Partial) -> str:
+    """Say how many rows have missing values, and in which columns."""
+    counts = ", ".join(f"{name!r} {count:,}" for name, count in total.missing.items())
+    return (
+        f"{total.incomplete:,} of {total.n_rows:,} rows have missing values (by column: {counts})"
     )

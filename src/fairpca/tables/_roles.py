@@ -127,7 +127,7 @@ def assign_roles(
     _check_parts(parts, chosen, taken)
     _check_values(schema, (*taken, *parts["categorical"]))
     plain = tuple(name for name in chosen if name not in parts["categorical"])
-    _check_numbers(schema, plain)
+    check_numbers({name: schema.field(name).type for name in plain})
     if not chosen and not parts["categorical"]:
         raise InvalidInputError(
             "no column is left for the features: name them in features.", parameter="features"
@@ -202,10 +202,11 @@ def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
             )
 
 
-def _check_numbers(schema: pa.Schema, features: Sequence[str]) -> None:
-    bad = [name for name in features if not is_number(schema.field(name).type)]
+def check_numbers(features: Mapping[str, pa.DataType]) -> None:
+    """Refuse features of other types than numbers."""
+    bad = [f"{name!r} ({kind})" for name, kind in features.items() if not is_number(kind)]
     if bad:
-        listed = ", ".join(f"{name!r} ({schema.field(name).type})" for name in bad)
+        listed = ", ".join(bad)
         raise InvalidInputError(
             f"features that are not numbers: {listed}. Name the columns to be one-hot "
             "encoded in categorical, or name the features without them.",

@@ -187,9 +187,6 @@ def transform_parquet(
     (4, ['fairpca0'])
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
-    for part in table.parts:
-        if _is_csv(part.file.path):
-            raise InvalidInputError(f"{part.file.path} is CSV: only Parquet files are transformed.")
     job = _Job(table, model, keep, kept_first=True)
     system, path = open_filesystem(os.fspath(target), filesystem)
     system.normalize_path(path)

@@ -293,7 +293,7 @@ def _one_batch(batches: list[Any], columns: list[str], schema: pa.Schema) -> pa.
 
 
 def open_table(
-    source: Source | pa.Table,
+    source: Source | pa.Table | Table,
     *,
     separator: str = ",",
     types: Mapping[str, str] | None = None,
@@ -304,9 +304,10 @@ def open_table(
 
     Parameters
     ----------
-    source : str, path, iterable of them, or pyarrow.Table
+    source : str, path, iterable of them, pyarrow.Table or Table
         Files, globs, directories (with ``key=value`` directories as columns) or addresses that
         pyarrow knows, such as ``s3://bucket/table``, all CSV or all Parquet; or an Arrow table.
+        A table that is open already is returned as it is.
     separator : str, default ","
         Between the fields of a CSV file.
     types : mapping, optional
@@ -330,6 +331,8 @@ def open_table(
     >>> table.moments(roles).levels("sex"), table.rows(roles).X.shape
     (('f', 'm'), (3, 1))
     """
+    if isinstance(source, Table):
+        return source
     if isinstance(source, pa.Table):
         return Table("table", "arrow", source.schema, None, (_Slice(source, "table"),))
     suffixes = {"csv": _csv.SUFFIXES, "parquet": _parquet.SUFFIXES}
@@ -343,8 +346,10 @@ def open_table(
 
 
 def _open_parquet(name: str, listing: Listing) -> Table:
+    for file in listing.files:
+        if file.path.lower().endswith(_csv.SUFFIXES):
+            raise InvalidInputError(f"{file.path} is CSV: only Parquet files are read here.")
     found: list[ParquetPart] = list(in_order(open_part, listing.files, default_threads()))
-    # Some writers leave files without rows.
     return Table(name, "parquet", found[0].schema, listing, tuple(found))
 
 
