@@ -103,3 +103,50 @@ def test_moments_are_summarised_once(run, write, people, monkeypatch):
     assert run("fit", write(people), *SEX).exit_code == 0
     # Once in the units of the table, for the scale, and once in standard units.
     assert sorted(calls) == ["contrasts", "pooled", "pooled"]
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+def test_rows_left_out_of_the_fit_are_left_out_of_the_output(run, write, people, tmp_path, name):
+    people.loc[[3, 70], "u"] = np.nan
+    people.loc[5, "race"] = None
+    out = tmp_path / "reduced.csv"
+    asked = ["--sensitive", "sex", "--missing", "drop-rows", "--keep", "v", "--out", out]
+    result = run("fit", write(people, name), *asked)
+    assert result.exit_code == 0, result.stderr
+    assert "117 rows" in result.stdout
+    reduced, left = pd.read_csv(out), people.dropna()
+    np.testing.assert_allclose(reduced["v"], left["v"])
+    assert len(reduced) == 117
+
+
+@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet"])
+def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, source, target):
+    model, out = tmp_path / "m.npz", tmp_path / target
+    direct = tmp_path / "direct.csv"
+    asked = ["--sensitive", "sex", "--save", model, "--out", direct]
+    assert run("fit", write(people), *asked).exit_code == 0
+    new = write(people.drop(columns="sex"), source)
+    result = run("transform", model, new, out, "--keep", "race,u")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"120 rows written to {out}\n"
+    found = pd.read_parquet(out) if target.endswith("parquet") else pd.read_csv(out)
+    assert list(found) == ["race", "u", "fairpca0", "fairpca1"]
+    np.testing.assert_allclose(found[["fairpca0", "fairpca1"]], pd.read_csv(direct), atol=1e-9)
+    assert list(found["race"]) == list(people["race"])
+
+
+def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, tmp_path):
+    model, out = tmp_path / "m.npz", tmp_path / "out.csv"
+    assert run("fit", write(people), "--sensitive", "sex", "--save", model).exit_code == 0
+    new = write(people.assign(race="new"), "new.csv")
+    line = refused("transform", model, new, out)
+    assert "--unknown: column 'race' holds 'new'" in line
+    assert not out.exists()
+    assert run("transform", model, new, out, "--unknown", "ignore").exit_code == 0
+    from fairpca.estimators import load_model
+
+    fair, (mean, scale) = load_model(model)
+    frame = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").astype(float)
+    frame[["race=a", "race=b", "race=c"]] = 0.0
+    np.testing.assert_allclose(pd.read_csv(out), fair.transform((frame - mean) / scale), atol=1e-9)

@@ -44,6 +44,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
                 given["out"],
                 keep=keep,
                 force=given["force"],
+                missing=given["missing"],
                 progress=stages,
             )
     print_notes(notes)
@@ -165,6 +166,7 @@ def run_transform(model: Path, source: str, target: Path, given: dict[str, Any])
             keep=keep,
             kept_first=True,
             force=given["force"],
+            unknown=given["unknown"],
             progress=stages,
         )
     if not given["quiet"]:

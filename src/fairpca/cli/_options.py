@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from fairpca._choices import COMPARE, ENGINES, FAMILIES, MAX_CELLS, MAX_LEVELS, MISSING, SOLVERS
+from fairpca._choices import (
+    COMPARE,
+    ENGINES,
+    FAMILIES,
+    MAX_CELLS,
+    MAX_LEVELS,
+    MISSING,
+    SOLVERS,
+    UNKNOWN,
+)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -212,6 +221,7 @@ AUDIT = (
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
     _flag("--keep-all", "Copy all columns."),
+    _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
     _flag("--force", "Replace OUT if it exists."),
     _SEPARATOR,
     _QUIET,

@@ -9,14 +9,12 @@ from typing import Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import MAX_CELLS
 
 Missing = Literal["error", "drop-rows"]
 Names = str | Iterable[str] | None
 
-MAX_LEVELS = 1000
-"""Distinct values of one categorical feature that a pass accepts unless told otherwise."""
 
 _PARAMETER_OF = {
     "sensitive": "sensitive_features",
@@ -115,10 +113,7 @@ def assign_roles(
             "sensitive names no column: give at least one protected attribute.",
             parameter="sensitive_features",
         )
-    if missing not in ("error", "drop-rows"):
-        raise InvalidInputError(
-            f"missing={missing!r}: use 'error' or 'drop-rows'.", parameter="missing"
-        )
+    check_choice("missing", missing, MISSING)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -142,6 +137,13 @@ def assign_roles(
         max_levels=max_levels,
         single=single,
     )
+
+
+def check_choice(parameter: str, value: str, among: Sequence[str]) -> None:
+    """Refuse a word that is not one of those to choose from."""
+    if value not in among:
+        words = ", ".join(map(repr, among))
+        raise InvalidInputError(f"{parameter}={value!r}: use one of {words}.", parameter=parameter)
 
 
 def as_names(given: Names) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Unpack
 
+from fairpca._choices import ENGINES
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._dask import dask_client, moments_by_dask
 from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
-from fairpca.tables._roles import Names, RoleOptions
+from fairpca.tables._roles import Names, RoleOptions, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables.table import Table, open_table
 
@@ -217,10 +218,7 @@ def moments_from_files(
     2
     """
     table = open_table(source, separator=separator)
-    if engine not in ("local", "dask", "spark"):
-        raise InvalidInputError(
-            f"engine={engine!r}: use 'local', 'dask' or 'spark'.", parameter="engine"
-        )
+    check_choice("engine", engine, ENGINES)
     if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
         raise InvalidInputError(
             "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
