@@ -10,8 +10,6 @@ from sklearn.base import _fit_context, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.estimators._inputs import is_lazy, project
-from fairpca.estimators._lazy import lazy_moments, lazy_transform
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
     GroupsError,
@@ -19,7 +17,9 @@ from fairpca.exceptions import (
     InvalidInputError,
     NotFittedYetWarning,
 )
+from fairpca.linalg import project
 from fairpca.moments import GroupMoments
+from fairpca.tables import is_lazy
 
 
 class FairPCA(SavedModelMixin, FairnessEstimator):
@@ -237,7 +237,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
         if is_lazy(X):
-            return lazy_transform(self, X, scale)
+            return self._lazy_transform(X, scale)
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
         return project(X, self.mean_, self.components_, scale)
 
@@ -266,14 +266,20 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
 
     def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset, least=2):
         if is_lazy(X):
+            from fairpca.tables import lazy_moments, sample  # needs pyarrow
+
             if sensitive_features is None:
                 self._require_groups_optional()
-            parts = {
-                "sensitive_features": sensitive_features,
-                "control_features": control_features,
-                "sample_weight": sample_weight,
-            }
-            return lazy_moments(self, X, parts, reset=reset)
+            validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
+            return lazy_moments(
+                X,
+                sensitive_features,
+                control_features,
+                sample_weight,
+                numeric=self.numeric,
+                names=getattr(self, "feature_names_in_", None),
+                at_least=least,
+            )
         X = validate_data(
             self,
             X,
@@ -284,6 +290,13 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         )
         rows = self._rows(X, sensitive_features, control_features, sample_weight)
         return GroupMoments.from_rows(rows)
+
+    def _lazy_transform(self, X, scale):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        names = list(self.get_feature_names_out())
+        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -12,9 +12,9 @@ from scipy import sparse
 from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca import FairPCA
-from fairpca.distributed import moments_from_dask
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.tables import moments_from_dask
 
 dask = pytest.importorskip("dask", reason="dask is not installed: pip install 'fairpca[dask]'")
 dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not installed")
@@ -32,12 +32,13 @@ def partitioned(frame, sizes):
 
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
-def test_partitions_of_any_size(mean, scheduler):
+def test_partitions_of_any_size(mean, scheduler, monkeypatch):
+    monkeypatch.setattr("fairpca.tables._dask.FAN_IN", 2)
     frame = people(600, mean=mean)
     table = partitioned(frame, [0, 200, 1, 0, 1, 300, 98, 0])
     with dask.config.set(scheduler=scheduler):
         found = moments_from_dask(
-            table, ["sex", "race", "age"], FEATURES, control="city", weight="w", fan_in=2
+            table, ["sex", "race", "age"], FEATURES, control="city", weight="w"
         )
     assert_same_moments(found, in_memory(frame, ["sex", "race", "age"], ["city"], "w"))
 
@@ -323,11 +324,12 @@ def test_two_worker_processes(cluster):
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_worker_killed_during_the_pass_changes_nothing(cluster):
+def test_a_worker_killed_during_the_pass_changes_nothing(cluster, monkeypatch):
+    monkeypatch.setattr("fairpca.tables._dask.FAN_IN", 3)
     frame = people(1200, mean=1e6)
     parts = [frame.iloc[start : start + 50] for start in range(0, 1200, 50)]
     table = dd.from_map(slow_part, parts, seconds=0.15, meta=frame.iloc[:0])
-    undisturbed = moments_from_dask(table, ["sex", "age"], FEATURES, weight="w", fan_in=3)
+    undisturbed = moments_from_dask(table, ["sex", "age"], FEATURES, weight="w")
     victim = next(iter(cluster.run(os.getpid).values()))
     killed = []
 
@@ -339,7 +341,7 @@ def test_a_worker_killed_during_the_pass_changes_nothing(cluster):
     killer = threading.Thread(target=kill)
     killer.start()
     start = time.monotonic()
-    found = moments_from_dask(table, ["sex", "age"], FEATURES, weight="w", fan_in=3)
+    found = moments_from_dask(table, ["sex", "age"], FEATURES, weight="w")
     assert time.monotonic() - start > 0.8  # the pass was still under way
     killer.join()
     assert killed

@@ -10,10 +10,10 @@ import pytest
 from column_cases import CASES, REFUSED, check_case, check_refused
 from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
 
-from fairpca.distributed import moments_from_parquet
-from fairpca.distributed._kernel import encode_columns, summarise_batch
-from fairpca.distributed._plan import make_plan
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.tables import moments_from_parquet
+from fairpca.tables._kernel import encode_columns, summarise_batches
+from fairpca.tables._roles import assign_roles
 
 
 def by_parquet(frame, tmp_path, **asked):
@@ -23,7 +23,7 @@ def by_parquet(frame, tmp_path, **asked):
 
 def by_dask(frame, tmp_path, **asked):
     dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
-    from fairpca.distributed import moments_from_dask
+    from fairpca.tables import moments_from_dask
 
     return moments_from_dask(dd.from_pandas(frame, npartitions=4, sort=False), **asked)
 
@@ -86,16 +86,15 @@ def test_the_names_are_checked_against_the_table(tmp_path):
     }
     for message, asked in wrong.items():
         with pytest.raises(InvalidInputError, match=message):
-            make_plan(schema, **asked)
+            assign_roles(schema, **asked)
     twice = pa.schema([("a", pa.float64()), ("a", pa.float64()), ("g", pa.string())])
     with pytest.raises(InvalidInputError, match=r"several columns named \['a'\]"):
-        make_plan(twice, "g")
+        assign_roles(twice, "g")
 
 
 def test_declared_categories_are_labels_even_where_they_are_floats():
     column = pa.array([1.5, 2.5, 3.5, 1.5]).dictionary_encode()
-    batch = pa.RecordBatch.from_arrays([column], names=["g"])
-    groups = encode_columns(batch, ["g"], [], "sensitive_features")
+    groups = encode_columns({"g": column}, [], "sensitive_features", 4)
     assert groups.categorical[0].levels == ("1.5", "2.5", "3.5")
     expected = in_memory(
         pd.DataFrame({"x": [1.0, 2, 3, 4], "g": pd.Categorical([1.5, 2.5, 3.5, 1.5])}),
@@ -107,9 +106,9 @@ def test_declared_categories_are_labels_even_where_they_are_floats():
 
 def test_weights_must_be_numbers():
     batch = pa.RecordBatch.from_pydict({"a": [1.0], "g": ["x"], "w": ["heavy"]})
-    plan = make_plan(batch.schema, "g", features=["a"], weight="w")
+    roles = assign_roles(batch.schema, "g", features=["a"], weight="w")
     with pytest.raises(InvalidInputError, match="the weights 'w' are string"):
-        summarise_batch(batch, plan)
+        summarise_batches([batch], roles)
 
 
 def test_indicators_of_one_column_are_never_more_than_asked(tmp_path):

@@ -25,33 +25,15 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a table.
-
-    Parameters
-    ----------
-    path : str
-        Its path in its file system, which is also how messages name it.
-    relative : str
-        Its path below the directory given, or its name.
-    filesystem : pyarrow.fs.FileSystem
-        Where it lies.
-    size : int
-        Bytes.
-    modified : int or None
-        Time of the last change in nanoseconds, where the file system knows it.
-    keys : pyarrow.Schema
-        Names and types of the hive partition keys.
-    values : dict
-        Their values for this file.
-    """
+    """One file of a table: its path, which messages name, and its path below what was given."""
 
     path: str
     relative: str
     filesystem: Any
     size: int
-    modified: int | None
-    keys: Any = field(default_factory=lambda: pa.schema([]))
-    values: dict[str, Any] = field(default_factory=dict)
+    modified: int | None  # nanoseconds, where the file system knows it
+    keys: Any = field(default_factory=lambda: pa.schema([]))  # of the hive directories
+    values: dict[str, Any] = field(default_factory=dict)  # of the keys, for this file
 
     @property
     def fingerprint(self) -> list[Any]:
@@ -59,73 +41,54 @@ class DataFile:
         return [self.path, self.size, self.modified]
 
 
-def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) -> list[DataFile]:
-    """List the files of a table, sorted by path.
+@dataclass(frozen=True)
+class Listing:
+    """The files of a table, whether they are one file given by name, and the directories given."""
 
-    Parameters
-    ----------
-    source : str, path or iterable of them
-        Files, globs (``**`` for any depth), directories (read with everything below, ``key=value``
-        directories as columns), or addresses that pyarrow knows such as ``s3://bucket/table``.
-    suffixes : sequence of str
-        How the names of the files end; a directory without such files is read whole.
-    filesystem : pyarrow or fsspec file system, optional
-        Where plain paths lie; None: the local disk.
+    files: list[DataFile]
+    items: tuple[str, ...]  # as they were given
+    single: bool
+    folders: tuple[str, ...]
 
-    Returns
-    -------
-    list of DataFile
-        At least one.
+
+def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) -> Listing:
+    """List the files of a table, sorted by path; a directory without such suffixes is read whole.
+
+    Globs know ``**``, ``key=value`` directories are columns, addresses are those of pyarrow, and
+    `filesystem` is where plain paths lie (None: the local disk).
     """
     if isinstance(source, str | os.PathLike):
-        return _find(os.fspath(source), suffixes, filesystem)
-    if not isinstance(source, Iterable):
-        raise InvalidInputError(f"source={source!r}: give a path, or several.")
-    files = [file for item in source for file in _find(os.fspath(item), suffixes, filesystem)]
+        items = [os.fspath(source)]
+    elif isinstance(source, Iterable):
+        items = [os.fspath(item) for item in source]
+    else:
+        raise InvalidInputError(f"source={source!r}: give a path, or several.", parameter="source")
+    found = [_find(item, suffixes, filesystem) for item in items]
+    files = [file for part, _ in found for file in part]
     if not files:
-        raise InvalidInputError("no files were given.")
+        raise InvalidInputError("no files were given.", parameter="source")
     if len({resolved(file.filesystem, file.path) for file in files}) < len(files):
-        raise InvalidInputError("a file is named more than once: its rows would count twice.")
-    return files
+        raise InvalidInputError(
+            "a file is named more than once: its rows would count twice.", parameter="source"
+        )
+    kinds = [info.type for _, info in found]
+    folders = tuple(
+        resolved(part[0].filesystem, info.path)
+        for part, info in found
+        if info.type == fs.FileType.Directory
+    )
+    return Listing(files, tuple(items), kinds == [fs.FileType.File], folders)
 
 
 def resolved(filesystem: Any, path: str) -> str:
-    """Return a path by which a file can be told from others, however it was written.
-
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-        Where it lies.
-    path : str
-        Its path there.
-
-    Returns
-    -------
-    str
-        On the local disk absolute and without links.
-    """
+    """Return a path by which a file can be told from others, however it was written."""
     if isinstance(filesystem, fs.LocalFileSystem):
         return Path(os.path.realpath(path)).as_posix()
     return path
 
 
 def open_filesystem(source: str, filesystem: Any = None) -> tuple[Any, str]:
-    """Return the file system of a path or address, and the path inside it.
-
-    Parameters
-    ----------
-    source : str
-        Path or address.
-    filesystem : pyarrow or fsspec file system, optional
-        Where plain paths lie.
-
-    Returns
-    -------
-    filesystem : pyarrow.fs.FileSystem
-        The file system.
-    path : str
-        The path inside it.
-    """
+    """Return the file system of a path or address, and the path inside it."""
     if filesystem is not None:
         if not isinstance(filesystem, fs.FileSystem):
             filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
@@ -139,12 +102,13 @@ def open_filesystem(source: str, filesystem: Any = None) -> tuple[Any, str]:
     return found, path
 
 
-def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> list[DataFile]:
+def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> tuple[list[DataFile], Any]:
+    """Files that one path, glob or address names, and what the file system says of it."""
     system, path = open_filesystem(source, filesystem)
     try:
         info = system.get_file_info(path)
         if info.type == fs.FileType.File:
-            return [_data_file(info, info.base_name, system)]
+            return [_data_file(info, info.base_name, system)], info
         if info.type == fs.FileType.Directory:
             base, infos = path, _list(system, path)
             named = [item for item in infos if item.path.lower().endswith(tuple(suffixes))]
@@ -156,9 +120,9 @@ def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> list[DataFil
     except OSError as error:
         raise InvalidInputError(f"{source!r} cannot be listed: {error}") from None
     if not infos:
-        raise InvalidInputError(f"{source!r} names no file: check the path.")
+        raise InvalidInputError(f"{source!r} names no file: check the path.", parameter="source")
     files = [_data_file(item, _below(item.path, base), system) for item in infos]
-    return _with_hive_keys(sorted(files, key=lambda file: file.path))
+    return _with_hive_keys(sorted(files, key=lambda file: file.path)), info
 
 
 def _list(system: Any, path: str) -> list[Any]:

@@ -11,8 +11,8 @@ from column_cases import CASES, REFUSED, check_case, check_refused
 from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca import FairPCA
-from fairpca.distributed import moments_from_files, moments_from_spark, transform_spark
 from fairpca.exceptions import InvalidInputError
+from fairpca.tables import moments_from_files, moments_from_spark, transform_spark
 
 pyspark = pytest.importorskip(
     "pyspark", reason="pyspark is not installed: pip install 'fairpca[spark]'"
@@ -63,11 +63,12 @@ def test_refused(spark, case):
 
 
 @pytest.mark.parametrize("mean", [0.0, 1e6])
-def test_one_row_and_empty_partitions(spark, mean):
+def test_one_row_and_empty_partitions(spark, mean, monkeypatch):
+    monkeypatch.setattr("fairpca.tables._spark.FAN_IN", 8)
     frame = people(40, mean=mean)
     data = spark.createDataFrame(frame).repartition(100)  # most are empty, the others tiny
     found = moments_from_spark(
-        data, ["sex", "age"], FEATURES, control="city", weight="w", fan_in=8
+        data, ["sex", "age"], FEATURES, control="city", weight="w"
     )  # merged by tasks in two rounds
     assert_same_moments(found, in_memory(frame, ["sex", "age"], ["city"], "w"))
 
@@ -160,8 +161,6 @@ def test_columns_that_arrow_sees_differently_do_not_matter_unless_asked_for(spar
 def test_mistakes_are_one_line(spark, tmp_path):
     with pytest.raises(InvalidInputError, match="give a Spark data frame"):
         moments_from_spark(people(20), "sex")
-    with pytest.raises(InvalidInputError, match="fan_in must be at least 2"):
-        moments_from_spark(table(spark, people(20)), "sex", FEATURES, fan_in=1)
     frame = people(200)
     frame.to_csv(tmp_path / "one.csv", index=False)
     frame[frame.columns[::-1]].to_csv(tmp_path / "two.csv", index=False)

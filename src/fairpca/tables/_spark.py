@@ -6,22 +6,25 @@ fairpca with pyarrow and pandas for the Python of the driver and of every execut
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
-from fairpca.distributed._kernel import batch_rows, rebatch, summarise_batches
-from fairpca.distributed._model import AnyModel, Projection, read_model
-from fairpca.distributed._partial import Partial, finish, merge_partials
-from fairpca.distributed._plan import MAX_LEVELS, Missing, Names, Plan, make_plan
-from fairpca.estimators._lazy import check_fan_in
-from fairpca.estimators._limits import MAX_CELLS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
+from fairpca.tables._csv import typed_text
+from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
+from fairpca.tables._model import AnyModel, Projection, read_model
+from fairpca.tables._partial import Partial, finish, merge_partials
+from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables.table import Table
 
 # Partial sums that one task, and the driver, merge at a time: with thousands of partitions the
 # driver would otherwise have to hold thousands of matrices.
@@ -36,57 +39,76 @@ def moments_from_spark(
     features: Names = None,
     control: Names = None,
     weight: str | None = None,
-    *,
-    numeric: Names = None,
-    categorical: Names = None,
-    missing: Missing = "error",
-    max_cells: int = MAX_CELLS,
-    max_levels: int = MAX_LEVELS,
-    fan_in: int = FAN_IN,
+    **options: Unpack[RoleOptions],
 ) -> GroupMoments:
     """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
 
     Every task sums its partition in Arrow batches and sends one small block of moments; more than
-    `fan_in` of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or
-    later with Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
+    32 of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or later with
+    Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
     (``PYSPARK_PYTHON``).
 
     Parameters
     ----------
     data : pyspark.sql.DataFrame
         The table.
-    sensitive, features, control, weight, numeric, categorical, missing, max_cells, max_levels
+    sensitive, features, control, weight, **options
         As in `moments_from_parquet`.
-    fan_in : int, default 32
-        Partial sums that one task, or the driver, merges.
 
     Returns
     -------
     GroupMoments
         What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
     """
-    check_fan_in(fan_in)
-    plan = make_plan(
-        _arrow_schema(data),
-        sensitive,
-        features=features,
-        control=control,
-        weight=weight,
-        numeric=numeric,
-        categorical=categorical,
-        missing=missing,
-        max_cells=max_cells,
-        max_levels=max_levels,
+    schema = _arrow_schema(data)
+    roles = assign_roles(schema, sensitive, features, control, weight, **options)
+    return _sum(data, roles, None)
+
+
+def moments_by_spark(session: Any, table: Table, roles: Roles) -> GroupMoments:
+    """Sum the files of a table as Spark reads them; CSV is read as text and typed by our schema."""
+    assert table.listing is not None
+    paths = [file.path for file in table.listing.files]
+    if table.kind == "parquet" or any("://" in item for item in table.listing.items):
+        paths = list(table.listing.items)  # only Spark knows how to read a directory of its own
+    paths = [path if "://" in path else os.path.abspath(path) for path in paths]
+    if table.kind == "parquet":
+        return _sum(session.read.parquet(*paths), roles, None)
+    _check_headers(table)
+    data = session.read.csv(
+        paths, header=True, sep=table.parts[0].separator, escape='"', mode="FAILFAST"
     )
-    selected = _numbered(data, plan.columns)
+    return _sum(data, roles, table.types(roles))
+
+
+def _check_headers(table: Table) -> None:
+    """Name the CSV file whose columns are not those of the first: Spark reads them by position."""
+    first = table.parts[0].path
+    for part in table.parts[1:]:
+        columns = part.schema().names
+        absent = [name for name in table.names if name not in columns]
+        if absent:
+            raise InvalidInputError(
+                f"{part.path}: column {absent[0]!r} is missing, which {first} has."
+            )
+        if columns != table.names:
+            raise InvalidInputError(
+                f"{part.path}: the columns are in another order, or more, than in {first}, and "
+                "Spark reads them by position: use engine='local'."
+            )
+
+
+def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> GroupMoments:
+    selected = _numbered(data, roles.columns)
     count = _partition_count(selected)
-    partials = selected.mapInArrow(partial(_summarise_partition, plan=plan), _SCHEMA)
-    while count > fan_in:
-        count = -(-count // fan_in)
-        merge = partial(_merge_partition, plan=plan)
+    work = partial(_summarise_partition, roles=roles, types=types)
+    partials = selected.mapInArrow(work, _SCHEMA)
+    while count > FAN_IN:
+        count = -(-count // FAN_IN)
+        merge = partial(_merge_partition, roles=roles)
         partials = partials.repartition(count).mapInArrow(merge, _SCHEMA)
     found = [_unpack(row["partial"]) for row in partials.collect()]
-    return finish(merge_partials(found, plan) if found else Partial(), plan)
+    return finish(merge_partials(found, roles) if found else Partial(), roles)
 
 
 def transform_spark(data: Any, model: AnyModel) -> Any:
@@ -163,23 +185,27 @@ def _partition_count(data: Any) -> int:
         return FAN_IN + 1
 
 
-def _summarise_partition(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+def _summarise_partition(
+    batches: Iterator[pa.RecordBatch], roles: Roles, types: Mapping[str, pa.DataType] | None
+) -> Iterator[pa.RecordBatch]:
     """Sum one partition; what is wrong with it travels as a value, to be said by the driver."""
     try:
         with single_blas_thread():
-            named = (batch.rename_columns(list(plan.columns)) for batch in batches)
-            joined = rebatch(named, batch_rows(len(plan.columns)))
-            yield _pack(summarise_batches(joined, plan))
+            named = (batch.rename_columns(list(roles.columns)) for batch in batches)
+            if types is not None:
+                named = (typed_text(batch, types) for batch in named)
+            joined = rebatch(named, batch_rows(len(roles.columns)))
+            yield _pack(summarise_batches(joined, roles))
     except InvalidInputError as error:
         yield _pack(error)
 
 
-def _merge_partition(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
+def _merge_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
     found = [item for batch in batches for item in batch.column(0).to_pylist()]
     if not found:
         return
     try:
-        yield _pack(merge_partials([_unpack(item) for item in found], plan))
+        yield _pack(merge_partials([_unpack(item) for item in found], roles))
     except InvalidInputError as error:
         yield _pack(error)
 
@@ -194,3 +220,35 @@ def _unpack(content: bytes | bytearray) -> Partial:
     if isinstance(value, InvalidInputError):
         raise value
     return value
+
+
+@contextmanager
+def spark_session(master: str | None) -> Iterator[Any]:
+    """Open a Spark session, or use the one that is active; None stands for ``local[*]``."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InvalidInputError(
+            "the spark engine needs: pip install 'fairpca[spark]' and Java 17 or 21."
+        ) from None
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None:
+        yield active
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master or "local[*]").appName("fairpca")
+    try:
+        session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidInputError(
+            f"no Spark session opens for master={master or 'local[*]'!r} ({reason}): check the "
+            "address, and that Java 17 or 21 is installed."
+        ) from None
+    try:
+        yield session
+    finally:
+        if active is None:
+            session.stop()

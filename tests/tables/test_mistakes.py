@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from table_support import FEATURES, assert_same_moments, in_memory, write_files
 
-from fairpca.distributed import (
+from fairpca.exceptions import InvalidInputError
+from fairpca.tables import (
     moments_from_csv,
     moments_from_dask,
     moments_from_files,
     moments_from_parquet,
     transform_parquet,
 )
-from fairpca.exceptions import InvalidInputError
 
 
 def test_an_indicator_called_like_another_feature_is_refused(tmp_path):
@@ -136,7 +136,7 @@ def test_a_failed_move_keeps_the_old_target(tmp_path, frame, fair, monkeypatch):
                 raise OSError("disk full")
             return self.real.move(source, target)
 
-    from fairpca.distributed import _transform
+    from fairpca.tables import project as _transform
 
     full = Full()
     real = _transform.open_filesystem
@@ -176,12 +176,6 @@ def test_a_csv_file_that_lacks_a_column_is_named(tmp_path, frame):
 class TestDask:
     dd = pytest.importorskip("dask.dataframe")
 
-    def test_a_tree_has_branches(self, frame):
-        table = self.dd.from_pandas(frame, npartitions=4)
-        for fan_in in (0, 1):
-            with pytest.raises(InvalidInputError, match="fan_in must be at least 2"):
-                moments_from_dask(table, "sex", FEATURES, fan_in=fan_in)
-
     def test_columns_may_be_numbers(self, frame):
         numbered = frame[[*FEATURES, "race"]].set_axis(range(5), axis=1)
         table = self.dd.from_pandas(numbered, npartitions=3)
@@ -210,6 +204,20 @@ class TestDask:
     def test_what_the_engine_says_is_one_line(self, tmp_path, frame):
         frame.to_csv(tmp_path / "one.csv", index=False)
         frame.assign(b="text").to_csv(tmp_path / "two.csv", index=False)
+        messages = []
+        for engine in ("dask", "local"):  # which name the file and the value in the same words
+            with pytest.raises(InvalidInputError, match=r"two\.csv: .*invalid value 'text'") as e:
+                moments_from_files(tmp_path, "sex", engine=engine, features=FEATURES)
+            messages.append(str(e.value))
+        assert messages[0] == messages[1]
+        assert "\n" not in messages[0]
+
+    def test_what_nobody_expected_is_one_line(self, tmp_path, frame, monkeypatch):
+        def fail(*_):
+            raise KeyError("a\nb")
+
+        frame.to_csv(tmp_path / "one.csv", index=False)
+        monkeypatch.setattr("fairpca.tables.sources.moments_by_dask", fail)
         with pytest.raises(InvalidInputError, match=r"the dask engine failed.*engine='local'") as e:
             moments_from_files(tmp_path, "sex", engine="dask", features=FEATURES)
         assert "\n" not in str(e.value)

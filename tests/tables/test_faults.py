@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
 
-from fairpca.distributed import moments_from_parquet
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.tables import moments_from_parquet
 
 
 def damage(path, group):
@@ -207,7 +207,7 @@ def test_files_that_came_later_are_read_too(interrupted):
 
 SCRIPT = """
 import sys, time
-from fairpca.distributed import moments_from_parquet
+from fairpca.tables import moments_from_parquet
 def slow(done, total):
     print(done, flush=True)
     time.sleep(0.05)

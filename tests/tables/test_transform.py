@@ -9,9 +9,9 @@ from pyarrow import fs
 from table_support import FEATURES, people, write_files
 
 from fairpca import FairPCA
-from fairpca.distributed import moments_from_parquet, transform_parquet
 from fairpca.estimators import SavedModel
 from fairpca.exceptions import InvalidInputError
+from fairpca.tables import moments_from_parquet, transform_parquet
 
 COMPONENTS = ["fairpca0", "fairpca1"]
 
