@@ -319,14 +319,25 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             del self.feature_names_in_
 
     def _fit(self, moments):
-        return self._fit_summaries(moments, moments.pooled(), self._form_contrasts(moments))
+        return self._fit_summaries(moments, *self._summaries(moments))
+
+    def _summaries(self, moments):
+        """Pooled moments and contrasts, in the span of the rows where the data are wide."""
+        inner = moments.coordinates()
+        return inner.pooled(), self._form_contrasts(inner)
 
     def _fit_summaries(self, moments, pooled, contrasts):
         _, mean, covariance = pooled
-        solution = self._solve(self._form_problem(covariance, contrasts, self.n_components))
+        span, outside = moments.span, 0
+        if span is not None:
+            mean = span.place(mean)
+            # Directions outside the span are all alike, so that no basis needs more than d of them.
+            outside = min(int(self.n_components), moments.n_features - len(span))
+        problem = self._form_problem(covariance, contrasts, self.n_components, outside)
+        solution = self._solve(problem)
         self.moments_ = moments
         self.mean_ = mean
-        self._keep(covariance, contrasts, solution, float(np.trace(covariance)))
+        self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         return self
 
 
@@ -336,6 +347,6 @@ def fit_with_plain(model, moments):
     plain = clone(model).set_params(mean_tol=None, cov_weight=0.0, cov_tol=None)
     model._take(moments)
     plain._take(moments)
-    summaries = moments.pooled(), model._form_contrasts(moments)
+    summaries = model._summaries(moments)
     model._fit_summaries(moments, *summaries)
     return plain._fit_summaries(moments, *summaries)

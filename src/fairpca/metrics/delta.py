@@ -6,6 +6,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
+from fairpca._choices import METHODS
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._measure import Settings, measure
 from fairpca.metrics._result import DeltaResult
