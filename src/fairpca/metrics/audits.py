@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairpca._choices import FAMILIES
 from fairpca.metrics._inputs import Inputs, check_inputs
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics.bounds import delta_bound, gaussian_bound
@@ -114,7 +115,7 @@ def audit(
     U: Any,
     sensitive_features: Any,
     *,
-    families: tuple[str, ...] = ("linear", "rbf", "cdf"),
+    families: tuple[str, ...] = FAMILIES,
     control_features: Any = None,
     sample_weight: Any = None,
     n_permutations: int = 200,

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from fairpca._choices import COMPARE
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._table import Table
 from fairpca.rows import Level
-
-COMPARE = ("one-vs-rest", "pairs", "reference")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,32 +38,23 @@ class Question:
 def check_question(
     table: Table, compare: str, joint: bool, reference: Any, min_group_size: int
 ) -> Question:
-    """Check the options.
-
-    Parameters
-    ----------
-    table : Table
-        The cells, for the levels that a reference can name.
-    compare, joint, reference, min_group_size
-        As in `GroupMoments.contrasts`.
-
-    Returns
-    -------
-    Question
-        The options, with a reference level for each categorical attribute.
-    """
+    """Check the options."""
     if compare not in COMPARE:
-        raise InvalidInputError(f"compare={compare!r} is unknown: use one of {list(COMPARE)}.")
+        raise InvalidInputError(
+            f"compare={compare!r} is unknown: use one of {list(COMPARE)}.", parameter="compare"
+        )
     if not isinstance(min_group_size, Integral) or min_group_size < 2:
         raise InvalidInputError(
             f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
-            "row has no covariance."
+            "row has no covariance.",
+            parameter="min_group_size",
         )
     if compare != "reference":
         if reference is not None:
             raise InvalidInputError(
                 f"reference={reference!r} has no meaning with compare={compare!r}: "
-                "use compare='reference'."
+                "use compare='reference'.",
+                parameter="reference",
             )
         return Question(compare, bool(joint), {}, int(min_group_size))
     references = _check_references(table, reference)
@@ -78,13 +68,15 @@ def _check_references(table: Table, reference: Any) -> dict[str, Level]:
         if len(names) > 1:
             raise GroupsError(
                 f"reference={reference!r} does not say which attribute it belongs to: give a "
-                f"dictionary with a level for each of {list(names)}."
+                f"dictionary with a level for each of {list(names)}.",
+                parameter="reference",
             )
         reference = dict.fromkeys(names, reference)
     unknown = [name for name in reference if name not in names]
     if unknown:
         raise GroupsError(
-            f"reference names {unknown}, but the categorical attributes are {list(names)}."
+            f"reference names {unknown}, but the categorical attributes are {list(names)}.",
+            parameter="reference",
         )
     return {
         name: _find_level(name, reference.get(name), table.levels(position))
@@ -95,7 +87,8 @@ def _check_references(table: Table, reference: Any) -> dict[str, Level]:
 def _find_level(name: str, wanted: Any, levels: Sequence[Level]) -> Level:
     if wanted is None:
         raise GroupsError(
-            f"compare='reference' needs the reference group of {name!r}: one of {list(levels)}."
+            f"compare='reference' needs the reference group of {name!r}: one of {list(levels)}.",
+            parameter="compare",
         )
     for level in levels:
         if level == wanted:
@@ -105,5 +98,6 @@ def _find_level(name: str, wanted: Any, levels: Sequence[Level]) -> Level:
         if str(level) == str(wanted):
             return level
     raise GroupsError(
-        f"reference={wanted!r} is not a level of {name!r}: use one of {list(levels)}."
+        f"reference={wanted!r} is not a level of {name!r}: use one of {list(levels)}.",
+        parameter="reference",
     )

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import MAX_CELLS, check_cells
+from fairpca.rows._limits import check_cells
 from fairpca.rows.groups import MAX_FLOAT_LEVELS, Groups, encode_groups
 
 

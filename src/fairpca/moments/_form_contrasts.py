@@ -103,22 +103,7 @@ class _Builder:
 
 
 def form_contrasts(table: Table, n_features: int, question: Question) -> ContrastSet:
-    """Form every contrast of a question; pure: what needs saying is returned as notes.
-
-    Parameters
-    ----------
-    table : Table
-        Moments by cell.
-    n_features : int
-        Number of features.
-    question : Question
-        What to compare.
-
-    Returns
-    -------
-    ContrastSet
-        The contrasts, stratum by stratum, with notes.
-    """
+    """Form every contrast of a question; pure: what needs saying is returned as notes."""
     _check_attributes(table)
     builder = _Builder(question.min_group_size)
     joint = question.joint and len(table.categorical) > 1
@@ -139,20 +124,7 @@ def form_contrasts(table: Table, n_features: int, question: Question) -> Contras
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:
-    """Return the standard deviation of a numeric attribute, zero where it is only rounding.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments.
-    position : int
-        Place of the attribute.
-
-    Returns
-    -------
-    float
-        Deviation, with the weight as divisor.
-    """
+    """Return the standard deviation of a numeric attribute, zero where it is only rounding."""
     deviation = sqrt(max(float(cell.z_scatter[position]) / cell.weight, 0.0))
     return deviation if deviation > ROUNDING * abs(float(cell.z_mean[position])) else 0.0
 
@@ -167,14 +139,16 @@ def _check_attributes(table: Table) -> None:
         if len(levels) == 1:
             raise GroupsError(
                 f"sensitive_features column {name!r} has a single group: {levels[0]!r} in all "
-                f"{n_rows} rows. Two groups are needed; leave the column out or add rows."
+                f"{n_rows} rows. Two groups are needed; leave the column out or add rows.",
+                parameter="sensitive_features",
             )
     whole = merge(list(table.cells.values()))
     for position, name in enumerate(table.numeric):
         if numeric_deviation(whole, position) == 0:
             raise GroupsError(
                 f"sensitive_features column {name!r} is numeric and constant "
-                f"({whole.z_mean[position]:g} in all {n_rows} rows): leave it out or add rows."
+                f"({whole.z_mean[position]:g} in all {n_rows} rows): leave it out or add rows.",
+                parameter="sensitive_features",
             )
 
 
@@ -186,7 +160,8 @@ def _check_each_compared(table: Table, contrasts: Sequence[Contrast]) -> None:
             raise GroupsError(
                 f"sensitive_features column {name!r} cannot be compared in any stratum of "
                 f"{list(table.controls)}: every stratum holds only one of its values. Use coarser "
-                "control_features."
+                "control_features.",
+                parameter="sensitive_features",
             )
 
 
