@@ -218,7 +218,7 @@ def moments_from_files(
     2
     """
     table = open_table(source, separator=separator)
-    _check_engine(engine)
+    _check_engine(engine, table, checkpoint)
     return moments_from_table(
         table,
         table.assign(sensitive, features, control, weight, **options),
@@ -256,11 +256,7 @@ def moments_from_table(
     GroupMoments
         The moments.
     """
-    _check_engine(engine)
-    if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
-        raise InvalidInputError(
-            "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
-        )
+    _check_engine(engine, table, checkpoint)
     if engine == "dask":
         with dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
@@ -270,11 +266,15 @@ def moments_from_table(
     return table.moments(roles, progress=progress, checkpoint=checkpoint)
 
 
-def _check_engine(engine: str) -> None:
-    """Refuse an engine that is not known, or not installed."""
+def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
+    """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
     if engine not in ENGINES:
         raise InvalidInputError(
             f"engine={engine!r}: use 'local', 'dask' or 'spark'.", parameter="engine"
+        )
+    if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
+        raise InvalidInputError(
+            "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
         )
     try:
         if engine == "dask":
