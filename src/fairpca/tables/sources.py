@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 from fairpca._choices import ENGINES
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.tables._dask import dask_client, moments_by_dask
+from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
 from fairpca.tables._roles import Names, RoleOptions, Roles
@@ -258,7 +258,7 @@ def moments_from_table(
     """
     _check_engine(engine, table, checkpoint)
     if engine == "dask":
-        with dask_client(scheduler), _explained("dask"):
+        with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
     if engine == "spark":
         with spark_session(master) as session, _explained("spark"):
@@ -326,3 +326,19 @@ def _explained(engine: str) -> Iterator[None]:
             f"the {engine} engine failed on these files ({reason}): engine='local' says which one "
             "and where."
         ) from error
+
+
+@contextmanager
+def _dask_client(scheduler: str | None) -> Iterator[Any]:
+    """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
+    if scheduler is None:
+        yield None
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=30)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from None
+    with client:
+        yield client
