@@ -428,10 +428,6 @@ def _project_frame(function: Callable[[Any], Any], names: list[str], frame: Any)
 @contextmanager
 def dask_client(scheduler: str | None) -> Iterator[Any]:
     """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
-    try:
-        import dask.dataframe  # noqa: F401
-    except ImportError:
-        raise InvalidInputError("the dask engine needs: pip install 'fairpca[dask]'") from None
     if scheduler is None:
         yield None
         return

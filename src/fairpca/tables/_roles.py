@@ -9,14 +9,11 @@ from typing import Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import MAX_CELLS
 
 Missing = Literal["error", "drop-rows"]
 Names = str | Iterable[str] | None
-
-MAX_LEVELS = 1000
-"""Distinct values of one categorical feature that a pass accepts unless told otherwise."""
 
 _PARAMETER_OF = {
     "sensitive": "sensitive_features",
@@ -115,7 +112,7 @@ def assign_roles(
             "sensitive names no column: give at least one protected attribute.",
             parameter="sensitive_features",
         )
-    if missing not in ("error", "drop-rows"):
+    if missing not in MISSING:
         raise InvalidInputError(
             f"missing={missing!r}: use 'error' or 'drop-rows'.", parameter="missing"
         )

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Unpack
 
+from fairpca._choices import ENGINES
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._dask import dask_client, moments_by_dask
 from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
-from fairpca.tables._roles import Names, RoleOptions
+from fairpca.tables._roles import Names, RoleOptions, Roles
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables.table import Table, open_table
 
@@ -217,7 +218,57 @@ def moments_from_files(
     2
     """
     table = open_table(source, separator=separator)
-    if engine not in ("local", "dask", "spark"):
+    _check_engine(engine, table, checkpoint)
+    return moments_from_table(
+        table,
+        table.assign(sensitive, features, control, weight, **options),
+        engine=engine,
+        scheduler=scheduler,
+        master=master,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+
+
+def moments_from_table(
+    table: Table,
+    roles: Roles,
+    *,
+    engine: Engine = "local",
+    scheduler: str | None = None,
+    master: str | None = None,
+    progress: Progress = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> GroupMoments:
+    """Sum the rows of an open table with the engine of choice.
+
+    Parameters
+    ----------
+    table : Table
+        What `open_table` returned.
+    roles : Roles
+        What its `assign` returned.
+    engine, scheduler, master, progress, checkpoint
+        As in `moments_from_files`.
+
+    Returns
+    -------
+    GroupMoments
+        The moments.
+    """
+    _check_engine(engine, table, checkpoint)
+    if engine == "dask":
+        with dask_client(scheduler), _explained("dask"):
+            return moments_by_dask(table, roles)
+    if engine == "spark":
+        with spark_session(master) as session, _explained("spark"):
+            return moments_by_spark(session, table, roles)
+    return table.moments(roles, progress=progress, checkpoint=checkpoint)
+
+
+def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
+    """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
+    if engine not in ENGINES:
         raise InvalidInputError(
             f"engine={engine!r}: use 'local', 'dask' or 'spark'.", parameter="engine"
         )
@@ -225,15 +276,16 @@ def moments_from_files(
         raise InvalidInputError(
             "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
         )
-    asked = (sensitive, features, control, weight)
-    if engine == "dask":
-        with dask_client(scheduler), _explained("dask"):
-            return moments_by_dask(table, table.assign(*asked, **options))
-    if engine == "spark":
-        with spark_session(master) as session, _explained("spark"):
-            return moments_by_spark(session, table, table.assign(*asked, **options))
-    roles = table.assign(*asked, **options)
-    return table.moments(roles, progress=progress, checkpoint=checkpoint)
+    try:
+        if engine == "dask":
+            import dask.dataframe  # noqa: F401
+        elif engine == "spark":
+            import pyspark.sql  # noqa: F401
+    except ImportError:
+        java = " and Java 17 or 21" if engine == "spark" else ""
+        raise InvalidInputError(
+            f"the {engine} engine needs: pip install 'fairpca[{engine}]'{java}.", parameter="engine"
+        ) from None
 
 
 def column_names(source: Source, separator: str = ",") -> list[str]:
