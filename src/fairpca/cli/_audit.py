@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fairpca import GroupMoments, __version__
+from fairpca._choices import FAMILIES
 from fairpca.cli import _shared_options as shared
 from fairpca.cli._audit_render import print_audit
 from fairpca.cli._document import to_json
@@ -15,7 +16,6 @@ from fairpca.cli._inputs import Inputs, open_table, roles_of
 from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._options import Probability
 from fairpca.cli._progress import Stages
-from fairpca.metrics import FAMILIES
 
 _COUNT = click.IntRange(min=0)
 _EXAMPLES = """\b

@@ -17,7 +17,6 @@ from fairpca.rows.groups import (
 from fairpca.rows.rows import Rows, numeric_strata_error
 
 __all__ = [
-    "COMPARE",
     "MAX_CELLS",
     "MAX_FLOAT_LEVELS",
     "Attribute",
