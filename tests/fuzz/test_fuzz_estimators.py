@@ -153,7 +153,8 @@ def attempt(rng):
         return
     fair = fit(settings, X, groups, strata, weights)
     U, unit = check_attributes(fair, settings, X, groups, strata, weights)
-    same(fair.transform(X), U, "transform", 1e-4 if X.dtype == np.float32 else 1e-9, np.abs(X).max())
+    tolerance = 1e-4 if X.dtype == np.float32 else 1e-9
+    same(fair.transform(X), U, "transform", tolerance, np.abs(X).max())
     check_what_must_not_matter(rng, fair, settings, X, groups, strata, weights, unit)
 
 
