@@ -12,11 +12,6 @@ from fairpca.metrics._measure import Settings, measure
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics._rows import read_rows
 
-METHODS = {  # the default first
-    "linear": ("svm", "search", "exact"),
-    "rbf": ("svm",),
-    "cdf": ("search", "sample", "exact"),
-}
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
 
 
