@@ -84,9 +84,10 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the total variance.
     mean_gap_ : float
-        Largest distance between group means after the projection.
+        Largest distance between group means after the projection, over the contrasts that
+        `compare` asks for; `fairpca.metrics.mean_gap` of the scores, with the same `compare`.
     cov_gap_ : float
-        Largest spectral norm of a difference of group covariances after the projection.
+        Largest spectral norm of a difference of group covariances after the projection, likewise.
     contrasts_ : dict of lists
         One entry per comparison: attribute, positive, negative, stratum, n_positive, n_negative,
         status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``

@@ -14,7 +14,7 @@ from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
 from fairpca.moments._question import Question
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
-from fairpca.rows import Level
+from fairpca.rows import Level, face
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
@@ -110,7 +110,8 @@ def form_contrasts(table: Table, n_features: int, question: Question) -> Contras
     for stratum, cells in _strata(table):
         for position, name in enumerate(table.categorical):
             groups = _groups(cells, position)
-            pairs = _pairs(question, name, table.levels(position), groups)
+            reference = question.references.get(name)
+            pairs = face(question.compare, reference, table.levels(position), groups)
             _compare_levels(builder, name, stratum, groups, pairs)
         if joint:
             _compare_cells(builder, table, stratum, cells)
@@ -188,23 +189,6 @@ def _groups(cells: Mapping[Key, Cell], position: int) -> dict[Level, Cell]:
     for key, cell in cells.items():
         gathered.setdefault(key[position], []).append(cell)
     return {level: merge(parts) for level, parts in gathered.items()}
-
-
-def _pairs(
-    question: Question, name: str, levels: Sequence[Level], present: Mapping[Level, Cell]
-) -> list[tuple[Level, Level | None]]:
-    """List positive and negative levels; None is the rest."""
-    if question.compare == "reference":
-        reference = question.references[name]
-        return [(level, reference) for level in levels if level != reference]
-    if question.compare == "pairs" or len(levels) == 2:
-        return [(second, first) for first, second in combinations(levels, 2)]
-    found = [level for level in levels if level in present]
-    if len(found) == 2:
-        # Of two groups one contrast says it all; the other would repeat it with the sign changed.
-        absent = [(level, None) for level in levels if level not in present]
-        return [(found[1], found[0]), *absent]
-    return [(level, None) for level in levels]
 
 
 def _compare_levels(

@@ -3,6 +3,7 @@
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
 from fairpca.rows._limits import check_cells, too_many_cells
+from fairpca.rows._pairs import Pair, Stratum, check_compare, face
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
@@ -22,12 +23,16 @@ __all__ = [
     "Groups",
     "Level",
     "NumericAttribute",
+    "Pair",
     "Rows",
+    "Stratum",
     "check_cells",
+    "check_compare",
     "check_feature_names",
     "check_matrix",
     "check_weights",
     "encode_groups",
+    "face",
     "missing_groups_error",
     "numeric_strata_error",
     "sort_levels",

@@ -112,10 +112,7 @@ def assign_roles(
             "sensitive names no column: give at least one protected attribute.",
             parameter="sensitive_features",
         )
-    if missing not in MISSING:
-        raise InvalidInputError(
-            f"missing={missing!r}: use 'error' or 'drop-rows'.", parameter="missing"
-        )
+    check_choice("missing", missing, MISSING)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -139,6 +136,13 @@ def assign_roles(
         max_levels=max_levels,
         single=single,
     )
+
+
+def check_choice(parameter: str, value: str, among: Sequence[str]) -> None:
+    """Refuse a word that is not one of those to choose from."""
+    if value not in among:
+        words = ", ".join(map(repr, among))
+        raise InvalidInputError(f"{parameter}={value!r}: use one of {words}.", parameter=parameter)
 
 
 def as_names(given: Names) -> tuple[str, ...]:

@@ -1,14 +1,16 @@
-"""The classifiers that attain Δ: what to call on new rows, and what to print."""
+"""The classifiers that attain Δ, and what a family has to offer: a statistic made from rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import rbf_kernel
 
-from fairpca.metrics._thresholds import Floats
+from fairpca.linalg import Array
+from fairpca.metrics._thresholds import Signs, best_cut
 
 _CHUNK_ROWS = 4096  # rows compared with the support vectors at a time
 
@@ -32,14 +34,14 @@ class HalfSpaceRule:
     array([False,  True])
     """
 
-    direction: Floats
+    direction: Array
     threshold: float
 
-    def score(self, U: Floats) -> Floats:
+    def score(self, U: Array) -> Array:
         """Return the projections of rows on the direction."""
         return np.asarray(U, dtype=float) @ self.direction
 
-    def predict(self, U: Floats) -> NDArray[np.bool_]:
+    def predict(self, U: Array) -> NDArray[np.bool_]:
         """Return which rows are flagged."""
         return self.score(U) > self.threshold
 
@@ -66,20 +68,20 @@ class OrthantRule:
     array([ True, False,  True])
     """
 
-    corner: Floats
-    orthant: Floats
+    corner: Array
+    orthant: Array
     inside: bool = True
 
-    def score(self, U: Floats) -> Floats:
+    def score(self, U: Array) -> Array:
         """Return how far rows are inside: negative outside, zero on the boundary."""
         return -((np.asarray(U, dtype=float) - self.corner) * self.orthant).max(axis=1)
 
-    def predict(self, U: Floats) -> NDArray[np.bool_]:
+    def predict(self, U: Array) -> NDArray[np.bool_]:
         """Return which rows are flagged."""
         return (self.score(U) >= 0) == self.inside
 
 
-def kernel_sums(rows: Floats, support: Floats, coefficients: Floats, gamma: float) -> Floats:
+def kernel_sums(rows: Array, support: Array, coefficients: Array, gamma: float) -> Array:
     """Sum Gaussian kernels centred at the support vectors, a block of rows at a time."""
     sums = np.empty(len(rows))
     for start in range(0, len(rows), _CHUNK_ROWS):
@@ -90,7 +92,7 @@ def kernel_sums(rows: Floats, support: Floats, coefficients: Floats, gamma: floa
 
 @dataclass(frozen=True, eq=False)
 class KernelRule:
-    """Flag rows by a Gaussian-kernel support vector machine and a threshold.
+    """Flag rows by a Gaussian-kernel SVM and a threshold.
 
     Parameters
     ----------
@@ -99,7 +101,7 @@ class KernelRule:
     coefficients : ndarray of shape (m,)
         Their signed dual coefficients.
     intercept : float
-        Intercept of the machine.
+        Intercept of the SVM.
     gamma : float
         Kernel width, on standardised rows.
     C : float
@@ -121,24 +123,59 @@ class KernelRule:
     array([ True, False])
     """
 
-    support: Floats
-    coefficients: Floats
+    support: Array
+    coefficients: Array
     intercept: float
     gamma: float
     C: float
-    mean: Floats
-    scale: Floats
+    mean: Array
+    scale: Array
     threshold: float
     above: bool = True
 
-    def score(self, U: Floats) -> Floats:
+    def score(self, U: Array) -> Array:
         """Return the decision function."""
         rows = (np.asarray(U, dtype=float) - self.mean) / self.scale
         return kernel_sums(rows, self.support, self.coefficients, self.gamma) + self.intercept
 
-    def predict(self, U: Floats) -> NDArray[np.bool_]:
+    def predict(self, U: Array) -> NDArray[np.bool_]:
         """Return which rows are flagged."""
         return (self.score(U) > self.threshold) == self.above
 
 
-Rule = HalfSpaceRule | OrthantRule | KernelRule
+Classifier = HalfSpaceRule | OrthantRule | KernelRule
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Value of one pair and the classifier that attains it; None for a constant one."""
+
+    value: float
+    classifier: Classifier | None
+
+
+class Statistic(Protocol):
+    """Δ by one family and method, made from rows alone: what groups do not change is done once.
+
+    It answers for one pair (`fit`) and for many (`null`, values only) by the same procedure,
+    which is what makes a permutation p-value valid.
+    """
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one pair, with its classifier."""
+
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs, one in each row of `signs`."""
+
+
+def half_space(U: Array, direction: Array, mass: Array, tolerance: float) -> HalfSpaceRule:
+    """Turn a direction into the half-space that flags the positive group more often."""
+    direction = direction / np.linalg.norm(direction)
+    scores = U @ direction
+    cut = best_cut(scores, mass, tolerance=tolerance)
+    if cut.above or cut.below_row < 0:
+        return HalfSpaceRule(direction, cut.threshold)
+    # A half-space flags by ">", so a threshold on the lower neighbour becomes one on the upper.
+    on_lower = cut.threshold == scores[cut.below_row]
+    flipped = -scores[cut.above_row] if on_lower else -cut.threshold
+    return HalfSpaceRule(-direction, float(flipped))

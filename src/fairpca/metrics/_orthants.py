@@ -7,6 +7,7 @@ get at it: all grid points (d ≤ 3), the rows themselves, and coordinate ascent
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics._thresholds import Floats, Signs, masses
+from fairpca.linalg import Array
+from fairpca.metrics._classifiers import Fit, OrthantRule
+from fairpca.metrics._thresholds import Signs, masses
 
 _CHUNK_CELLS = 1 << 20  # pairs of rows compared at a time: a megabyte of flags
 _BLOCK_CELLS = 1 << 20  # cells of the two-dimensional grid held at a time
@@ -24,30 +27,16 @@ _STARTS = 8  # best rows that coordinate ascent starts from
 
 @dataclass(frozen=True, eq=False)
 class Corner:
-    """The orthant that attains the value.
-
-    Parameters
-    ----------
-    value : float
-        Its signed mass.
-    point : ndarray of shape (d,)
-        Upper corner: the orthant holds the rows that nowhere exceed it.
-    """
+    """The orthant that attains the value: its signed mass, the corner that no row in it exceeds."""
 
     value: float
-    point: Floats
+    point: Array
 
 
 class Orthants:
-    """Lower-left orthants of fixed rows, for any number of comparisons of their groups.
+    """Lower-left orthants of fixed rows, for any number of pairs of their groups."""
 
-    Parameters
-    ----------
-    U : ndarray of shape (n, d)
-        The representation.
-    """
-
-    def __init__(self, U: Floats) -> None:
+    def __init__(self, U: Array) -> None:
         self._U = U
         self._levels = []
         self._rank = np.empty(U.shape, dtype=np.intp)
@@ -77,21 +66,8 @@ class Orthants:
                 np.logical_and(flags[:used], more[:used], out=flags[:used])
             yield block, flags[:used]
 
-    def at_rows(self, signs: Signs, sample_weight: Floats | None = None) -> Floats:
-        """Return the signed mass of the orthant at every row.
-
-        Parameters
-        ----------
-        signs : ndarray of int8, shape (m, n)
-            Comparisons: +1, −1 or 0 for each row.
-        sample_weight : ndarray of shape (n,), optional
-            Row weights.
-
-        Returns
-        -------
-        ndarray of shape (m, n)
-            Not divided by the scale of the masses.
-        """
+    def at_rows(self, signs: Signs, sample_weight: Array | None = None) -> Array:
+        """Return the signed masses of the orthants at all rows, pairs × rows, not divided."""
         m, n = signs.shape
         if sample_weight is not None:
             mass = masses(signs, sample_weight).values
@@ -107,7 +83,7 @@ class Orthants:
         sizes = plus.sum(axis=1)[:, None], minus.sum(axis=1)[:, None]
         return counts[0] * sizes[1] - counts[1] * sizes[0]
 
-    def _popcounts(self, groups: NDArray[np.bool_]) -> Floats:
+    def _popcounts(self, groups: NDArray[np.bool_]) -> Array:
         counts = np.zeros(groups.shape)
         masks = _pack(groups)
         for block, flags in self._dominance():
@@ -116,7 +92,7 @@ class Orthants:
                 counts[i, block] = np.bitwise_count(bits & mask).sum(axis=1, dtype=np.int64)
         return counts
 
-    def _weighted(self, weights: NDArray, kind: type) -> Floats:
+    def _weighted(self, weights: NDArray, kind: type) -> Array:
         """Multiply the 0/1 dominance matrix by many weight vectors."""
         weights = np.ascontiguousarray(weights, dtype=kind)
         total = np.empty(weights.shape)
@@ -124,39 +100,15 @@ class Orthants:
             total[:, block] = weights @ flags.astype(kind).T
         return total
 
-    def best_row(self, at_rows: Floats) -> Corner:
-        """Return the row whose orthant has the largest absolute mass.
-
-        Parameters
-        ----------
-        at_rows : ndarray of shape (n,)
-            Signed masses of the orthants at the rows.
-
-        Returns
-        -------
-        Corner
-            That row and its mass.
-        """
+    def best_row(self, at_rows: Array) -> Corner:
+        """Return the row whose orthant has the largest absolute mass."""
         best = int(np.argmax(np.abs(at_rows)))
         return Corner(float(at_rows[best]), self._U[best])
 
     # -- coordinate ascent ---------------------------------------------------------------------
 
-    def ascend(self, at_rows: Floats, mass: Floats) -> Corner:
-        """Improve the best rows one coordinate at a time.
-
-        Parameters
-        ----------
-        at_rows : ndarray of shape (n,)
-            Signed masses of the orthants at the rows.
-        mass : ndarray of shape (n,)
-            Masses of the rows.
-
-        Returns
-        -------
-        Corner
-            At least as good as the best row.
-        """
+    def ascend(self, at_rows: Array, mass: Array) -> Corner:
+        """Improve the best rows one coordinate at a time."""
         found = self.best_row(at_rows)
         ranking = np.argsort(-np.abs(at_rows[self._distinct]), kind="stable")
         for row in self._distinct[ranking[:_STARTS]]:
@@ -165,7 +117,7 @@ class Orthants:
                 found = corner
         return found
 
-    def _climb(self, place: NDArray[np.intp], value: float, mass: Floats) -> Corner:
+    def _climb(self, place: NDArray[np.intp], value: float, mass: Array) -> Corner:
         d = len(place)
         sign = 1.0 if value >= 0 else -1.0
         outside = self._rank > place
@@ -192,19 +144,8 @@ class Orthants:
 
     # -- the whole grid ------------------------------------------------------------------------
 
-    def on_grid(self, mass: Floats) -> Corner:
-        """Return the supremum over all of R^d, for d ≤ 3.
-
-        Parameters
-        ----------
-        mass : ndarray of shape (n,)
-            Masses of the rows.
-
-        Returns
-        -------
-        Corner
-            The best point of the grid of coordinates.
-        """
+    def on_grid(self, mass: Array) -> Corner:
+        """Return the supremum over all of R^d, for d ≤ 3."""
         d = self._U.shape[1]
         if d == 1:
             sums = np.cumsum(np.bincount(self._rank[:, 0], mass))
@@ -219,7 +160,7 @@ class Orthants:
             )
         return self._grid_3d(mass)
 
-    def _grid_2d(self, mass: Floats) -> Corner:
+    def _grid_2d(self, mass: Array) -> Corner:
         rank_x, rank_y = self._rank.T
         levels_x, levels_y = self._levels
         rows = max(1, _BLOCK_CELLS // len(levels_y))
@@ -243,7 +184,7 @@ class Orthants:
                 best = Corner(float(table.flat[flat]), point)
         return best
 
-    def _grid_3d(self, mass: Floats) -> Corner:
+    def _grid_3d(self, mass: Array) -> Corner:
         """Let the first coordinate grow; each row adds its mass to a quadrant of the others."""
         _, levels_y, levels_z = self._levels
         cells = len(levels_y) * len(levels_z)
@@ -275,3 +216,53 @@ def _pack(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
     packed = np.packbits(flags, axis=1)
     missing = -packed.shape[1] % 8
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, missing)))).view(np.uint64)
+
+
+class OrthantStatistic:
+    """Orthants: at the rows, by ascent from the best rows, or on the whole grid."""
+
+    def __init__(self, U: Array, weight: Array | None, method: str, orthants: str) -> None:
+        self._weight = weight
+        self._method = method
+        d = U.shape[1]
+        flips = [(1.0,) * d] if orthants == "one" else itertools.product((1.0, -1.0), repeat=d)
+        self._parts = [(np.array(flip), Orthants(U * flip)) for flip in flips]
+
+    def _corner(self, part: Orthants, at_rows: Array | None, mass: Array) -> Corner:
+        if at_rows is None:
+            return part.on_grid(mass)
+        if self._method == "search":
+            return part.ascend(at_rows, mass)
+        return part.best_row(at_rows)
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one pair, with its classifier."""
+        mass = masses(signs[None], self._weight)
+        best: tuple[Array, Corner] | None = None
+        for flip, part in self._parts:
+            rows = self._at_rows(part, signs[None])[0]
+            corner = self._corner(part, rows, mass.values[0])
+            if best is None or abs(corner.value) > abs(best[1].value):
+                best = flip, corner
+        assert best is not None  # there is at least one orthant
+        flip, corner = best
+        if corner.value == 0:
+            return Fit(0.0, None)
+        classifier = OrthantRule(corner.point * flip, flip, inside=corner.value > 0)
+        return Fit(abs(corner.value) / float(mass.scale[0]), classifier)
+
+    def _at_rows(self, part: Orthants, signs: Signs) -> Array | list[None]:
+        """Return the masses at the rows, which the whole grid does not need."""
+        if self._method == "exact":
+            return [None] * len(signs)
+        return part.at_rows(signs, self._weight)
+
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs."""
+        mass = masses(signs, self._weight)
+        found = np.zeros(len(signs))
+        for _, part in self._parts:
+            at_rows = self._at_rows(part, signs)
+            for i, (rows, row_mass) in enumerate(zip(at_rows, mass.values, strict=True)):
+                found[i] = max(found[i], abs(self._corner(part, rows, row_mass).value))
+        return found / mass.scale
