@@ -10,10 +10,10 @@ from typing import Any, Literal, Unpack
 from fairpca._choices import ENGINES
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.tables._dask import dask_client, moments_by_dask
+from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
-from fairpca.tables._roles import Names, RoleOptions, Roles
+from fairpca.tables._roles import Names, RoleOptions, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables.table import Table, open_table
 
@@ -219,46 +219,9 @@ def moments_from_files(
     """
     table = open_table(source, separator=separator)
     _check_engine(engine, table, checkpoint)
-    return moments_from_table(
-        table,
-        table.assign(sensitive, features, control, weight, **options),
-        engine=engine,
-        scheduler=scheduler,
-        master=master,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
-
-
-def moments_from_table(
-    table: Table,
-    roles: Roles,
-    *,
-    engine: Engine = "local",
-    scheduler: str | None = None,
-    master: str | None = None,
-    progress: Progress = False,
-    checkpoint: str | os.PathLike[str] | None = None,
-) -> GroupMoments:
-    """Sum the rows of an open table with the engine of choice.
-
-    Parameters
-    ----------
-    table : Table
-        What `open_table` returned.
-    roles : Roles
-        What its `assign` returned.
-    engine, scheduler, master, progress, checkpoint
-        As in `moments_from_files`.
-
-    Returns
-    -------
-    GroupMoments
-        The moments.
-    """
-    _check_engine(engine, table, checkpoint)
+    roles = table.assign(sensitive, features, control, weight, **options)
     if engine == "dask":
-        with dask_client(scheduler), _explained("dask"):
+        with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
     if engine == "spark":
         with spark_session(master) as session, _explained("spark"):
@@ -268,10 +231,7 @@ def moments_from_table(
 
 def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
     """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
-    if engine not in ENGINES:
-        raise InvalidInputError(
-            f"engine={engine!r}: use 'local', 'dask' or 'spark'.", parameter="engine"
-        )
+    check_choice("engine", engine, ENGINES)
     if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
         raise InvalidInputError(
             "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
@@ -326,3 +286,19 @@ def _explained(engine: str) -> Iterator[None]:
             f"the {engine} engine failed on these files ({reason}): engine='local' says which one "
             "and where."
         ) from error
+
+
+@contextmanager
+def _dask_client(scheduler: str | None) -> Iterator[Any]:
+    """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
+    if scheduler is None:
+        yield None
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=30)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from None
+    with client:
+        yield client
