@@ -138,6 +138,11 @@ def command(path, folder, *more):
 
 
 @door(TYPED)
+def by_command_on_parquet(features, case, folder):
+    return command(parquet(features, case, folder), folder)
+
+
+@door(TYPED)
 def by_command_on_parquet_local(features, case, folder):
     return command(parquet(features, case, folder), folder, "--engine", "local")
 
@@ -171,6 +176,11 @@ def by_csv_in_ranges(features, case, folder):
 def by_csv_rows(features, case, folder):
     table = open_table(text_file(features, case, folder))
     return model().fit_moments(GroupMoments.from_rows(table.rows(table.assign("g"))))
+
+
+@door(TEXT)
+def by_command_on_csv(features, case, folder):
+    return command(text_file(features, case, folder), folder)
 
 
 @door(TEXT)
