@@ -4,70 +4,50 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-NAMES = ("table1", "table2", "table3", "table4", "table5", "figure1", "figure2", "figure3", "all")
+from fairpca.experiments import NAMES
+
 _EXAMPLES = """\b
 Examples:
   fairpca reproduce all --splits 5 --out results --jobs 2
   fairpca reproduce table1 table2 --quick
+  fairpca reproduce search
 """
 
 
-class Cells:
-    """Shows which cells run and how many are done: a bar on a terminal, else a line for each."""
+@contextmanager
+def _cells(enabled: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Show which cells run and how many are done: a bar on a terminal, else a line for each."""
+    told: set[str] = set()
 
-    def __init__(self, enabled: bool) -> None:
-        self._bar: Progress | None = None
-        self._enabled = enabled
-        self._told: set[str] = set()
-        if enabled and sys.stderr.isatty():
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._task = self._bar.add_task("starting", total=None)
+    def tell(done: int, total: int, label: str) -> None:
+        for name in label.split(", ") if enabled and label else ():
+            if name not in told:
+                click.echo(f"[{done}/{total} done] {name}", err=True)
+                told.add(name)
 
-    def __enter__(self) -> Cells:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, running: Sequence[Any], done: int, total: int) -> None:
-        """Tell which cells are running and how many are done."""
-        names = [cell.full_key for cell in running]
-        if self._bar is not None:
-            shown = ", ".join(names) or "writing"
-            self._bar.update(self._task, completed=done, total=total, description=shown)
-        elif self._enabled:
-            for name in names:
-                if name not in self._told:
-                    click.echo(f"[{done}/{total} done] {name}", err=True)
-            self._told.update(names)
+    if not (enabled and sys.stderr.isatty()):
+        yield tell
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, total, label: bar.update(
+            task, completed=done, total=total, description=label or "writing"
+        )
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("names", nargs=-1, required=True, type=click.Choice(NAMES))
+@click.argument("names", nargs=-1, required=True, type=click.Choice((*NAMES, "all")))
 @click.option("--splits", type=click.IntRange(min=1), help="Splits; 5, or 1 with --quick.")
 @click.option(
     "--out",
@@ -101,19 +81,23 @@ def reproduce(
 ) -> None:
     """Compute tables and figures of the paper beside its printed values.
 
+    "search" looks for the protected labels that the paper evidently used.
+
     Finished cells are kept: a run that was stopped continues where it was. The data are looked
     for in the folder FAIRPCA_DATA; "fairpca datasets" lists what is present.
     """
     # Here, so that --help and the other commands do not wait for it.
-    from fairpca.experiments import Options, run, write_report
+    from fairpca.experiments import Options, run
+    from fairpca.report import draw_figures, write_report
 
     options = Options(splits=splits or (1 if quick else 5), quick=quick)
     try:
-        with Cells(enabled=not quiet) as progress:
+        with _cells(enabled=not quiet) as progress:
             files = run(names, options, out, jobs=jobs, progress=progress)
     except KeyboardInterrupt:
         click.echo(f"fairpca: stopped; the same command goes on from the cells in {out}.", err=True)
         raise
+    files += draw_figures(out)
     files.append(write_report(out, report or out / "reproduction.md"))
     for path in files:
         click.echo(str(path))
