@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import results
 
 FEATURES = 50
 WIDE = 1000
@@ -91,7 +92,13 @@ def best_of(repeat, cases):
     return {name: min(value[0] for value in values) for name, values in times.items()}
 
 
+ROWS = []
+
+
 def report(title, rows, times, notes):
+    for name, seconds in times.items():
+        ROWS.append({"table": title, "what": name, "seconds": seconds, "rows": rows})
+    ROWS.append({"table": title, "notes": list(notes)})
     print(f"\n{title}", flush=True)
     print(f"{'':44s} {'seconds':>9s} {'million rows/s':>15s}")
     for name, seconds in times.items():
@@ -129,6 +136,7 @@ def bench_parquet(folder, rows, repeat):
 
 MEMORY = """
 import sys
+import results
 from fairpca.distributed import moments_from_parquet
 def peak():  # of this program; what resource.getrusage says can be that of its parent
     with open("/proc/self/status") as file:
@@ -145,6 +153,7 @@ def bench_memory(folders):
         output = subprocess.run(
             [sys.executable, "-c", MEMORY, str(folder)], capture_output=True, text=True, check=True
         )
+        ROWS.append({"table": "memory", "what": title, "megabytes": int(output.stdout)})
         print(f"{title:60s} {int(output.stdout):6d} MB", flush=True)
 
 
@@ -261,6 +270,7 @@ def main():
         if "spark" not in asked.without:
             bench_spark(large, asked.dask_rows, asked.repeat, seconds)
     print(f"\nload average after: {os.getloadavg()[0]:.1f}")
+    results.save("scale", ROWS)
 
 
 if __name__ == "__main__":

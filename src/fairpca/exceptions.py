@@ -20,6 +20,7 @@ class InvalidInputError(ValueError):
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
+        self.place: str | None = None
 
     def at(self, place: str) -> Self:
         """Return the same error with the place where it was met in front, said only once."""
@@ -28,6 +29,7 @@ class InvalidInputError(ValueError):
             return self
         found = copy.copy(self)
         found.args = (f"{place}: {message}",)
+        found.place = place
         return found
 
 
@@ -55,13 +57,21 @@ class InfeasibleError(InvalidInputError):
         self.minimum = minimum
 
 
-class SmallGroupWarning(UserWarning):
+class FairnessWarning(UserWarning):
+    """Something that may make a result mean less than it seems; the base of all our warnings."""
+
+
+class SmallGroupWarning(FairnessWarning):
     """A group or cell is too small to be compared; the message names it."""
 
 
-class NestedAttributeWarning(UserWarning):
+class NestedAttributeWarning(FairnessWarning):
     """One protected attribute determines another; the message names both."""
 
 
-class DroppedRowsWarning(UserWarning):
+class DroppedRowsWarning(FairnessWarning):
     """Rows with missing values were left out; the message says how many, and which columns."""
+
+
+class NotFittedYetWarning(FairnessWarning):
+    """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""

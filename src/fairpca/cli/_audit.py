@@ -15,8 +15,8 @@ from fairpca.cli._inputs import Inputs, open_table, roles_of
 from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._options import Probability
 from fairpca.cli._progress import Stages
+from fairpca.metrics import FAMILIES
 
-FAMILIES = ("linear", "rbf", "cdf")
 _COUNT = click.IntRange(min=0)
 _EXAMPLES = """\b
 Examples:

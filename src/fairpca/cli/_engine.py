@@ -92,8 +92,8 @@ def fit_streamed(
     with Stages(enabled=not given["quiet"]) as stages:
         stages.begin(f"summing {_described(data)}")
 
-        def tell(done: int, total: int) -> None:
-            share = f" of {total:,}" if total > 0 else ""
+        def tell(done: int, total: int | None) -> None:
+            share = f" of {total:,}" if total else ""
             stages.begin(f"summing {_described(data)}: {done:,}{share} rows")
 
         with collected_notes() as notes:

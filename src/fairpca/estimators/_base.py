@@ -11,10 +11,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from fairpca._choices import COMPARE, SOLVERS
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
-from fairpca.solvers import SOLVERS, FairProblem, solve
+from fairpca.solvers import FairProblem, solve
 
 FLOATS = [np.float64, np.float32]
 
@@ -31,7 +32,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "cov_weight": [Interval(Real, 0, None, closed="left"), None],
         "cov_tol": [Interval(Real, 0, None, closed="left"), None],
         "solver": [StrOptions(set(SOLVERS))],
-        "compare": [StrOptions({"one-vs-rest", "pairs", "reference"})],
+        "compare": [StrOptions(set(COMPARE))],
         "joint": ["boolean"],
         "reference": "no_validation",
         "numeric": ["array-like", None],
@@ -102,14 +103,16 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if self.cov_tol is not None and self.cov_weight is not None:
             raise InvalidInputError(
                 f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
-                "set one of them and leave the other None."
+                "set one of them and leave the other None.",
+                parameter="cov_weight",
             )
 
     def _require_groups_optional(self):
         if self.missing_groups == "raise":
             raise GroupsError(
                 "sensitive_features was not given. Pass the protected attribute to fit, or set "
-                "missing_groups='ignore' for plain PCA."
+                "missing_groups='ignore' for plain PCA.",
+                parameter="sensitive_features",
             )
 
     def _rows(self, X, sensitive_features, control_features, sample_weight):
@@ -131,7 +134,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return ContrastSet((), moments.n_features)
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
-    def _form_problem(self, covariance, contrasts, n_components):
+    def _form_problem(self, covariance, contrasts, n_components, padding=0):
         return FairProblem.from_contrasts(
             covariance,
             contrasts,
@@ -139,6 +142,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             mean_tol=self.mean_tol,
             cov_weight=self.cov_weight,
             cov_tol=self.cov_tol,
+            padding=padding,
         )
 
     def _solve(self, problem):
@@ -151,10 +155,11 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             cov_shift=self.cov_shift,
         )
 
-    def _keep(self, covariance, contrasts, solution, total):
+    def _keep(self, covariance, contrasts, solution, total, span=None):
         """Set the attributes that follow from the solution; `total` is all the variance."""
-        basis = solution.basis
-        self.components_ = np.ascontiguousarray(basis.T)
+        basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
+        components = basis.T if span is None else span.lift(solution.basis)
+        self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
         self.certificate_ = solution.certificate

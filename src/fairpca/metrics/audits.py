@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairpca.metrics._inputs import Inputs, check_inputs
+from fairpca._choices import FAMILIES
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics._measure import MIN_CROSS_FIT, measure
 from fairpca.metrics._result import DeltaResult
-from fairpca.metrics.bounds import delta_bound, gaussian_bound
-from fairpca.metrics.delta import delta_fairness
-from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
+from fairpca.metrics._rows import read_rows
+from fairpca.metrics.bounds import delta_bound, largest_gaussian_bound
+from fairpca.metrics.delta import check_dimension, check_settings
+from fairpca.metrics.gaps import gaps_of, largest_mmd2, median_gamma
+from fairpca.rows import Stratum
 
 # Family and method, and whether a permutation repeats a costly fit.
 _ROWS = (
@@ -105,16 +110,11 @@ def _cell(value: float | None, width: int) -> str:
     return f"{'–' if value is None else f'{value:.3f}':>{width}}"
 
 
-def _smallest_group(inputs: Inputs) -> int:
-    signs = [c.signs for stratum in inputs.strata for c in stratum.comparisons]
-    return min(int(min((s > 0).sum(), (s < 0).sum())) for s in signs)
-
-
 def audit(
     U: Any,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     *,
-    families: tuple[str, ...] = ("linear", "rbf", "cdf"),
+    families: tuple[str, ...] = FAMILIES,
     control_features: Any = None,
     sample_weight: Any = None,
     n_permutations: int = 200,
@@ -129,8 +129,9 @@ def audit(
 
     Parameters
     ----------
-    U : array-like of shape (n, d)
-        Raw features or any representation.
+    U : array-like of shape (n, d), or Rows
+        Raw features or any representation; `fairpca.rows.Rows` bring their own groups, strata
+        and weights.
     sensitive_features : array-like or data frame
         Protected attributes.
     families : tuple of str
@@ -150,7 +151,7 @@ def audit(
     confidence : float, default 0.95
         Of the bounds.
     max_samples : int, default 1000
-        Rows that Gaussian machines are trained on at most.
+        Rows that Gaussian-kernel SVMs are trained on at most.
     random_state : int, optional
         Seed.
 
@@ -169,42 +170,49 @@ def audit(
     >>> bool(report.results[0].p_value > 0.05)
     True
     """
-    inputs = check_inputs(U, sensitive_features, control_features, sample_weight)
-    d = inputs.U.shape[1]
-    shared = {"control_features": control_features, "sample_weight": sample_weight}
-    arguments = {
-        **shared,
-        "cross_fit": cross_fit and _smallest_group(inputs) >= 4,
-        "orthants": orthants or ("all" if d <= 3 else "one"),
-        "max_samples": max_samples,
-        "random_state": random_state,
-    }
-    results = [
-        delta_fairness(
-            inputs.U,
-            sensitive_features,
-            family=family,
-            method=method,
-            n_permutations=slow_permutations if slow else n_permutations,
-            **arguments,
+    _check_families(families)
+    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    strata = rows.pairs()
+    d = rows.X.shape[1]
+    folds = cross_fit and _smallest_group(strata) >= MIN_CROSS_FIT
+    results = []
+    for family, method, slow in _ROWS:
+        if family not in families or (d == 1 and (family, method) == ("linear", "search")):
+            continue
+        count = slow_permutations if slow else n_permutations
+        shape = orthants or ("all" if d <= 3 else "one")
+        settings = check_settings(
+            family, method, shape, None, None, max_samples, random_state, count
         )
-        for family, method, slow in _ROWS
-        if family in families and not (d == 1 and method == "search" and family == "linear")
-    ]
+        results.append(measure(strata, check_dimension(settings, d), count, folds))
     bounds = [
         None
         if result.family == "rbf"
         else delta_bound(result, sum(result.worst.n_rows), d, confidence)
         for result in results
     ]
+    mean, cov = gaps_of(rows, "pairs", False, None)
     return AuditReport(
-        n_rows=len(inputs.U),
+        n_rows=len(rows),
         n_components=d,
         results=tuple(results),
         bounds=tuple(bounds),
         confidence=confidence,
-        mean_gap=mean_gap(inputs.U, sensitive_features, **shared),
-        cov_gap=cov_gap(inputs.U, sensitive_features, **shared),
-        mmd2=mmd2(inputs.U, sensitive_features, **shared),
-        gaussian_bound=gaussian_bound(inputs.U, sensitive_features, **shared),
+        mean_gap=mean,
+        cov_gap=cov,
+        mmd2=largest_mmd2(strata, median_gamma(rows.X)),
+        gaussian_bound=largest_gaussian_bound(strata),
     )
+
+
+def _check_families(families: tuple[str, ...]) -> None:
+    unknown = [family for family in families if family not in FAMILIES]
+    if unknown or isinstance(families, str):
+        raise InvalidInputError(
+            f"families must be some of {FAMILIES}, not {families!r}.", parameter="families"
+        )
+
+
+def _smallest_group(strata: Sequence[Stratum]) -> int:
+    signs = [pair.signs for stratum in strata for pair in stratum.pairs]
+    return min(int(min((s > 0).sum(), (s < 0).sum())) for s in signs)

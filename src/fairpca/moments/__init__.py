@@ -3,8 +3,10 @@
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
 from fairpca.moments.group_moments import GroupMoments
 from fairpca.moments.summaries import Pooled, Standardization
+from fairpca.rows import COMPARE
 
 __all__ = [
+    "COMPARE",
     "Contrast",
     "ContrastSet",
     "GroupMoments",

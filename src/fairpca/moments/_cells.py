@@ -87,26 +87,7 @@ def summarise(
     rows: NDArray[np.intp],
     block: int,
 ) -> Cell:
-    """Compute the moments of some rows of a matrix, a block at a time.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (n, p)
-        Features of any float type; the sums are taken in float64.
-    attributes : ndarray, shape (n, m)
-        Numeric attributes.
-    weights : ndarray, shape (n,), or None
-        Weights, positive for the rows used; None stands for ones.
-    rows : ndarray of int
-        The rows to use, at least one.
-    block : int
-        Number of rows handled at once, which bounds the memory of the float64 copy.
-
-    Returns
-    -------
-    Cell
-        The moments.
-    """
+    """Compute the moments of some rows of a matrix, a block at a time."""
     if weights is None and attributes.shape[1] == 0:
         return _summarise_plain(matrix, rows)
     parts = []
@@ -129,7 +110,7 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
     origin = matrix[rows[0]].astype(np.float64)
     # Distances from a row, so that a constant column is exactly constant.
     guess = origin + (_take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
-    step = max(_PIECE_NUMBERS // p, 4 * p)
+    step = max(_PIECE_NUMBERS // max(p, 1), 4 * p)
     shift, scatter = np.zeros(p), np.zeros((p, p))
     for start in range(0, n, step):
         x = _take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)
@@ -179,22 +160,6 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
 def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
     """Subtract the weighted mean in place; return it and what rounding took off it.
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, p)
-        Values, at least one row; centred in place.
-    w : ndarray, shape (n,)
-        Weights.
-    total : float
-        Their sum.
-
-    Returns
-    -------
-    mean, mean_rest : ndarray, shape (p,)
-        The mean, and what rounding took off it.
-
-    Notes
-    -----
     Averaging the distances from the first row makes a constant column exactly constant; the second
     round removes what rounding left of the mean, which counts when the mean is far larger than the
     deviation, or the first row far from the others.
@@ -219,16 +184,6 @@ def merge(cells: Sequence[Cell]) -> Cell:
 
     Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the third
     order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to zero).
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        At least one part.
-
-    Returns
-    -------
-    Cell
-        Moments about the common mean.
     """
     if len(cells) == 1:
         return cells[0]
@@ -265,18 +220,7 @@ def _common_mean(
 
 
 def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
-    """Return the mean of one cell minus that of another, to the last digit.
-
-    Parameters
-    ----------
-    plus, minus : Cell
-        The two sides.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        Difference of the means of the features.
-    """
+    """Return the mean of one cell minus that of another, to the last digit."""
     return (plus.mean - minus.mean) + (plus.mean_rest - minus.mean_rest)
 
 
@@ -285,20 +229,7 @@ def _empty_third(a: FloatArray) -> FloatArray:
 
 
 def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
-    """Moments of (x - centre) / scale, feature by feature.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments of x.
-    centre, scale : ndarray, shape (p,)
-        What is subtracted and divided by.
-
-    Returns
-    -------
-    Cell
-        Moments of the rescaled features; the attributes stay as they are.
-    """
+    """Moments of (x - centre) / scale, feature by feature."""
     # One division after the other: the product of two tiny scales may underflow, and doing it in
     # one order leaves the result symmetric only to rounding.
     return Cell(
@@ -316,22 +247,7 @@ def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
 
 
 def with_attribute(cell: Cell, position: int, value: float) -> Cell:
-    """Add a numeric attribute that has the same value in every row of the cell.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments without the attribute.
-    position : int
-        Place of the new attribute.
-    value : float
-        Its value.
-
-    Returns
-    -------
-    Cell
-        Moments with the attribute; what deviates from its mean is zero.
-    """
+    """Add a numeric attribute that has the same value in every row of the cell."""
     return Cell(
         cell.n_rows,
         cell.weight,
@@ -347,20 +263,7 @@ def with_attribute(cell: Cell, position: int, value: float) -> Cell:
 
 
 def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
-    """Put the numeric attributes in another order.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments.
-    order : sequence of int
-        Present position of each attribute in the new order.
-
-    Returns
-    -------
-    Cell
-        The same moments.
-    """
+    """Put the numeric attributes in another order."""
     index = np.array(order, dtype=np.intp)
     return Cell(
         cell.n_rows,

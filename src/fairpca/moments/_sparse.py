@@ -34,27 +34,7 @@ def summarise_sparse(
     rows: NDArray[np.intp],
     block: int,
 ) -> Cell:
-    """Compute the moments of some rows of a sparse matrix; the counterpart of `summarise`.
-
-    Parameters
-    ----------
-    matrix : csr_array, shape (n, p)
-        Features.
-    attributes : ndarray, shape (n, m)
-        Numeric attributes.
-    weights : ndarray, shape (n,), or None
-        Weights, positive for the rows used; None stands for ones.
-    rows : ndarray of int
-        The rows to use, at least one.
-    block : int
-        Rows of dense columns handled at once. A sparse matrix takes as many times more as its
-        rows are emptier, so that a block holds as many numbers.
-
-    Returns
-    -------
-    Cell
-        The moments.
-    """
+    """Compute the moments of some rows of a sparse matrix; the counterpart of `summarise`."""
     filled = max(matrix.nnz / (matrix.shape[0] * matrix.shape[1]), 1e-3)
     step = max(int(block / filled), 1)
     parts = []

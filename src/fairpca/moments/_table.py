@@ -90,7 +90,8 @@ def _check_sums(cell: Cell) -> None:
     if not all(np.isfinite(array).all() for array in cell.arrays().values()):
         raise InvalidInputError(
             "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
-            "rescale the columns."
+            "rescale the columns.",
+            parameter="X",
         )
 
 
@@ -179,7 +180,8 @@ def _as_numeric(table: Table, name: str) -> Table:
         raise GroupsError(
             f"sensitive_features column {name!r} is numeric in some moments and names groups "
             f"in others (for example {others[0]!r}): give it the same type in every batch, or "
-            f"name it in numeric=[{name!r}] for all of them."
+            f"name it in numeric=[{name!r}] for all of them.",
+            parameter="sensitive_features",
         )
     numeric = tuple(n for n in table.attributes if n in table.numeric or n == name)
     place = numeric.index(name)

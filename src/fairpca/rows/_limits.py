@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 
 if TYPE_CHECKING:
     from fairpca.rows.groups import Groups
-
-MAX_CELLS = 1000
-"""Distinct combinations of groups that are accepted unless told otherwise."""
 
 
 def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:

@@ -170,7 +170,8 @@ def _check_lengths(columns: Sequence[Column], n_rows: int, argument: str, of: st
         if len(column.values) != n_rows:
             raise GroupsError(
                 f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
-                f"give one value for each row of {of}."
+                f"give one value for each row of {of}.",
+                parameter=argument,
             )
 
 
@@ -194,13 +195,15 @@ def _to_numbers(column: Column, argument: str) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise GroupsError(
             f"{argument} column {column.name!r} is declared numeric but cannot be read as numbers "
-            f"({error}): leave it out of numeric, or convert it."
+            f"({error}): leave it out of numeric, or convert it.",
+            parameter=argument,
         ) from None
     not_finite = int(np.count_nonzero(~np.isfinite(numbers)))
     if not_finite:
         raise GroupsError(
             f"{argument} column {column.name!r} has {not_finite} infinite or undefined "
-            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them."
+            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them.",
+            parameter=argument,
         )
     return numbers
 

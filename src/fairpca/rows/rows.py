@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import MAX_CELLS, check_cells
+from fairpca.rows._limits import check_cells
+from fairpca.rows._pairs import Stratum, form_pairs
 from fairpca.rows.groups import MAX_FLOAT_LEVELS, Groups, encode_groups
 
 
@@ -165,6 +167,40 @@ class Rows:
         if not columns:
             return np.zeros(len(self), dtype=np.intp)
         return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
+
+    def pairs(
+        self,
+        compare: str = "pairs",
+        *,
+        joint: bool = False,
+        reference: Any = None,
+        min_rows: int = 2,
+    ) -> tuple[Stratum, ...]:
+        """Pair the groups of every attribute, inside every stratum.
+
+        Parameters
+        ----------
+        compare, joint, reference
+            As in `GroupMoments.contrasts`, by the same rule.
+        min_rows : int, default 2
+            Groups with fewer rows are left out. At 2, a group of a single row is an error where
+            there are no strata, and a warning where it is too small in a stratum only.
+
+        Returns
+        -------
+        tuple of Stratum
+            Name, rows and pairs of each; strata without a pair are left out.
+
+        Examples
+        --------
+        >>> from fairpca.rows import Rows
+        >>> [stratum] = Rows.read([[1.0], [2.0], [3.0], [4.0]], list("abab")).pairs()
+        >>> stratum.pairs[0].groups, stratum.pairs[0].signs
+        (('a', 'b'), array([-1,  1, -1,  1], dtype=int8))
+        """
+        return form_pairs(
+            self, compare=compare, joint=joint, reference=reference, min_rows=min_rows
+        )
 
 
 def numeric_strata_error(names: Iterable[str]) -> GroupsError:

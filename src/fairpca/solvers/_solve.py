@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairpca._choices import SOLVERS
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.linalg import (
     Array,
@@ -30,8 +31,6 @@ from fairpca.solvers._problem import (
 from fairpca.solvers._refinement import Refined, refine
 from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
-
-SOLVERS = ("refined", "deflation", "tight", "paper")
 
 # A basis may stick out of its constraints by this much, relative to the size of the gaps.
 _FEASIBLE = 1e-7
@@ -106,7 +105,8 @@ def solve(
     """
     if solver not in SOLVERS:
         raise InvalidInputError(
-            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}."
+            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}.",
+            parameter="solver",
         )
     with single_blas_thread():
         reduced = reduce_problem(problem)
@@ -126,7 +126,8 @@ def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
     if solver == "paper" and reduced.limit is not None:
         raise InvalidInputError(
             "solver='paper' has no constrained form, but cov_tol was given. Use cov_weight, or "
-            "another solver."
+            "another solver.",
+            parameter="solver",
         )
     if solver == "paper" and len(reduced.Q):
         return _paper(reduced, options)
@@ -253,7 +254,8 @@ def _from_smallest_gap(reduced: ReducedProblem, start: Refined) -> Refined:
 def _unattainable_mean_tol(reduced: ReducedProblem) -> InfeasibleError:
     return InfeasibleError(
         f"mean_tol={np.sqrt(reduced.mean_limit * reduced.scale):.6g} cannot be met with "
-        f"n_components={reduced.d}. Raise mean_tol or lower n_components."
+        f"n_components={reduced.d}. Raise mean_tol or lower n_components.",
+        parameter="mean_tol",
     )
 
 
