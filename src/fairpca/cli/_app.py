@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import click
 
 from fairpca import __version__
-from fairpca._choices import EXPERIMENTS
 from fairpca.cli import _options as options
 from fairpca.cli._messages import in_options, one_line
 from fairpca.exceptions import InvalidInputError
+from fairpca.experiments import NAMES
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 
@@ -51,7 +51,8 @@ def explain(error: Exception) -> tuple[str, int]:
         return error.format_message(), BAD_INPUT
     if isinstance(error, InvalidInputError):
         return in_options(error), BAD_INPUT
-    if isinstance(error, ImportError):  # an extra that is not installed; the message names it
+    # An extra that is not installed; the message names it.
+    if isinstance(error, ImportError) and not str(error.name or "").startswith("fairpca"):
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
         return "not enough memory for this table: use fewer rows or columns.", FAILURE
@@ -160,12 +161,15 @@ def audit(data: tuple[str, ...], **given: Any) -> None:
 Examples:
   fairpca reproduce all --splits 5 --out results --jobs 2
   fairpca reproduce table1 table2 --quick
+  fairpca reproduce search
 """
 )
-@click.argument("names", nargs=-1, required=True, type=click.Choice([*EXPERIMENTS, "all"]))
+@click.argument("names", nargs=-1, required=True, type=click.Choice([*NAMES, "all"]))
 @options.with_options(options.REPRODUCE)
 def reproduce(names: tuple[str, ...], **given: Any) -> None:
     """Compute tables and figures of the paper beside its printed values.
+
+    "search" looks for the protected labels that the paper evidently used.
 
     Finished cells are kept: a run that was stopped continues where it was. The data are looked
     for in the folder FAIRPCA_DATA; "fairpca datasets" lists what is present.

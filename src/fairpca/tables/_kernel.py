@@ -45,8 +45,11 @@ CACHED_LEVELS = 64
 
 
 def batch_rows(n_columns: int) -> int:
-    """Rows that are read and summed at once, between 1,024 and 32,768."""
-    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), 1024, 32768))
+    """Rows that are read and summed at once, between 1,024 and 32,768.
+
+    As many as there are columns at least: the sums of fewer rows are kept in another form.
+    """
+    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), max(1024, n_columns), 32768))
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
