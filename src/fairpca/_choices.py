@@ -2,8 +2,14 @@
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
 COMPARE = ("one-vs-rest", "pairs", "reference")
-FAMILIES = ("linear", "rbf", "cdf")
-EXPERIMENTS = ("table1", "table2", "table3", "table4", "table5", "figure1", "figure2", "figure3")
+METHODS = {
+    "linear": ("svm", "search", "exact"),
+    "rbf": ("svm",),
+    "cdf": ("search", "sample", "exact"),
+}
+"""Methods of each family of classifiers, the default first."""
+FAMILIES = tuple(METHODS)
+"""Half-spaces, Gaussian-kernel SVMs and orthants."""
 MISSING = ("error", "drop-rows")
 UNKNOWN = ("error", "ignore")
 ENGINES = ("local", "dask", "spark")

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import click
 
 from fairpca import __version__
-from fairpca._choices import EXPERIMENTS
 from fairpca.cli import _options as options
 from fairpca.cli._messages import in_options, one_line
 from fairpca.exceptions import InvalidInputError
+from fairpca.experiments import NAMES
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 
@@ -160,12 +160,15 @@ def audit(data: tuple[str, ...], **given: Any) -> None:
 Examples:
   fairpca reproduce all --splits 5 --out results --jobs 2
   fairpca reproduce table1 table2 --quick
+  fairpca reproduce search
 """
 )
-@click.argument("names", nargs=-1, required=True, type=click.Choice([*EXPERIMENTS, "all"]))
+@click.argument("names", nargs=-1, required=True, type=click.Choice([*NAMES, "all"]))
 @options.with_options(options.REPRODUCE)
 def reproduce(names: tuple[str, ...], **given: Any) -> None:
     """Compute tables and figures of the paper beside its printed values.
+
+    "search" looks for the protected labels that the paper evidently used.
 
     Finished cells are kept: a run that was stopped continues where it was. The data are looked
     for in the folder FAIRPCA_DATA; "fairpca datasets" lists what is present.

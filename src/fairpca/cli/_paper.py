@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,17 @@ from fairpca.datasets import DatasetStatus, data_folders, dataset_info, list_dat
 def run_reproduce(names: tuple[str, ...], given: dict[str, Any]) -> None:
     """Compute what was asked for and print the files written."""
     # The list of data sets need not wait for it.
-    from fairpca.experiments import Options, run, write_report
+    from fairpca.experiments import Options, run
+    from fairpca.report import draw_figures, write_report
 
     out: Path = given["out"]
     options = Options(splits=given["splits"] or (1 if given["quick"] else 5), quick=given["quick"])
     try:
         with Stages(enabled=not given["quiet"], delay=0.0) as stages:
 
-            def tell(running: Sequence[Any], done: int, total: int) -> None:
-                if running:
-                    cells = ", ".join(cell.full_key for cell in running)
-                    stages.begin(f"[{done}/{total} done] {cells}")
+            def tell(done: int, total: int, label: str) -> None:
+                if label:
+                    stages.begin(f"[{done}/{total} done] {label}")
                 stages(done, total)
 
             jobs = given["jobs"] or os.cpu_count() or 1
@@ -35,6 +34,7 @@ def run_reproduce(names: tuple[str, ...], given: dict[str, Any]) -> None:
     except KeyboardInterrupt:
         click.echo(f"fairpca: stopped; the same command goes on from the cells in {out}.", err=True)
         raise
+    files += draw_figures(out)
     files.append(write_report(out, given["report"] or out / "reproduction.md"))
     for path in files:
         click.echo(str(path))
