@@ -14,8 +14,7 @@ from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
 from fairpca.cli._table import Asked, open_asked, read_reference, split_names
-from fairpca.moments import GroupMoments
-from fairpca.tables import check_target, moments_from_files, open_table, project_table
+from fairpca.tables import check_target, moments_from_table, open_table, project_table
 
 
 def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -29,7 +28,15 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         if given["out"] is not None:
             check_target(asked.table, given["out"], force=given["force"])
         stages.begin(f"summing {asked.name}")
-        moments = _moments(asked, given, stages)
+        moments = moments_from_table(
+            asked.table,
+            asked.roles,
+            engine=given["engine"] or ENGINES[0],
+            scheduler=given["scheduler"],
+            master=given["master"],
+            checkpoint=given["checkpoint"],
+            progress=stages,
+        )
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
         result = compare(moments, settings, standardize=not given["no_standardize"])
@@ -105,22 +112,6 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
         "numeric": list(asked.roles.numeric) or None,
         "certify": not given["no_certify"],
     }
-
-
-def _moments(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMoments:
-    """Sum the rows, here or by an engine."""
-    parts = dict(vars(asked.roles))
-    del parts["single"]
-    return moments_from_files(
-        asked.table,
-        parts.pop("sensitive"),
-        engine=given["engine"] or ENGINES[0],
-        scheduler=given["scheduler"],
-        master=given["master"],
-        checkpoint=given["checkpoint"],
-        progress=stages,
-        **parts,
-    )
 
 
 def _show(

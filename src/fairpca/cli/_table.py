@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,10 +93,6 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
             "sensitive": given["sensitive"] or ("sex",),
             "target": given.get("target") or ("progression",),
         }
-    twice = [column for column, count in Counter(table.names).items() if count > 1]
-    if twice:
-        listed = ", ".join(map(repr, twice))
-        raise click.ClickException(f"{name}: column names occur more than once: {listed}.")
     parts = _parts(given, table.names)
     features = _features(parts, table.names)
     text = tuple(name for name in features if _is_text(table.schema.field(name).type))
