@@ -1,5 +1,6 @@
 """Cases of columns that every engine, and every other door to a fit, must treat alike."""
 
+import csv
 import datetime
 from dataclasses import dataclass
 from typing import Any
@@ -265,3 +266,16 @@ def check_groups(case, door, kind):
 def model():
     """Means only, whose basis is computed directly: nothing but rounding differs."""
     return FairPCA(2, cov_weight=0.0)
+
+
+def text_file(features, case, folder):
+    """Write features and groups to a CSV file; text beyond ASCII is not UTF-8."""
+    path = folder / "x.csv"
+    with path.open("w", newline="", encoding="latin-1") as file:
+        writer = csv.writer(file)
+        writer.writerow([*features, "g"])
+        writer.writerows(
+            [*row, field]
+            for row, field in zip(features.to_numpy().tolist(), case.lines(N_ROWS), strict=True)
+        )
+    return path
