@@ -10,8 +10,8 @@ METHODS = {
 """Methods of each family of classifiers, the default first."""
 FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
-EXPERIMENTS = ("table1", "table2", "table3", "table4", "table5", "figure1", "figure2", "figure3")
 MISSING = ("error", "drop-rows")
+UNKNOWN = ("error", "ignore")
 ENGINES = ("local", "dask", "spark")
 MAX_CELLS = 1000
 """Distinct combinations of groups that are accepted unless told otherwise."""

@@ -21,6 +21,7 @@ from fairpca.exceptions import (
     NotFittedYetWarning,
     SmallGroupWarning,
 )
+from fairpca.rows import Rows
 
 
 @pytest.fixture(scope="module")
@@ -369,7 +370,7 @@ def test_refused_weights():
 def test_fit_moments_wants_moments():
     with pytest.raises(InvalidInputError, match="pass a GroupMoments"):
         FairPCA(2).fit_moments(X0)
-    without_groups = GroupMoments.from_groups(X0, None)
+    without_groups = GroupMoments.from_rows(Rows(X0))
     with pytest.raises(GroupsError, match="missing_groups='ignore'"):
         FairPCA(2).fit_moments(without_groups)
     plain = FairPCA(2, missing_groups="ignore").fit_moments(without_groups)

@@ -11,12 +11,13 @@ from scipy.stats import chi2
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._classifiers import Fit, Statistic
+from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._orthants import OrthantStatistic
 from fairpca.metrics._plane import LineStatistic, PlaneStatistic
 from fairpca.metrics._rbf import KernelStatistic
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
-from fairpca.metrics._thresholds import Signs, masses
+from fairpca.metrics._thresholds import Signs
 from fairpca.rows import Pair, Rows, Stratum
 
 _ROUNDING = 1e-13  # below any difference of shares that rows can make
@@ -48,6 +49,7 @@ class Settings:
     gamma: float | None = None
     max_samples: int = 2000
     seed: int = 0
+    confidence: float = 0.95
 
     def statistic(self, rows: Rows) -> Statistic:
         """Prepare what rows alone decide."""
@@ -87,7 +89,17 @@ def measure(
         null=None if null_values is None else NullSummary.of(found[worst].value, null_values),
         null_values=null_values,
         scores=_scores(strata, found[worst], worst),
+        n_components=strata[0].rows.X.shape[1],
+        supremum=_is_supremum(settings, strata[0].rows),
     )
+
+
+def _is_supremum(settings: Settings, rows: Rows) -> bool:
+    """Whether the value is the largest over a family that the bounds are about."""
+    if rows.weights is not None or settings.family == "rbf":
+        return False
+    one = settings.family == "linear" or settings.orthants == "one"
+    return rows.X.shape[1] == 1 or (settings.method == "exact" and one)
 
 
 def _measure_stratum(
@@ -101,9 +113,10 @@ def _measure_stratum(
         chosen, fit, note = _fit(statistic, stratum.rows, signs)
         measured = _describe(stratum, pair, fit, signs, note)
         if cross_fit:
-            value, more = _cross_fit(settings, stratum.rows, signs, measured.label())
+            halves, more = _cross_fit(settings, stratum.rows, signs, measured.label())
+            value = float(np.mean([half.value for half in halves]))
             note = "; ".join(text for text in (note, more) if text)
-            measured = replace(measured, cross_fit_value=value, note=note)
+            measured = replace(measured, cross_fit_value=value, held_out=halves[0], note=note)
         found.append(measured)
         statistics.append(chosen)
     nulls = []
@@ -136,6 +149,7 @@ def _is_noise(statistic: SVMStatistic, signs: Signs) -> bool:
 def _describe(stratum: Stratum, pair: Pair, fit: Fit, signs: Signs, note: str) -> DeltaPair:
     # Weighted shares that cancel leave a rest of rounding, which no classifier attains.
     value, classifier = (fit.value, fit.classifier) if fit.value > _ROUNDING else (0.0, None)
+    value = min(value, 1.0)  # sums of weights may end a bit above
     rates = {}
     if classifier is not None:
         flagged = classifier.predict(stratum.rows.X)
@@ -178,10 +192,12 @@ def _permute(
     return nulls
 
 
-def _cross_fit(settings: Settings, rows: Rows, signs: Signs, label: str) -> tuple[float, str]:
-    """Train on each half, evaluate on the other; return the mean difference of rates."""
+def _cross_fit(
+    settings: Settings, rows: Rows, signs: Signs, label: str
+) -> tuple[list[HeldOut], str]:
+    """Train on each half and measure on the other."""
     half = _halves(signs, settings.seed, label)
-    values, noisy = [], 0
+    found, noisy = [], 0
     for side in (1, 2):
         train, test = (np.flatnonzero(half == part) for part in (side, 3 - side))
         known, new = rows.take(train), rows.take(test)
@@ -190,12 +206,11 @@ def _cross_fit(settings: Settings, rows: Rows, signs: Signs, label: str) -> tupl
             statistic = SearchStatistic(known.X, known.weights)
             noisy += 1
         classifier = statistic.fit(signs[train]).classifier
-        if classifier is None:
-            values.append(0.0)
-            continue
-        mass = masses(signs[test][None], new.weights)
-        values.append(float(mass.values[0][classifier.predict(new.X)].sum() / mass.scale[0]))
-    return float(np.mean(values)), _HALF_NOISE.format(count=noisy) if noisy else ""
+        flagged = (
+            np.zeros(len(new), dtype=bool) if classifier is None else classifier.predict(new.X)
+        )
+        found.append(HeldOut.of(flagged, signs[test], new.weights, settings.confidence))
+    return found, _HALF_NOISE.format(count=noisy) if noisy else ""
 
 
 def _halves(signs: Signs, seed: int, label: str) -> Signs:

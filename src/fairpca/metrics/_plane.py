@@ -128,7 +128,11 @@ class PlaneSweep:
         return best
 
     def suprema(self, mass: Array) -> Array:
-        """Return the largest absolute mass for many pairs; events are sorted once."""
+        """Return the largest absolute mass for many pairs; events are sorted once.
+
+        Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
+        and of the set and its complement one is met so in half a turn around all the points.
+        """
         found = np.zeros(len(mass))
         if self._n_distinct < 2:
             return found
@@ -141,13 +145,11 @@ class PlaneSweep:
             # The anchor's own event is moot: the last row of the tables is zero.
             sources[events.order == anchors[:, None]] = 2 * self._n_distinct
             start = events.start @ point_mass.T
-            for row, anchor in enumerate(anchors):
+            for row in range(len(anchors)):
                 last = np.flatnonzero(~events.unfinished[row])
                 for chunk, table in zip(chunks, signed, strict=True):
                     high, low = _extremes(table, sources[row], last)
                     for extreme in (high + start[row, chunk], low + start[row, chunk]):
-                        np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
-                        extreme += point_mass[chunk, anchor]
                         np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
         return found
 

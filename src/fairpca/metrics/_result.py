@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, KernelRule
+from fairpca.metrics._intervals import HeldOut
 from fairpca.rows import Level
 
 _FAMILY_NAMES = {
@@ -69,7 +70,9 @@ class DeltaPair:
     null : NullSummary or None
         Permutation null of this pair.
     cross_fit_value : float or None
-        Difference of rates on rows that the classifier has not seen.
+        Difference of rates on rows that the classifier has not seen, the mean over two halves.
+    held_out : HeldOut or None
+        The same of the first half alone, with its interval.
     note : str
         What to know before reading the value; mostly empty.
     """
@@ -83,6 +86,7 @@ class DeltaPair:
     rates: dict[Level, float]
     null: NullSummary | None = None
     cross_fit_value: float | None = None
+    held_out: HeldOut | None = None
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,6 +103,7 @@ class DeltaPair:
             "null_quantile": None if null is None else null.quantile,
             "p_value": None if null is None else null.p_value,
             "cross_fit_value": self.cross_fit_value,
+            "held_out": None if self.held_out is None else asdict(self.held_out),
             "note": self.note,
         }
 
@@ -129,6 +134,11 @@ class DeltaResult:
         The values under permutation that it summarises.
     scores : tuple of two ndarray
         Scores of the rows of the two groups, for the plot.
+    n_components : int
+        Components of the representation.
+    supremum : bool
+        Whether the value is known to be the largest over the family, on rows of equal weight;
+        `delta_bound` holds for such values only.
 
     See Also
     --------
@@ -154,6 +164,8 @@ class DeltaResult:
     null: NullSummary | None = None
     null_values: Array | None = None
     scores: tuple[Array, Array] | None = field(default=None)
+    n_components: int = 0
+    supremum: bool = False
 
     @property
     def worst(self) -> DeltaPair:
@@ -227,6 +239,11 @@ class DeltaResult:
         return self.worst.cross_fit_value
 
     @property
+    def held_out(self) -> HeldOut | None:
+        """Held-out value of the largest pair with its interval, None unless cross-fitted."""
+        return self.worst.held_out
+
+    @property
     def note(self) -> str:
         """What to know before reading the value; mostly empty."""
         return self.worst.note
@@ -253,6 +270,7 @@ class DeltaResult:
             **self.worst.to_dict(),
             "family": self.family,
             "method": self.method,
+            "supremum": self.supremum,
             "direction": None if self.direction is None else self.direction.tolist(),
             "threshold": self.threshold,
             "classifier": None if classifier is None else type(classifier).__name__,
@@ -283,6 +301,10 @@ class DeltaResult:
             )
         if self.cross_fit_value is not None:
             lines.append(f"  cross-fitted: {self.cross_fit_value:.3f}")
+        if self.held_out is not None:
+            new = self.held_out
+            span = f"{new.confidence:.0%} interval {new.low:.3f} to {new.high:.3f}"
+            lines.append(f"  on new rows: {new.value:.3f}, {span}".replace("%", " %"))
         if self.note:
             lines.append(f"  note: {self.note}")
         if len(self.pairs) > 1:

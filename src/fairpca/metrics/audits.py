@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,11 @@ class AuditReport:
     results : tuple of DeltaResult
         One for each family and method.
     bounds : tuple of float or None
-        Upper bound of the true Δ for each result, None where the family has none.
+        For each result an upper bound, of what `bounds_of` says: "family", of the true Δ of the
+        whole family, where the value is a supremum; "classifier", of the Δ that the cross-fitted
+        classifier attains on new rows; None where there is neither.
+    bounds_of : tuple of str or None
+        What is bounded.
     confidence : float
         Probability with which each bound holds.
     mean_gap, cov_gap, mmd2, gaussian_bound : float
@@ -59,6 +63,7 @@ class AuditReport:
     n_components: int
     results: tuple[DeltaResult, ...]
     bounds: tuple[float | None, ...]
+    bounds_of: tuple[str | None, ...]
     confidence: float
     mean_gap: float
     cov_gap: float
@@ -72,8 +77,8 @@ class AuditReport:
             "n_components": self.n_components,
             "confidence": self.confidence,
             "delta": [
-                {**result.to_dict(), "bound": bound}
-                for result, bound in zip(self.results, self.bounds, strict=True)
+                {**result.to_dict(), "bound": bound, "bound_of": of}
+                for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
             ],
             "mean_gap": self.mean_gap,
             "cov_gap": self.cov_gap,
@@ -84,9 +89,9 @@ class AuditReport:
 
     def __repr__(self) -> str:
         head = f"{'family':<8}{'method':<8}{'Δ':>7}{'null':>7}{'q95':>7}{'p':>8}{'cross':>7}"
-        head += f"{'bound':>7}  largest for"
+        head += f"{'bound':>7}{'of':>11}  largest for"
         lines = [f"{self.n_rows} rows, {self.n_components} components", head]
-        for result, bound in zip(self.results, self.bounds, strict=True):
+        for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True):
             cells = (
                 _cell(result.value, 7),
                 _cell(result.null_mean, 7),
@@ -94,6 +99,7 @@ class AuditReport:
                 _cell(result.p_value, 8),
                 _cell(result.cross_fit_value, 7),
                 _cell(bound, 7),
+                f"{of or '–':>11}",
             )
             label = result.worst.label()
             lines.append(f"{result.family:<8}{result.method:<8}{''.join(cells)}  {label}")
@@ -124,6 +130,7 @@ def audit(
     confidence: float = 0.95,
     max_samples: int = 1000,
     random_state: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
     """Measure a representation by every family, with nulls and bounds.
 
@@ -154,6 +161,8 @@ def audit(
         Rows that Gaussian-kernel SVMs are trained on at most.
     random_state : int, optional
         Seed.
+    progress : callable, optional
+        Called with the number of statistics done and the number in all.
 
     Returns
     -------
@@ -175,34 +184,44 @@ def audit(
     strata = rows.pairs()
     d = rows.X.shape[1]
     folds = cross_fit and _smallest_group(strata) >= MIN_CROSS_FIT
+    asked = [row for row in _ROWS if row[0] in families]
+    if d == 1:
+        asked = [row for row in asked if row[:2] != ("linear", "search")]
     results = []
-    for family, method, slow in _ROWS:
-        if family not in families or (d == 1 and (family, method) == ("linear", "search")):
-            continue
+    for family, method, slow in asked:
         count = slow_permutations if slow else n_permutations
         shape = orthants or ("all" if d <= 3 else "one")
         settings = check_settings(
             family, method, shape, None, None, max_samples, random_state, count
         )
-        results.append(measure(strata, check_dimension(settings, d), count, folds))
-    bounds = [
-        None
-        if result.family == "rbf"
-        else delta_bound(result, sum(result.worst.n_rows), d, confidence)
-        for result in results
-    ]
+        settings = replace(check_dimension(settings, d), confidence=confidence)
+        results.append(measure(strata, settings, count, folds))
+        if progress is not None:
+            progress(len(results), len(asked))
+    bounds = [_bound(result, confidence) for result in results]
     mean, cov = gaps_of(rows, "pairs", False, None)
     return AuditReport(
         n_rows=len(rows),
         n_components=d,
         results=tuple(results),
-        bounds=tuple(bounds),
+        bounds=tuple(bound for bound, _ in bounds),
+        bounds_of=tuple(of for _, of in bounds),
         confidence=confidence,
         mean_gap=mean,
         cov_gap=cov,
         mmd2=largest_mmd2(strata, median_gamma(rows.X)),
         gaussian_bound=largest_gaussian_bound(strata),
     )
+
+
+def _bound(result: DeltaResult, confidence: float) -> tuple[float | None, str | None]:
+    """Bound what can be: the family where the value is a supremum, or a classifier on new rows."""
+    if result.supremum:
+        size = sum(result.worst.n_rows)
+        return delta_bound(result, size, result.n_components, confidence), "family"
+    if result.held_out is not None:
+        return result.held_out.high, "classifier"
+    return None, None
 
 
 def _check_families(families: tuple[str, ...]) -> None:

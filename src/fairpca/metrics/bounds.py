@@ -10,6 +10,7 @@ import numpy as np
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
+from fairpca.metrics._result import DeltaResult
 from fairpca.metrics._rows import read_rows
 from fairpca.rows import Stratum
 
@@ -30,7 +31,8 @@ def delta_bound(
     Parameters
     ----------
     value : float or DeltaResult
-        The estimate Δ̂.
+        The estimate Δ̂: the largest value over the family on these rows. A result says whether it
+        is (`DeltaResult.supremum`) and is refused where it is not; of a number you have to know.
     n_samples : int or pair of int
         Number of rows; for method="dkw" the rows of the two groups.
     n_components : int, optional
@@ -40,7 +42,7 @@ def delta_bound(
     method : {"vc", "dkw"}, default "vc"
         "vc" holds for all half-spaces, or all orthants, at once (the paper's proposition with VC
         dimension d + 1). "dkw" is far sharper and holds for one score function that was chosen
-        without these rows, such as a cross-fitted direction.
+        without these rows, such as a cross-fitted direction or the only component.
 
     Returns
     -------
@@ -61,6 +63,8 @@ def delta_bound(
     >>> round(delta_bound(0.1, (1000, 1000), method="dkw"), 3)
     0.194
     """
+    if isinstance(value, DeltaResult):
+        _check_supremum(value, method)
     estimate = float(value)
     sizes = np.atleast_1d(np.asarray(n_samples, dtype=float))
     _require(0.0 <= estimate <= 1.0, "value", value, "a number between 0 and 1")
@@ -77,6 +81,18 @@ def delta_bound(
     _require(method == "dkw", "method", method, "'vc' or 'dkw'")
     _require(len(sizes) == 2, "n_samples", n_samples, "a pair, the rows of both groups")
     return estimate + float(np.sqrt(math.log(4.0 / alpha) / (2.0 * sizes)).sum())
+
+
+def _check_supremum(result: DeltaResult, method: str) -> None:
+    """Refuse what a classifier attains that may not be the best of its family."""
+    if result.supremum and (method == "vc" or result.n_components == 1):
+        return
+    raise InvalidInputError(
+        f"value is what family={result.family!r}, method={result.method!r} found on "
+        f"{result.n_components} components, and method={method!r} bounds a supremum only: use "
+        "delta_fairness(..., method='exact') without weights, or read the interval of held_out.",
+        parameter="value",
+    )
 
 
 def _require(good: bool, name: str, given: Any, what: str) -> None:

@@ -3,7 +3,6 @@
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
 from fairpca.moments.group_moments import GroupMoments
 from fairpca.moments.summaries import Pooled, Standardization
-from fairpca.rows import COMPARE
 
 __all__ = [
     "COMPARE",

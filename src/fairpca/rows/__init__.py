@@ -1,6 +1,6 @@
 """What a user holds becomes Rows: the one place that decides what a value, a group, a weight is."""
 
-from fairpca._choices import COMPARE, MAX_CELLS
+from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
 from fairpca.rows._limits import check_cells, too_many_cells
 from fairpca.rows._pairs import Pair, Stratum, check_compare, face
@@ -17,7 +17,6 @@ from fairpca.rows.groups import (
 from fairpca.rows.rows import Rows, numeric_strata_error
 
 __all__ = [
-    "COMPARE",
     "MAX_CELLS",
     "MAX_FLOAT_LEVELS",
     "Attribute",

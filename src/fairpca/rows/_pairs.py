@@ -61,7 +61,7 @@ def _find_level(name: str, wanted: Any, levels: Sequence[Level]) -> Level:
     if wanted is None:
         raise GroupsError(
             f"compare='reference' needs the reference group of {name!r}: one of {list(levels)}.",
-            parameter="reference",
+            parameter="compare",
         )
     for level in levels:
         if level == wanted:

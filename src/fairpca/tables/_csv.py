@@ -63,9 +63,15 @@ class CsvPart:
                 names = schema.names
         except (*READ_ERRORS, UnicodeDecodeError) as error:
             raise self._failure(error) from None
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            listed = ", ".join(map(repr, repeated))
+            raise InvalidInputError(
+                f"{self.path}: column names occur more than once: {listed}. Rename them."
+            )
         for name in names:
             # Arrow calls bytes what is not the text it should be.
-            if kinds.is_binary(schema.field(schema.get_all_field_indices(name)[0]).type):
+            if kinds.is_binary(schema.field(name).type):
                 raise _not_text(self.path, f"column {name!r}")
         return schema
 

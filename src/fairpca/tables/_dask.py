@@ -5,10 +5,10 @@ Dask is imported where a Dask collection has been handed in, so it is never need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import methodcaller
 from typing import Any, Unpack
 
 import numpy as np
@@ -28,6 +28,9 @@ from fairpca.tables.table import Table
 
 # Partial sums that one task adds, so that no worker holds more than a few of them.
 FAN_IN = 8
+
+# What comes beside the features, as estimators call it.
+GROUPS = ("sensitive_features", "control_features", "sample_weight")
 
 
 def moments_from_dask(
@@ -158,24 +161,19 @@ def _collections(
     """Roles of features and groups that are collections of their own, and their delayed sums."""
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
-    groups = {"sensitive_features": sensitive, "control_features": control}
-    columns = {
-        argument: () if part is None else _group_names(part, argument, numeric)
-        for argument, part in groups.items()
-    }
+    given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))
+    groups, strata = (_group_names(given[name], name, numeric) for name in GROUPS[:2])
     types = getattr(empty, "dtypes", [empty.dtype] if hasattr(empty, "dtype") else [])
     roles = Roles(
         features=tuple(f"x{i}" for i in range(empty.shape[1])) if names is None else tuple(names),
-        sensitive=columns["sensitive_features"],
-        control=columns["control_features"],
-        weight=None if weight is None else "sample_weight",
+        sensitive=groups,
+        control=strata,
+        weight=None if weight is None else GROUPS[2],
         numeric=numeric,
         single=all(kind == np.float32 for kind in types),
         **options,
     )
-    given = {
-        name: part for name, part in {**groups, "sample_weight": weight}.items() if part is not None
-    }
+    given = {name: part for name, part in given.items() if part is not None}
     function = partial(_sum_block, roles=roles)
     if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
         return roles, _frame_parts(X, given, function)
@@ -184,6 +182,8 @@ def _collections(
 
 def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[str, ...]:
     """Names of group columns, which the one validator reads from none of their rows."""
+    if part is None:
+        return ()
     if hasattr(part, "_meta") and hasattr(part._meta, "iloc"):
         empty = part._meta
     elif is_lazy(part):
@@ -196,20 +196,16 @@ def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[st
 
 def _as_text(names: Any) -> Any:
     """Names of columns as text; they may be numbers in a pandas frame."""
-    if names is None:
-        return None
-    return [str(name) for name in ([names] if np.isscalar(names) else names)]
+    return None if names is None else [str(name) for name in np.atleast_1d(names)]
 
 
 def _frame_schema(meta: Any) -> pa.Schema:
     """Arrow types of the columns of an empty pandas frame; objects are taken for text."""
-    fields = []
-    for name, dtype in meta.dtypes.items():
-        kind = pa.string()
-        if getattr(dtype, "kind", "") != "O":
-            kind = pa.Array.from_pandas(meta[name]).type
-        fields.append(pa.field(str(name), kind))
-    return pa.schema(fields)
+    types = {
+        str(name): pa.string() if dtype.kind == "O" else pa.Array.from_pandas(meta[name]).type
+        for name, dtype in meta.dtypes.items()
+    }
+    return pa.schema(types)
 
 
 def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
@@ -231,7 +227,7 @@ def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]
         enforce_metadata=False,
         meta=pd.Series([], dtype=object),
     )
-    return [delayed(_only)(part) for part in sums.to_delayed()]
+    return [delayed(methodcaller("item"))(part) for part in sums.to_delayed()]
 
 
 def _sum_partition(*parts: Any, function: Callable[..., Partial], metas: Mapping[str, Any]) -> Any:
@@ -241,10 +237,6 @@ def _sum_partition(*parts: Any, function: Callable[..., Partial], metas: Mapping
     declared = [as_declared(part, meta) for part, meta in zip(parts, metas.values(), strict=True)]
     groups = dict(zip(list(metas)[1:], declared[1:], strict=True))
     return pd.Series([function(declared[0], groups)], dtype=object)
-
-
-def _only(series: Any) -> Any:
-    return series.iloc[0]
 
 
 def _block_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
@@ -307,8 +299,7 @@ def _declare(block: Any, part: Any) -> Any:
 def as_declared(block: Any, meta: Any) -> Any:
     """Cast the number columns of a pandas block to the types that the whole table has."""
     if meta.ndim == 1:
-        kind = getattr(meta.dtype, "kind", "O")
-        return block.astype(meta.dtype) if kind in "iufb" and len(block) else block
+        return as_declared(block.to_frame(), meta.to_frame()).iloc[:, 0]
     types = {
         name: dtype
         for name, dtype in meta.dtypes.items()
@@ -326,11 +317,7 @@ def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
 
 def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
     """Sum a block of features with its groups."""
-    names = {
-        "sensitive_features": roles.sensitive,
-        "control_features": roles.control,
-        "sample_weight": ("sample_weight",),
-    }
+    names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
     parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
     for part in parts.values():
@@ -347,15 +334,8 @@ def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
     else:
         features = _arrow_columns(X, roles.features)
         check_numbers({name: column.type for name, column in features.items()})
-    columns = Columns(
-        n_rows,
-        features,
-        sensitive=parts.get("sensitive_features", {}),
-        control=parts.get("control_features", {}),
-        weight=parts.get("sample_weight", {}),
-        matrix=matrix,
-    )
-    return _sum_columns(columns, roles)
+    columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in GROUPS))
+    return _sum_columns(replace(columns, matrix=matrix), roles)
 
 
 def _sum_columns(columns: Columns, roles: Roles) -> Partial:
@@ -423,23 +403,3 @@ def _project_block(X: Any, mean: Any, components: Any, scale: Any) -> Any:
 
 def _project_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
     return type(frame)(function(frame), columns=names, index=frame.index)
-
-
-@contextmanager
-def dask_client(scheduler: str | None) -> Iterator[Any]:
-    """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
-    try:
-        import dask.dataframe  # noqa: F401
-    except ImportError:
-        raise InvalidInputError("the dask engine needs: pip install 'fairpca[dask]'") from None
-    if scheduler is None:
-        yield None
-        return
-    from distributed import Client
-
-    try:
-        client = Client(scheduler, timeout=30)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from None
-    with client:
-        yield client

@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from fairpca._choices import MISSING, UNKNOWN
 from fairpca._models import read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
@@ -31,7 +33,9 @@ class Weights:
     scale: Any  # (d,), or None
     output_names: tuple[str, ...]
 
-    def bind(self, schema: pa.Schema) -> Projection:
+    def bind(
+        self, schema: pa.Schema, missing: str = MISSING[0], unknown: str = UNKNOWN[0]
+    ) -> Projection:
         """Find the features among the columns of a table."""
         plain: list[tuple[int, str]] = []
         indicators: dict[str, dict[str, int]] = {}
@@ -46,7 +50,7 @@ class Weights:
                 continue
             column, level = _indicator(feature, schema)
             indicators.setdefault(column, {})[level] = index
-        return Projection(self, tuple(plain), indicators)
+        return Projection(self, tuple(plain), indicators, missing, unknown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,8 @@ class Projection:
     weights: Weights
     plain: tuple[tuple[int, str], ...]  # place and name of the features that are columns
     indicators: dict[str, dict[str, int]]  # place of each known value of a categorical column
+    missing: str
+    unknown: str
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,14 +73,25 @@ class Projection:
         """Names of the component columns."""
         return self.weights.output_names
 
+    def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a batch that have every feature, where the others are to be dropped."""
+        if self.missing == "error":
+            return batch
+        present = np.ones(batch.num_rows, dtype=bool)
+        for name in self.columns:
+            absent = pc.is_null(batch.column(name), nan_is_null=True)
+            present &= ~absent.to_numpy(zero_copy_only=False)
+        return batch if present.all() else batch.filter(pa.array(present))
+
     def scores(self, batch: pa.RecordBatch) -> Any:
-        """Scores of the rows of a batch; missing and unknown values are refused."""
+        """Scores of the rows of a batch; missing values are refused."""
         matrix = np.zeros((len(self.weights.features), batch.num_rows))
         for index, name in self.plain:
             matrix[index] = _complete(batch.column(name), name)
         for name, places in self.indicators.items():
-            codes = _places(batch.column(name), name, places)
-            matrix[codes, np.arange(batch.num_rows)] = 1.0
+            codes = _places(batch.column(name), name, places, self.unknown)
+            known = np.flatnonzero(codes >= 0)
+            matrix[codes[known], known] = 1.0
         weights = self.weights
         return project(matrix.T, weights.mean, weights.components, weights.scale)
 
@@ -130,8 +147,8 @@ def _indicator(feature: str, schema: pa.Schema) -> tuple[str, str]:
     return found[0], feature.removeprefix(f"{found[0]}=")
 
 
-def _places(column: pa.Array, name: str, places: Mapping[str, int]) -> Any:
-    """Place of the indicator of each row."""
+def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str) -> Any:
+    """Place of the indicator of each row; -1 for a value that the model has not seen."""
     coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
     if coded.indices.null_count:
         raise _missing_error(name, coded.indices.null_count)
@@ -139,12 +156,13 @@ def _places(column: pa.Array, name: str, places: Mapping[str, int]) -> Any:
     lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
     for code in np.unique(codes):
         text = level_text(coded.dictionary[int(code)].as_py(), name)
-        if text not in places:
+        if text not in places and unknown == "error":
             raise InvalidInputError(
                 f"column {name!r} holds {text!r}, which the model has not seen: it knows "
-                f"{sorted(places)[:20]}."
+                f"{sorted(places)[:20]}. Leave those rows out, or use unknown='ignore'.",
+                parameter="unknown",
             )
-        lookup[code] = places[text]
+        lookup[code] = places.get(text, -1)
     return lookup[codes]
 
 

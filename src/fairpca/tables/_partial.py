@@ -93,6 +93,7 @@ def _align(moments: GroupMoments, names: list[str]) -> GroupMoments:
     """Give the moments all features in `names`; those they lack have been zero in every row."""
     if moments.feature_names == tuple(names):
         return moments
+    moments = moments.expanded()
     place = {name: index for index, name in enumerate(names)}
     index = np.array([place[name] for name in moments.feature_names or ()], dtype=np.intp)
     cells = {key: _spread(cell, index, len(names)) for key, cell in moments.table.cells.items()}
@@ -112,12 +113,12 @@ def _spread(cell: Cell, index: Any, p: int) -> Cell:
     return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
 
 
-def finish(total: Partial, roles: Roles) -> GroupMoments:
+def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoments:
     """Turn the sum of a pass into moments, or say why there are none."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
-        why = "every row is incomplete or of weight zero" if total.n_rows else "it has no rows"
-        raise InvalidInputError(f"no row can be used ({total.n_rows:,} read): {why}.")
+        why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
+        raise InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
     return total.moments
 
 

@@ -9,14 +9,11 @@ from typing import Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import MAX_CELLS
 
 Missing = Literal["error", "drop-rows"]
 Names = str | Iterable[str] | None
-
-MAX_LEVELS = 1000
-"""Distinct values of one categorical feature that a pass accepts unless told otherwise."""
 
 _PARAMETER_OF = {
     "sensitive": "sensitive_features",
@@ -115,10 +112,7 @@ def assign_roles(
             "sensitive names no column: give at least one protected attribute.",
             parameter="sensitive_features",
         )
-    if missing not in ("error", "drop-rows"):
-        raise InvalidInputError(
-            f"missing={missing!r}: use 'error' or 'drop-rows'.", parameter="missing"
-        )
+    check_choice("missing", missing, MISSING)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -142,6 +136,13 @@ def assign_roles(
         max_levels=max_levels,
         single=single,
     )
+
+
+def check_choice(parameter: str, value: str, among: Sequence[str]) -> None:
+    """Refuse a word that is not one of those to choose from."""
+    if value not in among:
+        words = ", ".join(map(repr, among))
+        raise InvalidInputError(f"{parameter}={value!r}: use one of {words}.", parameter=parameter)
 
 
 def as_names(given: Names) -> tuple[str, ...]:
@@ -172,33 +173,27 @@ def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> Non
 def _check_parts(
     parts: Mapping[str, tuple[str, ...]], features: Sequence[str], taken: set[str]
 ) -> None:
-    both = [name for name in (*features, *parts["categorical"]) if name in taken]
-    if both:
+    if both := [name for name in (*features, *parts["categorical"]) if name in taken]:
         raise InvalidInputError(
             f"{both} cannot be features and groups or weights at the same time: copy the column "
             "under another name if that is meant.",
             parameter="features",
         )
-    stray = [name for name in parts["numeric"] if name not in parts["sensitive"]]
-    if stray:
-        raise GroupsError(
-            f"numeric names {stray}, which sensitive does not have.", parameter="numeric"
-        )
-    doubled = [name for name in parts["sensitive"] if name in parts["control"]]
-    if doubled:
-        raise GroupsError(
-            f"{doubled} are sensitive and control columns at the same time.",
-            parameter="control_features",
-        )
+    if stray := [name for name in parts["numeric"] if name not in parts["sensitive"]]:
+        problem = f"numeric names {stray}, which sensitive does not have."
+        raise GroupsError(problem, parameter="numeric")
+    if doubled := [name for name in parts["sensitive"] if name in parts["control"]]:
+        problem = f"{doubled} are sensitive and control columns at the same time."
+        raise GroupsError(problem, parameter="control_features")
 
 
 def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
     """Refuse groups whose values are lists, records or maps."""
     for name in sorted(names):
-        kind = schema.field(name).type
-        if kinds.is_nested(kind):
+        if kinds.is_nested(schema.field(name).type):
             raise InvalidInputError(
-                f"column {name!r} is {kind}: groups need a column with one value in each row."
+                f"column {name!r} is {schema.field(name).type}: groups need a column with one "
+                "value in each row."
             )
 
 

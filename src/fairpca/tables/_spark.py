@@ -225,14 +225,10 @@ def _unpack(content: bytes | bytearray) -> Partial:
 @contextmanager
 def spark_session(master: str | None) -> Iterator[Any]:
     """Open a Spark session, or use the one that is active; None stands for ``local[*]``."""
-    try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise InvalidInputError(
-            "the spark engine needs: pip install 'fairpca[spark]' and Java 17 or 21."
-        ) from None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is not None and master is None:
         yield active

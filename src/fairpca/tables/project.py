@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 from pyarrow import fs
 
+from fairpca._choices import MISSING, UNKNOWN
 from fairpca._files import replacing
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
@@ -25,7 +26,7 @@ from fairpca.tables._files import Source, open_filesystem, resolved
 from fairpca.tables._model import AnyModel, Projection, read_model
 from fairpca.tables._parquet import SUFFIXES, ParquetPart, RowGroup
 from fairpca.tables._pass import Bar, Progress
-from fairpca.tables._roles import Names, as_names
+from fairpca.tables._roles import Missing, Names, as_names, check_choice
 from fairpca.tables.table import Table, open_table
 
 OUTPUTS = (".csv", ".csv.gz", ".parquet")
@@ -39,6 +40,8 @@ def project_table(
     keep: Names = (),
     force: bool = False,
     kept_first: bool = False,
+    missing: Missing = "error",
+    unknown: Literal["error", "ignore"] = "error",
     progress: Progress = None,
 ) -> Path:
     """Write the scores of the rows of a table, in bounded memory.
@@ -62,6 +65,11 @@ def project_table(
         Whether what is there may be replaced.
     kept_first : bool, default False
         Whether the copied columns stand before the components instead of after them.
+    missing : {"error", "drop-rows"}, default "error"
+        What happens to rows that lack a feature.
+    unknown : {"error", "ignore"}, default "error"
+        What happens to values of a categorical column that the model has not seen; "ignore"
+        takes them for none of those it knows.
     progress : bool or callable, optional
         As in `Table.moments`.
 
@@ -85,7 +93,10 @@ def project_table(
     ['fairpca0', 'z']
     """
     check_target(table, out, force=force)
-    job = _Job(table, model, keep, kept_first, as_text=_is_csv(out))
+    check_choice("missing", missing, MISSING)
+    check_choice("unknown", unknown, UNKNOWN)
+    projection = read_model(model).bind(table.schema, missing, unknown)
+    job = _Job(table, projection, keep, kept_first, as_text=_is_csv(out))
     if not str(out).lower().endswith(OUTPUTS):
         _write_directory(job, fs.LocalFileSystem(), Path(out).as_posix(), progress)
         return Path(out)
@@ -187,7 +198,7 @@ def transform_parquet(
     (4, ['fairpca0'])
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
-    job = _Job(table, model, keep, kept_first=True)
+    job = _Job(table, read_model(model).bind(table.schema), keep, kept_first=True)
     system, path = open_filesystem(os.fspath(target), filesystem)
     system.normalize_path(path)
     single = table.listing is not None and table.listing.single
@@ -200,10 +211,15 @@ class _Job:
     """A table, a model bound to its columns, and the columns to write."""
 
     def __init__(
-        self, table: Table, model: AnyModel, keep: Names, kept_first: bool, as_text: bool = False
+        self,
+        table: Table,
+        projection: Projection,
+        keep: Names,
+        kept_first: bool,
+        as_text: bool = False,
     ) -> None:
         self.table = table
-        self.projection: Projection = read_model(model).bind(table.schema)
+        self.projection = projection
         self.kept = self._kept_columns(keep)
         self.kept_first = kept_first
         self.types = {
@@ -267,6 +283,7 @@ class _Job:
             write(pa.Table.from_batches(waiting, schema))
 
     def _scored(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        batch = self.projection.complete(batch)
         names, scores = self.projection.output_names, self.projection.scores(batch)
         new = dict(zip(names, scores.T, strict=True))
         arrays = [

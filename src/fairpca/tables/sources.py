@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, Unpack
 
+from fairpca._choices import ENGINES
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.tables._dask import dask_client, moments_by_dask
+from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
-from fairpca.tables._roles import Names, RoleOptions
+from fairpca.tables._roles import Names, RoleOptions, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables.table import Table, open_table
 
@@ -217,23 +218,34 @@ def moments_from_files(
     2
     """
     table = open_table(source, separator=separator)
-    if engine not in ("local", "dask", "spark"):
-        raise InvalidInputError(
-            f"engine={engine!r}: use 'local', 'dask' or 'spark'.", parameter="engine"
-        )
+    _check_engine(engine, table, checkpoint)
+    roles = table.assign(sensitive, features, control, weight, **options)
+    if engine == "dask":
+        with _dask_client(scheduler), _explained("dask"):
+            return moments_by_dask(table, roles)
+    if engine == "spark":
+        with spark_session(master) as session, _explained("spark"):
+            return moments_by_spark(session, table, roles)
+    return table.moments(roles, progress=progress, checkpoint=checkpoint)
+
+
+def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
+    """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
+    check_choice("engine", engine, ENGINES)
     if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
         raise InvalidInputError(
             "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
         )
-    asked = (sensitive, features, control, weight)
-    if engine == "dask":
-        with dask_client(scheduler), _explained("dask"):
-            return moments_by_dask(table, table.assign(*asked, **options))
-    if engine == "spark":
-        with spark_session(master) as session, _explained("spark"):
-            return moments_by_spark(session, table, table.assign(*asked, **options))
-    roles = table.assign(*asked, **options)
-    return table.moments(roles, progress=progress, checkpoint=checkpoint)
+    try:
+        if engine == "dask":
+            import dask.dataframe  # noqa: F401
+        elif engine == "spark":
+            import pyspark.sql  # noqa: F401
+    except ImportError:
+        java = " and Java 17 or 21" if engine == "spark" else ""
+        raise InvalidInputError(
+            f"the {engine} engine needs: pip install 'fairpca[{engine}]'{java}.", parameter="engine"
+        ) from None
 
 
 def column_names(source: Source, separator: str = ",") -> list[str]:
@@ -274,3 +286,19 @@ def _explained(engine: str) -> Iterator[None]:
             f"the {engine} engine failed on these files ({reason}): engine='local' says which one "
             "and where."
         ) from error
+
+
+@contextmanager
+def _dask_client(scheduler: str | None) -> Iterator[Any]:
+    """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
+    if scheduler is None:
+        yield None
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=30)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from None
+    with client:
+        yield client

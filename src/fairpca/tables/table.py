@@ -186,7 +186,8 @@ class Table:
             raise InvalidInputError("checkpoint needs Parquet files.", parameter="checkpoint")
         if self.kind != "parquet":
             with Bar(self.n_rows, progress) as bar, single_blas_thread():
-                return finish(sum_units(self.units(self.types(roles)), roles, bar), roles)
+                total = sum_units(self.units(self.types(roles)), roles, bar)
+                return finish(total, roles, self.name)
         threads = default_threads() if threads is None else max(int(threads), 1)
         readers = affordable_threads(self.parts[0], roles.columns, threads)
         # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
@@ -197,7 +198,7 @@ class Table:
         with Bar(self.n_rows, progress) as bar, single_blas_thread():
             groups = self._row_groups(use_threads=spare)
             total = sum_row_groups(groups, roles, readers, bar, kept)
-        moments = finish(total, roles)
+        moments = finish(total, roles, self.name)
         if kept is not None:
             kept.remove()
         return moments
@@ -249,7 +250,7 @@ class Table:
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise InvalidInputError(f"no row can be used ({len(used):,} read).")
+            raise InvalidInputError(f"{self.name}: no row can be used ({len(used):,} read).")
         check_finite(parts, roles)
         return to_rows(parts, roles)[0], pa.Table.from_batches([whole.select(others)])
 

@@ -1,23 +1,47 @@
-"""``fairpca datasets``: what is present, and where to put the rest."""
+"""``fairpca reproduce`` and ``fairpca datasets``: the paper's tables and figures, and its data."""
 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
+from typing import Any
 
 import click
 
+from fairpca.cli._progress import Stages
 from fairpca.datasets import DatasetStatus, data_folders, dataset_info, list_datasets
 
 
-@click.command()
-@click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable list.")
-def datasets(name: str | None, as_json: bool) -> None:
-    """List data sets and whether their files are present, or describe one.
+def run_reproduce(names: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Compute what was asked for and print the files written."""
+    # The list of data sets need not wait for it.
+    from fairpca.experiments import Options, run
+    from fairpca.report import draw_figures, write_report
 
-    Files are looked for in the folder FAIRPCA_DATA, then in FAIRPCA_HOME or else in the folder
-    fairpca of scikit-learn's data home.
-    """
+    out: Path = given["out"]
+    options = Options(splits=given["splits"] or (1 if given["quick"] else 5), quick=given["quick"])
+    try:
+        with Stages(enabled=not given["quiet"], delay=0.0) as stages:
+
+            def tell(done: int, total: int, label: str) -> None:
+                if label:
+                    stages.begin(f"[{done}/{total} done] {label}")
+                stages(done, total)
+
+            jobs = given["jobs"] or os.cpu_count() or 1
+            files = run(names, options, out, jobs=jobs, progress=tell)
+    except KeyboardInterrupt:
+        click.echo(f"fairpca: stopped; the same command goes on from the cells in {out}.", err=True)
+        raise
+    files += draw_figures(out)
+    files.append(write_report(out, given["report"] or out / "reproduction.md"))
+    for path in files:
+        click.echo(str(path))
+
+
+def run_datasets(name: str | None, as_json: bool) -> None:
+    """List the data sets, or describe one."""
     if name is not None:
         info = dataset_info(name)
         click.echo(info.description)
