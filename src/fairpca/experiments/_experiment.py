@@ -84,8 +84,8 @@ class Experiment:
 
     Parameters
     ----------
-    name, title : str
-        Name on the command line, and what it shows.
+    name : str
+        Name on the command line.
     columns : tuple of str
         Columns of its rows.
     cells : callable
@@ -99,7 +99,6 @@ class Experiment:
     """
 
     name: str
-    title: str
     columns: tuple[str, ...]
     cells: Callable[[Options], Sequence[Cell]]
     compute: Callable[[Mapping[str, Any], Options, Store], list[Row]]

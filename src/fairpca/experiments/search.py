@@ -316,7 +316,6 @@ def _finalists(reader: Reader, row: str, shortlist: int, wide: int, few: int) ->
 
 EXPERIMENT = Experiment(
     name="search",
-    title="Readings of the files that fit what is printed",
     columns=COLUMNS,
     cells=lambda options: [Cell("search", name, {"dataset": name}, 0.0) for name in SEARCHED],
     compute=compute,

@@ -47,6 +47,4 @@ def _linear(U: Any, z: Any, seed: int, options: Options) -> dict[str, Any]:
     }
 
 
-EXPERIMENT = split_table(
-    "table1", "Explained variance and Δ-fairness of linear and Gaussian SVMs", compute, DIMENSIONS
-)
+EXPERIMENT = split_table("table1", compute, DIMENSIONS)
