@@ -51,7 +51,8 @@ def explain(error: Exception) -> tuple[str, int]:
         return error.format_message(), BAD_INPUT
     if isinstance(error, InvalidInputError):
         return in_options(error), BAD_INPUT
-    if isinstance(error, ImportError):  # an extra that is not installed; the message names it
+    # An extra that is not installed; the message names it.
+    if isinstance(error, ImportError) and not str(error.name or "").startswith("fairpca"):
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
         return "not enough memory for this table: use fewer rows or columns.", FAILURE
