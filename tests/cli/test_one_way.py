@@ -27,7 +27,9 @@ def document(run, *arguments):
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz", "people.parquet"])
+@pytest.mark.parametrize(
+    "name", ["people.csv", "people.csv.gz", "people.parquet", "people.feather", "people.arrow"]
+)
 def test_naming_the_local_engine_changes_nothing(run, write, people, name):
     path = write(people, name)
     options = ["--sensitive", "sex,race", "--control", "income", "-d", 1, "--json"]
@@ -119,8 +121,8 @@ def test_rows_left_out_of_the_fit_are_left_out_of_the_output(run, write, people,
     assert len(reduced) == 117
 
 
-@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet"])
-@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet"])
+@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet", "new.feather"])
+@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet", "out.arrow"])
 def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, source, target):
     model, out = tmp_path / "m.npz", tmp_path / target
     direct = tmp_path / "direct.csv"
@@ -130,7 +132,8 @@ def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, sour
     result = run("transform", model, new, out, "--keep", "race,u")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"120 rows written to {out}\n"
-    found = pd.read_parquet(out) if target.endswith("parquet") else pd.read_csv(out)
+    read = {"out.parquet": pd.read_parquet, "out.arrow": pd.read_feather}
+    found = read.get(target, pd.read_csv)(out)
     assert list(found) == ["race", "u", "fairpca0", "fairpca1"]
     np.testing.assert_allclose(found[["fairpca0", "fairpca1"]], pd.read_csv(direct), atol=1e-9)
     assert list(found["race"]) == list(people["race"])
@@ -150,3 +153,28 @@ def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, t
     frame = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").astype(float)
     frame[["race=a", "race=b", "race=c"]] = 0.0
     np.testing.assert_allclose(pd.read_csv(out), fair.transform((frame - mean) / scale), atol=1e-9)
+
+
+def test_lists_go_to_parquet_only(run, refused, write, people, tmp_path):
+    path = write(people.assign(list=[[1, 2]] * 120), "people.parquet")
+    asked = [*SEX, "--drop", "list", "--keep", "list", "--out"]
+    line = refused("fit", path, *asked, tmp_path / "o.csv")
+    assert "--keep names ['list'], whose values CSV cannot hold" in line
+    assert run("fit", path, *asked, tmp_path / "o.parquet").exit_code == 0
+
+
+@pytest.mark.parametrize("change", ["fewer", "types", "cut"])
+def test_arrow_files_that_do_not_fit_together(refused, people, tmp_path, change):
+    one, other = people[:60], people[60:]
+    if change == "fewer":
+        other = other.drop(columns="v")
+    if change == "types":
+        other = other.assign(v="x")
+    one.to_feather(tmp_path / "1.feather")
+    other.reset_index(drop=True).to_feather(tmp_path / "2.feather")
+    if change == "cut":
+        whole = (tmp_path / "2.feather").read_bytes()
+        (tmp_path / "2.feather").write_bytes(whole[: len(whole) // 2])
+    line = refused("fit", tmp_path, *SEX)
+    assert "2.feather" in line
+    assert "cannot be read" in line or "'v'" in line

@@ -159,7 +159,9 @@ _PROBLEM = (
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
 )
 _OUTPUT = (
-    _path("-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz or .parquet file."),
+    _path(
+        "-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz, .parquet or .feather file."
+    ),
     _columns("--keep", help="Columns to copy to --out."),
     _path("--save", "MODEL", "Write the fitted model to an .npz file, for fairpca transform."),
     _flag("--force", "Replace --out and --save if they exist."),

@@ -28,7 +28,7 @@ from fairpca.tables._pass import Bar, Progress
 from fairpca.tables._roles import Missing, Names, as_names, check_choice
 from fairpca.tables.table import Table, open_table
 
-OUTPUTS = (".csv", ".csv.gz", ".parquet")
+OUTPUTS = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
 
 
 def project_table(
@@ -45,9 +45,9 @@ def project_table(
 ) -> Path:
     """Write the scores of the rows of a table, in bounded memory.
 
-    What is written is told by the name of `out`: ``.csv``, ``.csv.gz`` or ``.parquet``; any other
-    name is a directory with the same files below it, where the table is a directory of Parquet
-    files. It appears complete or not at all.
+    What is written is told by the name of `out`: ``.csv``, ``.csv.gz``, ``.parquet``, ``.feather``
+    or ``.arrow``; any other name is a directory with the same files below it, where the table is
+    a directory of Parquet files. It appears complete or not at all.
 
     Parameters
     ----------
@@ -219,6 +219,7 @@ class _Job:
     ) -> None:
         self.table = table
         self.projection = projection
+        self.as_text = as_text
         self.kept = self._kept_columns(keep)
         self.kept_first = kept_first
         self.types = {
@@ -244,6 +245,12 @@ class _Job:
             raise InvalidInputError(
                 f"keep names {clash}, which components are called too: column {clash[0]!r} has the "
                 "name of a component, rename it, or do not keep it.",
+                parameter="keep",
+            )
+        nested = [name for name in names if kinds.is_nested(self.table.schema.field(name).type)]
+        if nested and self.as_text:
+            raise InvalidInputError(
+                f"keep names {nested}, whose values CSV cannot hold: write Parquet instead.",
                 parameter="keep",
             )
         return names
@@ -302,7 +309,8 @@ def _is_csv(path: str | os.PathLike[str]) -> bool:
 def _writer(place: Any, schema: pa.Schema, name: str) -> Iterator[Callable[[pa.Table], None]]:
     """Open a file of the kind that a name tells."""
     if not _is_csv(name):
-        with pq.ParquetWriter(place, schema) as writer:
+        opened = pq.ParquetWriter if name.lower().endswith(SUFFIXES) else pa.ipc.new_file
+        with opened(place, schema) as writer:
             yield writer.write_table
         return
     stream: Any = pa.OSFile(os.fspath(place), "wb")
