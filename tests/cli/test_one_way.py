@@ -1,6 +1,7 @@
 """One way for every table: what works for a file works for many, and the other way round."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -178,3 +179,32 @@ def test_arrow_files_that_do_not_fit_together(refused, people, tmp_path, change)
     line = refused("fit", tmp_path, *SEX)
     assert "2.feather" in line
     assert "cannot be read" in line or "'v'" in line
+
+
+def test_formulas_are_text_to_spreadsheets_on_demand(run, write, people, tmp_path):
+    odd = np.resize(["=1+1", "@x", "-a", "+4.5e-3", "-2", "plain", "\tq"], 120)
+    path = write(people.assign(**{"=odd": odd, "kind": pd.Categorical(odd)}), "people.parquet")
+    model, out = tmp_path / "m.npz", tmp_path / "o.csv"
+    asked = [*SEX, "--drop", "=odd,kind", "--keep", "=odd,kind", "--save", model]
+    assert run("fit", path, *asked, "--out", out).exit_code == 0
+    assert list(pd.read_csv(out)["=odd"]) == list(odd)
+    safe = [("'" + v if v in ("=1+1", "@x", "-a", "\tq") else v) for v in odd]
+    assert run("fit", path, *asked, "--out", out, "--force", "--safe-csv").exit_code == 0
+    found = pd.read_csv(out)
+    assert list(found["'=odd"]) == list(found["kind"]) == safe
+    done = run("transform", model, path, out, "--keep", "kind", "--force", "--safe-csv")
+    assert done.exit_code == 0
+    assert list(pd.read_csv(out)["kind"]) == safe
+
+
+def test_a_pipe_is_not_replaced(refused, write, people, tmp_path):
+    for option, name in (("--out", "pipe.csv"), ("--save", "pipe.npz")):
+        os.mkfifo(tmp_path / name)
+        line = refused("fit", write(people), *SEX, option, tmp_path / name, "--force")
+        assert "a device or a pipe" in line
+
+
+def test_kept_features_keep_their_type(run, write, people, tmp_path):
+    path, out = write(people.assign(n=range(120)), "people.parquet"), tmp_path / "o.parquet"
+    assert run("fit", path, *SEX, "--keep", "n", "--out", out).exit_code == 0
+    assert pd.read_parquet(out)["n"].dtype == np.int64
