@@ -12,7 +12,7 @@ import numpy as np
 
 from fairpca import __version__
 from fairpca._choices import ADVERSARIES
-from fairpca.estimators import DeltaFairPCA, FairPCA, SavedModel
+from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
 from fairpca.moments import GroupMoments, Standardization
 from fairpca.rows import Rows
@@ -28,21 +28,6 @@ class Comparison:
     fair: FairPCA | DeltaFairPCA
     plain: FairPCA
     scaling: Standardization | None
-
-    @property
-    def n_rows(self) -> int:
-        """Rows with a positive weight."""
-        return self.plain.moments_.n_samples
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features, indicators included."""
-        return list(self.plain.feature_names_in_)
-
-    @property
-    def model(self) -> SavedModel:
-        """The fair fit with what its rows need."""
-        return SavedModel(self.fair, self.scaling)
 
 
 def compare(moments: GroupMoments, settings: dict[str, Any], *, standardize: bool) -> Comparison:

@@ -177,8 +177,9 @@ def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
 
 def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
     # The rounded point meets the limits only by chance; the nearest local optimum does.
-    if reduced.violation(bound.rounded) <= FEASIBLE:
-        return bound.rounded
+    rounded = shrink_means(reduced, bound.rounded)
+    if reduced.violation(rounded) <= FEASIBLE:
+        return rounded
     return _best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
 
 
@@ -248,7 +249,8 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
         bound = relaxed = ky_fan(reduced.S, reduced.d) * scale
     else:
         bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
-    _check(reduced, found, objective - bound, abs(bound) + problem.cov_weight * cov_gap)
+    rounding = 1e-12 * float(np.trace(problem.covariance))
+    _check(reduced, found, objective - bound - rounding, abs(bound) + problem.cov_weight * cov_gap)
     bound = max(bound, objective)  # equal up to rounding where the solution is exact
     certificate = Certificate(
         objective=objective,
