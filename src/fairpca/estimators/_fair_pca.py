@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context, clone
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator
 from fairpca.estimators._persistence import SavedModelMixin
@@ -130,7 +130,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
-        """Fit from rows.
+        """Fit from rows; return the estimator.
 
         Parameters
         ----------
@@ -145,11 +145,6 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             Strata inside which groups are compared.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
-
-        Returns
-        -------
-        self : FairPCA
-            The fitted estimator.
         """
         self._check_price()
         moments = self._summarise(
@@ -166,17 +161,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         While the rows so far do not allow a fit (a single row, a single group, a tolerance that
         so few rows cannot meet) every batch is kept and the components follow with the first
         batch that allows it. For many batches it is cheaper to add `GroupMoments` and call
-        `fit_moments` once.
-
-        Parameters
-        ----------
-        X, y, sensitive_features, control_features, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self : FairPCA
-            The estimator, fitted as soon as the rows allow it.
+        `fit_moments` once. Parameters are as for `fit`.
 
         Warns
         -----
@@ -211,28 +196,19 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         ----------
         moments : GroupMoments
             For instance the sum of the moments of many batches, or of a distributed table.
-
-        Returns
-        -------
-        self : FairPCA
-            The fitted estimator.
         """
         self._take(moments)
         return self._fit(moments)
 
     def transform(self, X):
-        """Project rows onto the components.
+        """Return the component scores (n_samples, n_components) of rows, in the type of X.
+
+        For a Dask array or data frame: the same with its partitions, not computed yet.
 
         Parameters
         ----------
         X : array-like, data frame, sparse matrix or Dask collection
             Features, of shape (n_samples, n_features).
-
-        Returns
-        -------
-        U : ndarray of shape (n_samples, n_components)
-            Component scores, in the floating type of X. For a Dask array or data frame: the same
-            with its partitions, not computed yet.
         """
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
@@ -242,54 +218,31 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         return project(X, self.mean_, self.components_, scale)
 
     def inverse_transform(self, X):
-        """Map component scores back to the space of the features.
+        """Return the points (n_samples, n_features) of the fair subspace with given scores.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
             Component scores.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            The points of the fair subspace with these scores.
         """
-        check_is_fitted(self, "components_")
-        U = check_array(X, dtype=FLOATS)
-        if U.shape[1] != len(self.components_):
-            raise InvalidInputError(
-                f"X has {U.shape[1]} columns, but there are {len(self.components_)} components."
-            )
+        U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
         return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
 
-    def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset, least=2):
+    def _summarise(self, X, *parts, reset, least=2):
+        """Moments of rows; `parts` are their groups, strata and weights."""
         if is_lazy(X):
             from fairpca.tables import lazy_moments, sample  # needs pyarrow
 
-            if sensitive_features is None:
+            if parts[0] is None:
                 self._require_groups_optional()
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-            return lazy_moments(
-                X,
-                sensitive_features,
-                control_features,
-                sample_weight,
-                numeric=self.numeric,
-                names=getattr(self, "feature_names_in_", None),
-                at_least=least,
-            )
-        X = validate_data(
-            self,
-            X,
-            dtype=FLOATS,
-            accept_sparse="csr",
-            reset=reset,
-            ensure_min_samples=least,
-        )
-        rows = self._rows(X, sensitive_features, control_features, sample_weight)
-        return GroupMoments.from_rows(rows)
+            names = getattr(self, "feature_names_in_", None)
+            return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
+        X = validate_data(self, X, reset=reset, **checks)
+        return GroupMoments.from_rows(self._rows(X, *parts))
 
     def _lazy_transform(self, X, scale):
         from fairpca.tables import lazy_transform, sample
