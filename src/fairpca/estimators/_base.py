@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fairpca._choices import COMPARE, SOLVERS
 from fairpca.estimators._watch import Watch
@@ -103,6 +104,16 @@ class FairnessEstimator(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def _check_scores(self, X):
+        """Return component scores as floats, checked for their number."""
+        check_is_fitted(self, "components_")
+        scores = check_array(X, dtype=FLOATS)
+        if scores.shape[1] != self._n_features_out:
+            raise InvalidInputError(
+                f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
+            )
+        return scores
+
     def _check_price(self):
         if self.cov_tol is not None and self.cov_weight is not None:
             raise InvalidInputError(
@@ -124,14 +135,10 @@ class FairnessEstimator(
         if sensitive_features is None:
             self._require_groups_optional()
             control_features = None
-        return Rows.attach(
-            X,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=() if self.numeric is None else tuple(self.numeric),
-            feature_names=getattr(self, "feature_names_in_", None),
-        )
+        numeric = () if self.numeric is None else tuple(self.numeric)
+        names = getattr(self, "feature_names_in_", None)
+        parts = (sensitive_features, control_features, sample_weight)
+        return Rows.attach(X, *parts, numeric=numeric, feature_names=names)
 
     def _form_contrasts(self, moments):
         if not moments.attributes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
 from fairpca.tables import is_lazy
 
@@ -14,18 +13,14 @@ class LinearEstimator(FairnessEstimator):
     """Base of the estimators whose components are directions of the features."""
 
     def transform(self, X):
-        """Project rows onto the components.
+        """Return the component scores (n_samples, n_components) of rows, in the type of X.
+
+        For a Dask array or data frame: the same with its partitions, not computed yet.
 
         Parameters
         ----------
         X : array-like, data frame, sparse matrix or Dask collection
             Features, of shape (n_samples, n_features).
-
-        Returns
-        -------
-        U : ndarray of shape (n_samples, n_components)
-            Component scores, in the floating type of X. For a Dask array or data frame: the same
-            with its partitions, not computed yet.
         """
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
@@ -35,24 +30,14 @@ class LinearEstimator(FairnessEstimator):
         return project(X, self.mean_, self.components_, scale)
 
     def inverse_transform(self, X):
-        """Map component scores back to the space of the features.
+        """Return the points (n_samples, n_features) of the fair subspace with given scores.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
             Component scores.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            The points of the fair subspace with these scores.
         """
-        check_is_fitted(self, "components_")
-        U = check_array(X, dtype=FLOATS)
-        if U.shape[1] != len(self.components_):
-            raise InvalidInputError(
-                f"X has {U.shape[1]} columns, but there are {len(self.components_)} components."
-            )
+        U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
         return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)

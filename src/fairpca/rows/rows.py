@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import check_cells
 from fairpca.rows._pairs import Stratum, form_pairs
-from fairpca.rows.groups import MAX_FLOAT_LEVELS, Groups, encode_groups
+from fairpca.rows.groups import MAX_FLOAT_LEVELS, Groups, check_cells, encode_groups
 
 
 @dataclass(frozen=True, eq=False)
