@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from fairpca.linalg import symmetrize
@@ -55,6 +56,12 @@ class Span:
             start = start - (start @ self.basis.T) @ self.basis
         outer: FloatArray = np.linalg.qr(start.T)[0].T
         return lifted + outside.T @ outer
+
+    def embed(self, index: NDArray[np.intp], n_features: int) -> Span:
+        """Return the span among more features, zero in all but those at `index`."""
+        origin, basis = np.zeros(n_features), np.zeros((len(self), n_features))
+        origin[index], basis[:, index] = self.origin, self.basis
+        return Span(origin, basis)
 
     def expand(self, table: Table) -> Table:
         """Moments of the features themselves, with a matrix of p × p for every cell."""
