@@ -4,16 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-spark bench bench-scale reproduction clean
+.PHONY: help setup demo test lint format test-fast test-slow test-spark test-min coverage bench bench-scale reproduction clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
 	@echo "make test       lint and the quick test suite"
 	@echo "make test-slow  the statistical tests, minutes"
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
+	@echo "make test-min   the quick tests with the lowest versions that pyproject.toml promises"
+	@echo "make coverage   which lines the quick tests reach, as build/coverage/index.html"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
-	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, a quarter of an hour on two cores; needs FAIRPCA_DATA"
+	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about 25 minutes on two cores; needs FAIRPCA_DATA"
 	@echo "make lint | format | setup | clean"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -51,7 +53,18 @@ test-slow: setup
 test-spark: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,spark]' \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests/distributed
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests/tables
+
+# An environment of its own, where every requirement has the lowest version that it allows.
+MIN := .venv-min
+test-min: setup
+	test -x $(MIN)/bin/python || $(PYTHON) -m venv $(MIN)
+	$(BIN)/uv pip install --quiet --python $(MIN)/bin/python --resolution lowest-direct -e '.[test]'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MIN)/bin/python -m pytest -q -n auto -p no:cacheprovider
+
+coverage: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto \
+	  --cov=fairpca --cov-report=html:build/coverage --cov-report=term:skip-covered
 
 bench: setup
 	$(BIN)/python benchmarks/solvers.py
@@ -63,4 +76,4 @@ reproduction: setup
 	$(BIN)/fairpca reproduce all --splits 5 --out build/reproduction --report docs/reproduction.md
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(MIN) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

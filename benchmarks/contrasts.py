@@ -6,6 +6,7 @@ python benchmarks/contrasts.py
 import time
 
 import numpy as np
+import results
 
 from fairpca.linalg import single_blas_thread
 from fairpca.solvers import FairProblem, solve
@@ -37,6 +38,7 @@ def median_seconds(problem, repetitions=3):
 
 def main():
     print("form         d  contrasts   seconds  times one   gap      target")
+    rows = []
     with single_blas_thread():
         for form, options in (("priced", {}), ("constrained", {"cov_tol": 3.0})):
             for d in (2, 5):
@@ -45,10 +47,21 @@ def main():
                     spent, certificate = median_seconds(make_problem(n_contrasts, d, **options))
                     one = one or spent
                     target = "at most 60" if n_contrasts == 50 else ""
+                    rows.append(
+                        {
+                            "form": form,
+                            "d": d,
+                            "contrasts": n_contrasts,
+                            "seconds": spent,
+                            "times_one": spent / one,
+                            "gap": certificate.gap,
+                        }
+                    )
                     print(
                         f"{form:<12} {d}  {n_contrasts:>9} {spent:>9.2f} {spent / one:>10.1f}"
                         f"   {certificate.gap:.1e}  {target}"
                     )
+    results.save("contrasts", rows)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 import tracemalloc
 
 import numpy as np
+import results
 from sklearn.svm import SVC, LinearSVC
 
 from fairpca.linalg import single_blas_thread
@@ -132,9 +133,20 @@ def main():
     parser.add_argument("--full", action="store_true", help="run the brute force in full")
     full = parser.parse_args().full
     print(f"{'what':<38}{'CPU time':>9}   {'against':<26}{'CPU time':>10}{'ratio':>9}  target")
+    rows = []
     with single_blas_thread():
         for bench in (bench_orthants, lambda: bench_plane(full), bench_svm, bench_search):
             for name, ours, rival, theirs, target, ratio in bench():
+                rows.append(
+                    {
+                        "what": name,
+                        "ours": ours,
+                        "against": rival,
+                        "theirs": theirs,
+                        "ratio": ratio,
+                        "target": target,
+                    }
+                )
                 unit = "" if rival == "" else " s"
                 other = "" if theirs is None else f"{theirs:.3f} s"
                 shown = "" if ratio is None else f"{ratio:.1f}"
@@ -142,6 +154,7 @@ def main():
                 print(
                     f"{name:<38}{cell:>9}   {rival:<26}{other:>10}{shown:>9}  {target}", flush=True
                 )
+    results.save("metrics", rows)
 
 
 if __name__ == "__main__":

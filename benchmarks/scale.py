@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import results
 
 FEATURES = 50
 WIDE = 1000
@@ -69,7 +70,7 @@ def read_only(folder):
 
 
 def parquet(folder, threads=None):
-    from fairpca.distributed import moments_from_parquet
+    from fairpca.tables import moments_from_parquet
 
     return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
 
@@ -91,7 +92,13 @@ def best_of(repeat, cases):
     return {name: min(value[0] for value in values) for name, values in times.items()}
 
 
+ROWS = []
+
+
 def report(title, rows, times, notes):
+    for name, seconds in times.items():
+        ROWS.append({"table": title, "what": name, "seconds": seconds, "rows": rows})
+    ROWS.append({"table": title, "notes": list(notes)})
     print(f"\n{title}", flush=True)
     print(f"{'':44s} {'seconds':>9s} {'million rows/s':>15s}")
     for name, seconds in times.items():
@@ -129,7 +136,8 @@ def bench_parquet(folder, rows, repeat):
 
 MEMORY = """
 import sys
-from fairpca.distributed import moments_from_parquet
+import results
+from fairpca.tables import moments_from_parquet
 def peak():  # of this program; what resource.getrusage says can be that of its parent
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
@@ -145,13 +153,14 @@ def bench_memory(folders):
         output = subprocess.run(
             [sys.executable, "-c", MEMORY, str(folder)], capture_output=True, text=True, check=True
         )
+        ROWS.append({"table": "memory", "what": title, "megabytes": int(output.stdout)})
         print(f"{title:60s} {int(output.stdout):6d} MB", flush=True)
 
 
 def dask_pass(folder, client):
     import dask.dataframe as dd
 
-    from fairpca.distributed import moments_from_dask
+    from fairpca.tables import moments_from_dask
 
     return moments_from_dask(dd.read_parquet(folder), ["g"], NAMES)
 
@@ -198,7 +207,7 @@ def bench_dask(folder, rows, repeat):
 def bench_spark(folder, rows, repeat, dask_seconds):
     from pyspark.sql import SparkSession
 
-    from fairpca.distributed import moments_from_spark
+    from fairpca.tables import moments_from_spark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
@@ -261,6 +270,7 @@ def main():
         if "spark" not in asked.without:
             bench_spark(large, asked.dask_rows, asked.repeat, seconds)
     print(f"\nload average after: {os.getloadavg()[0]:.1f}")
+    results.save("scale", ROWS)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 
 class InvalidInputError(ValueError):
-    """An argument cannot be used; the message names it, what was given and what to do."""
+    """An argument cannot be used; the message names it, what was given and what to do.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong and what to do.
+    parameter : str or None
+        Name of the argument concerned, by which the command line finds its own option.
+    """
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+        self.place: str | None = None
+
+    def at(self, place: str) -> Self:
+        """Return the same error with the place where it was met in front, said only once."""
+        message = str(self)
+        if message.startswith(place):
+            return self
+        found = copy.copy(self)
+        found.args = (f"{place}: {message}",)
+        found.place = place
+        return found
 
 
 class GroupsError(InvalidInputError):
@@ -20,20 +46,36 @@ class InfeasibleError(InvalidInputError):
         What cannot be met and what to do.
     minimum : float or None
         The smallest attainable value of the constrained quantity, where it is known.
+    parameter : str or None
+        The constraint concerned.
     """
 
-    def __init__(self, message: str, minimum: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, minimum: float | None = None, *, parameter: str | None = None
+    ) -> None:
+        super().__init__(message, parameter=parameter)
         self.minimum = minimum
 
 
-class SmallGroupWarning(UserWarning):
+class FairnessWarning(UserWarning):
+    """Something that may make a result mean less than it seems; the base of all our warnings."""
+
+
+class SmallGroupWarning(FairnessWarning):
     """A group or cell is too small to be compared; the message names it."""
 
 
-class NestedAttributeWarning(UserWarning):
+class NestedAttributeWarning(FairnessWarning):
     """One protected attribute determines another; the message names both."""
 
 
-class DroppedRowsWarning(UserWarning):
+class DroppedRowsWarning(FairnessWarning):
     """Rows with missing values were left out; the message says how many, and which columns."""
+
+
+class NotFittedYetWarning(FairnessWarning):
+    """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
+
+
+class DeltaNotReachedWarning(FairnessWarning):
+    """No basis found keeps Δ below what was asked; the message says what was reached."""

@@ -9,9 +9,9 @@ from scipy.stats import ks_2samp
 from sklearn.svm import SVC
 
 from fairpca.metrics import delta_fairness
-from fairpca.metrics._cdf import Orthants
-from fairpca.metrics._engines import SVMEngine
+from fairpca.metrics._orthants import Orthants
 from fairpca.metrics._plane import PlaneSweep
+from fairpca.metrics._search import SVMStatistic
 from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
 from fairpca.metrics._thresholds import (
     best_cut,
@@ -196,9 +196,9 @@ def test_the_null_of_the_svm_runs_the_procedure_of_the_value(weighted, shift):
     signs[::7, 300:] = 0
     signs[1::3] = [rng.permutation(signs[0]) for _ in signs[1::3]]
     U = rng.normal(size=(400, 3)) + shift * signs[:1].T
-    engine = SVMEngine(U, rng.random(400) if weighted else None)
-    expected = [engine.fit(row).value for row in signs]
-    np.testing.assert_array_equal(engine.null(signs), expected)
+    statistic = SVMStatistic(U, rng.random(400) if weighted else None)
+    expected = [statistic.fit(row).value for row in signs]
+    np.testing.assert_array_equal(statistic.null(signs), expected)
 
 
 def rounded_hinge(theta, U, labels, weight, penalty):

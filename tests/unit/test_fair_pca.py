@@ -1,5 +1,7 @@
 """The estimator: its attributes, its ways of being fitted, and what it refuses."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,8 +18,10 @@ from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
     InvalidInputError,
+    NotFittedYetWarning,
     SmallGroupWarning,
 )
+from fairpca.rows import Rows
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +175,35 @@ def test_batches_sorted_by_group(diabetes):
     batched.partial_fit(X[50:], sensitive_features=sex[50:])
     whole = FairPCA(2).fit(X, sensitive_features=sex)
     np.testing.assert_allclose(batched.components_, whole.components_, atol=1e-7)
+
+
+def test_batches_of_one_row_add_up(diabetes):
+    X, sex = diabetes
+    rows = np.concatenate([np.flatnonzero(sex == label)[:12] for label in np.unique(sex)])
+    batched = FairPCA(1, cov_weight=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # single rows have no covariance
+        for row in rows:
+            batched.partial_fit(X[[row]], sensitive_features=sex[[row]])
+    whole = FairPCA(1, cov_weight=0.0).fit(X[rows], sensitive_features=sex[rows])
+    assert batched.moments_.n_samples == len(rows)
+    np.testing.assert_allclose(batched.components_, whole.components_, atol=1e-8)
+
+
+def test_a_batch_that_allows_no_fit_yet_is_kept():
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(400, 4)), np.arange(400) % 2
+    X[:20] *= 1 + 4 * z[:20, None]  # in these rows one group spreads more in every direction
+    settings = {"n_components": 3, "mean_tol": None, "cov_tol": 3.0}
+    fair = FairPCA(**settings).fit(X, sensitive_features=z)
+    batched = FairPCA(**settings)
+    with pytest.warns(NotFittedYetWarning, match=r"20 rows so far are kept.*cov_tol=3 cannot"):
+        batched.partial_fit(X[:20], sensitive_features=z[:20])
+    with pytest.raises(NotFittedError):
+        batched.transform(X)
+    batched.partial_fit(X[20:], sensitive_features=z[20:])
+    assert batched.moments_.n_samples == 400
+    assert batched.certificate_.objective == pytest.approx(fair.certificate_.objective, rel=1e-6)
 
 
 def test_fit_after_partial_fit_starts_anew(diabetes):
@@ -337,7 +370,7 @@ def test_refused_weights():
 def test_fit_moments_wants_moments():
     with pytest.raises(InvalidInputError, match="pass a GroupMoments"):
         FairPCA(2).fit_moments(X0)
-    without_groups = GroupMoments.from_groups(X0, None)
+    without_groups = GroupMoments.from_rows(Rows(X0))
     with pytest.raises(GroupsError, match="missing_groups='ignore'"):
         FairPCA(2).fit_moments(without_groups)
     plain = FairPCA(2, missing_groups="ignore").fit_moments(without_groups)

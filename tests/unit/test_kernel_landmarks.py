@@ -7,10 +7,10 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca import FairKernelPCA
-from fairpca._groups import encode_groups
-from fairpca.estimators import _kernel_functions
-from fairpca.estimators._kernel_landmarks import choose_landmarks, landmark_quotas
-from fairpca.estimators._kernel_rows import Rows
+from fairpca.estimators._fair_kernel_pca import _cluster_centres
+from fairpca.kernels import _anchors
+from fairpca.kernels._anchors import choose_landmarks, landmark_quotas
+from fairpca.rows import Rows, encode_groups
 
 
 def two_groups(n, p=3, seed=0, share=0.4):
@@ -36,11 +36,12 @@ def test_small_groups_are_present(method):
     z = np.where(np.arange(500) < 3, "rare", "common")
     X[:3] += 50.0
     rows = Rows(X, encode_groups(z, n_rows=500), None, None)
-    landmarks, chosen = choose_landmarks(rows, 40, method, 0)
+    cluster = _cluster_centres if method == "kmeans" else None
+    landmarks, chosen = choose_landmarks(rows, 40, np.random.RandomState(0), cluster)
     assert landmarks.shape == (40, 3)
     assert np.count_nonzero(landmarks.mean(axis=1) > 30) == 3
     assert (chosen is None) == (method == "kmeans")
-    again, _ = choose_landmarks(rows, 40, method, 0)
+    again, _ = choose_landmarks(rows, 40, np.random.RandomState(0), cluster)
     np.testing.assert_array_equal(landmarks, again)
 
 
@@ -86,8 +87,8 @@ def test_blocks_change_nothing(monkeypatch):
     fair = FairKernelPCA(2, n_landmarks=30)
     whole = fair.fit(X, sensitive_features=groups, sample_weight=weights).transform(X)
     certificate = fair.certificate_
-    monkeypatch.setattr(_kernel_functions, "_BLOCK_ELEMENTS", 64 * 30)
-    assert len(_kernel_functions.row_blocks(500, 30)) == 8
+    monkeypatch.setattr(_anchors, "_BLOCK_ELEMENTS", 64 * 30)
+    assert len(_anchors.row_blocks(500, 30)) == 8
     parts = fair.fit(X, sensitive_features=groups, sample_weight=weights).transform(X)
     np.testing.assert_allclose(parts, whole, atol=1e-8)
     assert fair.certificate_.objective == pytest.approx(certificate.objective, rel=1e-8)

@@ -278,7 +278,7 @@ class TestSpecialCases:
         assert both[0] == both[1] >= max(one, other)
 
     def test_a_large_table_for_the_exact_grid_is_refused(self, monkeypatch):
-        monkeypatch.setattr("fairpca.metrics._cdf._MAX_TABLE", 100)
+        monkeypatch.setattr("fairpca.metrics._orthants._MAX_TABLE", 100)
         U = np.random.default_rng(0).normal(size=(20, 3))
         with pytest.raises(InvalidInputError, match="400 cells"):
             delta_fairness(U, np.arange(20) % 2, family="cdf", method="exact")

@@ -43,8 +43,29 @@ class TestDeltaBound:
         assert math.exp(-5000 * slack**2 / 2) == pytest.approx(0.05)
 
     def test_takes_a_result_and_group_sizes(self, two_groups):
-        result = delta_fairness(*two_groups)
-        assert delta_bound(result, result.worst.n_rows, 3) == delta_bound(result.value, 140, 3)
+        U, z = two_groups
+        result = delta_fairness(U[:, :2], z, method="exact")
+        assert delta_bound(result, result.worst.n_rows, 2) == delta_bound(result.value, 140, 2)
+
+    def test_refuses_what_is_no_supremum(self, two_groups):
+        # A bound of the SVM's value was below what a half-space attains (0.082 against 0.32).
+        U, z = two_groups
+        weight = np.linspace(1, 2, 140)
+        line = delta_fairness(U[:, 0], z)
+        assert delta_bound(line, (80, 60), method="dkw") > line.value
+        no_supremum = [
+            delta_fairness(U, z),
+            delta_fairness(U, z, method="search"),
+            delta_fairness(U[:, :2], z, method="exact", sample_weight=weight),
+            delta_fairness(U, z, family="cdf", method="exact", orthants="all"),
+            delta_fairness(U, z, family="rbf", C=1.0, gamma=1.0),
+        ]
+        for result in no_supremum:
+            assert not result.supremum
+            with pytest.raises(InvalidInputError, match="bounds a supremum only"):
+                delta_bound(result, 140, 3)
+        with pytest.raises(InvalidInputError, match="bounds a supremum only"):
+            delta_bound(delta_fairness(U[:, :2], z, method="exact"), (80, 60), method="dkw")
 
     def test_the_sharper_bound_of_one_direction(self):
         wide = delta_bound(0.1, 2000, 2)
@@ -253,8 +274,10 @@ class TestAudit:
         for row in rows.values():
             assert row["p_value"] is not None
             assert row["cross_fit_value"] is not None
-        assert rows["linear", "svm"]["bound"] > rows["linear", "svm"]["value"]
-        assert rows["rbf", "svm"]["bound"] is None
+        # No supremum is known: what is bounded is a classifier on rows it has not seen.
+        for row in rows.values():
+            assert row["bound_of"] == "classifier"
+            assert row["bound"] == row["held_out"]["high"] > row["held_out"]["value"]
         assert data["mean_gap"] == pytest.approx(mean_gap(U[:, :2], z))
         text = repr(report)
         assert "140 rows, 2 components" in text
@@ -267,6 +290,14 @@ class TestAudit:
             ("cdf", "search"),
         ]
         assert report.results[0].cross_fit_value is None
+        assert report.bounds_of == ("family", "family")
+        assert report.bounds[0] > 1
+
+    def test_no_bound_without_supremum_and_new_rows(self, two_groups):
+        options = {"n_permutations": 0, "slow_permutations": 0, "cross_fit": False}
+        report = audit(*two_groups, families=("linear",), **options)
+        assert report.bounds == report.bounds_of == (None, None)
+        assert "–" in repr(report)
 
     def test_infinite_bound_is_null_in_json(self):
         z = np.repeat([0, 1], 10)

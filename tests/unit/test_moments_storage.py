@@ -139,10 +139,11 @@ def test_another_kind_of_file_is_refused(write, tmp_path):
 
 
 def rewrite(path, change, drop=()):
-    """Write a file again with another header or with arrays missing."""
+    """Write a file again with another header or with arrays missing, and no checksum."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files if name not in drop}
     header = json.loads(str(arrays.pop("header")))
+    del header["checksum"]
     header.update(change)
     np.savez(path, header=np.array(json.dumps(header)), **arrays)
 
@@ -161,6 +162,37 @@ def test_contents_that_do_not_fit_together_are_refused(moments, tmp_path, change
     path = moments.save(tmp_path / "moments.npz")
     rewrite(path, change, drop)
     with pytest.raises(InvalidInputError, match="is damaged"):
+        GroupMoments.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("mean", lambda v: v * np.nan, "mean holds"),
+        ("weight", lambda v: -v, "without rows or weight"),
+        ("n_rows", lambda v: 0 * v, "without rows or weight"),
+        ("scatter", lambda v: -v, "negative sum of squares"),
+        ("scatter", lambda v: v + np.triu(np.ones(v.shape[1:])), "not symmetric"),
+        ("mean", lambda v: v.astype(np.float32), "mean holds"),
+    ],
+)
+def test_sums_that_no_rows_can_have_are_refused(moments, tmp_path, name, values, message):
+    path = moments.save(tmp_path / "moments.npz")
+    with np.load(path) as file:
+        content = dict(file)
+    header = json.loads(str(content["header"]))
+    del header["checksum"]
+    content |= {"header": np.array(json.dumps(header)), name: values(content[name])}
+    np.savez(path, **content)
+    with pytest.raises(InvalidInputError, match=f"is damaged .*{message}"):
+        GroupMoments.load(path)
+
+
+def test_a_cell_that_occurs_twice_is_refused(moments, tmp_path):
+    path = moments.save(tmp_path / "moments.npz")
+    keys = [list(key) for key in moments.table.cells]
+    rewrite(path, {"keys": [keys[0], *keys[:-1]]})
+    with pytest.raises(InvalidInputError, match="a cell occurs twice"):
         GroupMoments.load(path)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -22,11 +23,12 @@ def fair():
 
 
 def rewrite(path, change):
-    """Write the file again with another header."""
+    """Write the file again with another header or other arrays, as 0.1.0 did: without checksum."""
     with np.load(path) as file:
         content = dict(file)
     header = json.loads(str(content["header"]))
-    change(header)
+    del header["checksum"]
+    change(header, content)
     content["header"] = np.array(json.dumps(header))
     np.savez(path, **content)
 
@@ -108,7 +110,7 @@ def test_moments_are_not_a_model(fair, tmp_path):
 
 def test_a_later_version_is_refused(fair, tmp_path):
     path = fair[0].save(tmp_path / "model")
-    rewrite(path, lambda header: header.update(version=99))
+    rewrite(path, lambda header, _: header.update(version=99))
     with pytest.raises(InvalidInputError, match="format version 99, this fairpca reads version 1"):
         FairPCA.load(path)
 
@@ -116,7 +118,7 @@ def test_a_later_version_is_refused(fair, tmp_path):
 @pytest.mark.parametrize("name", ["Unknown", "os.system"])
 def test_only_known_classes_are_made(fair, tmp_path, name):
     path = fair[0].save(tmp_path / "model")
-    rewrite(path, lambda header: header.update({"class": name}))
+    rewrite(path, lambda header, _: header.update({"class": name}))
     with pytest.raises(InvalidInputError, match="does not know"):
         load_model(path)
 
@@ -132,3 +134,67 @@ def test_what_cannot_be_written_is_named(fair, tmp_path):
 def test_an_unfitted_model_is_not_written(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         FairPCA().save(tmp_path / "model")
+
+
+def replace_state(name, values):
+    """Change an array of the fitted state."""
+
+    def change(header, content):
+        content[header["state"][name]["array"]] = values(content[header["state"][name]["array"]])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("components_", lambda v: v * np.nan, "components_ is not"),
+        ("components_", lambda v: 2 * v, "not orthonormal"),
+        ("components_", lambda v: v[:, 1:], "mean_ is not"),
+        ("mean_", lambda v: v[:-1], "mean_ is not"),
+        ("mean_", lambda v: v.astype(str), "mean_ is not"),
+        ("explained_variance_", lambda v: -v, "variance is negative"),
+        ("explained_variance_ratio_", lambda v: v + np.inf, "explained_variance_ratio_ is not"),
+    ],
+)
+def test_a_state_that_no_fit_can_have_is_refused(fair, tmp_path, name, values, message):
+    path = fair[0].save(tmp_path / "model")
+    rewrite(path, replace_state(name, values))
+    with pytest.raises(InvalidInputError, match=f"model\\.npz' is damaged.*{message}"):
+        load_model(path)
+
+
+def test_an_edited_file_shows_in_its_checksum(fair, tmp_path):
+    path = fair[0].save(tmp_path / "model")
+    with np.load(path) as file:
+        content = dict(file)
+    key = next(name for name in content if name.startswith("mean_"))
+    content[key] = content[key] + 1e-3
+    np.savez(path, **content)
+    with pytest.raises(InvalidInputError, match=r"is damaged \(its checksum differs\)"):
+        load_model(path)
+
+
+def test_a_packed_file_is_not_unpacked(fair, tmp_path):
+    path = fair[0].save(tmp_path / "model")
+    with np.load(path) as file:
+        np.savez_compressed(path, **dict(file), bomb=np.zeros(10**6))
+    with pytest.raises(InvalidInputError, match="is not a model file"):
+        load_model(path)
+
+
+def test_threads_that_save_to_one_path_all_succeed(fair, tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        saves = [pool.submit(fair[0].save, tmp_path / "model") for _ in range(32)]
+    assert {save.result() for save in saves} == {tmp_path / "model.npz"}
+    assert FairPCA.load(tmp_path / "model.npz").n_iter_ == fair[0].n_iter_
+    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
+
+
+def test_a_link_stays_a_link_and_permissions_stay(fair, tmp_path):
+    real = fair[0].save(tmp_path / "real")
+    real.chmod(0o640)
+    (tmp_path / "link.npz").symlink_to(real)
+    fair[0].save(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640

@@ -9,6 +9,7 @@ from support import problem_from_rows, projector, random_bases, random_problem
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.rows import Rows
 from fairpca.solvers import SOLVERS, FairProblem, Status, _solve, solve
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
@@ -227,7 +228,7 @@ def test_a_problem_from_moments_is_the_one_from_rows():
     np.testing.assert_allclose(problem.covariance, np.cov(X.T, bias=True))
     np.testing.assert_allclose(problem.mean_gaps[0], means[1] - means[0])
     assert problem.cov_gaps.shape == (3, 4, 4)
-    plain = FairProblem.from_moments(GroupMoments.from_groups(X, None, None, None), 2)
+    plain = FairProblem.from_moments(GroupMoments.from_rows(Rows(X)), 2)
     assert plain.mean_gaps.shape == (0, 4)
 
 

@@ -16,49 +16,36 @@ from fairpca.exceptions import InvalidInputError
 
 @dataclass(frozen=True)
 class TargetOption:
-    """A second choice of label.
+    """A second choice of label, made of a column that is then no feature."""
 
-    Parameters
-    ----------
-    name : str
-        What to pass as ``target=`` to `load_dataset`.
-    column : str
-        Column it is made of; it is removed from the features.
-    rule : {"above median", "positive", "as is"}
-        How the column becomes a label.
-    meaning : str
-        What the label says.
-    """
-
-    name: str
+    name: str  # what to pass as ``target=`` to `load_dataset`
     column: str
-    rule: str
+    rule: str  # "above median", "positive" or "as is": how the column becomes a label
     meaning: str
 
 
 @dataclass(frozen=True)
-class OpenMLSource:
-    """How to build the file's columns from a data set on OpenML.
+class Definition:
+    """Another reading of a file: which columns are protected, label, and left out."""
 
-    Parameters
-    ----------
-    data_id : int
-        Number of the data set on OpenML.
-    columns : tuple of str
-        Our name for each of its columns, in its order.
-    digest : str
-        SHA-256 of the rows in canonical form, whatever their order.
-    rules : mapping of str to dict
-        Columns that become 0/1: ``{"above": number}`` or ``{"equals": [values]}``.
-    absent : tuple of str
-        Columns of the file that OpenML does not have.
-    """
+    sensitive: str
+    target: str
+    evidence: str  # why this reading, and how firm it is
+    above: float | None = None  # protected means above this value; None: the column as it is
+    target_above: float | None = None  # the same for the label
+    left_out: tuple[str, ...] = ()  # further columns that are no features
+
+
+@dataclass(frozen=True)
+class OpenMLSource:
+    """How to build the file's columns from a data set on OpenML."""
 
     data_id: int
-    columns: tuple[str, ...]
-    digest: str
+    columns: tuple[str, ...]  # our name for each of its columns, in its order
+    digest: str  # SHA-256 of the rows in canonical form, whatever their order
+    # Columns that become 0/1: {"above": number} or {"equals": [values]}.
     rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()  # columns of the file that OpenML does not have
 
 
 @dataclass(frozen=True)
@@ -67,32 +54,19 @@ class DatasetInfo:
 
     Parameters
     ----------
-    name, title : str
-        Short name for `load_dataset` and a title for people.
-    file : str
-        Path below the data folder.
-    sha256 : str
-        Checksum of that (compressed) file.
-    rows : int
-        Number of rows.
-    columns : tuple of str
-        All columns in the order of the file.
-    sensitive : tuple of str
-        Protected attributes; the first is the one the paper uses.
-    licence, source : str
-        Terms of use and origin.
-    notes : tuple of str
-        Everything odd about the data.
-    meaning : mapping of str to str
-        What the labels and protected attributes say.
-    target : str or None
-        Column of the main label, if there is one.
-    other : tuple of str
-        Columns that are neither features nor labels: identifiers, filters, outcomes.
-    targets : tuple of TargetOption
-        Further labels to choose from.
-    separator : str
-        Separator of the file; a blank means: without header.
+    name, title, licence, source : str
+        Short name for `load_dataset`, title for people, terms of use and origin.
+    file, sha256, rows, columns, separator
+        Path below the data folder, checksum of that (compressed) file, its size and columns; a
+        blank as the separator means: without header.
+    sensitive, target, other
+        Columns that are protected (the first is the one the paper uses), the main label, and
+        neither features nor labels: identifiers, filters, outcomes.
+    targets, printed : tuple of TargetOption, and Definition or None
+        Further labels to choose from, and the reading that fits what the paper prints, where the
+        file as released does not.
+    meaning, notes : mapping of str to str, and tuple of str
+        What the labels and protected attributes say, and everything odd about the data.
     openml : OpenMLSource or None
         How to get it from OpenML.
 
@@ -118,6 +92,7 @@ class DatasetInfo:
     target: str | None = None
     other: tuple[str, ...] = ()
     targets: tuple[TargetOption, ...] = ()
+    printed: Definition | None = None
     separator: str = ","
     openml: OpenMLSource | None = None
 
@@ -135,6 +110,8 @@ class DatasetInfo:
             lines.append(f"Label {self.target}: {self.meaning[self.target]}.")
         lines += [f"Other label, target={t.name!r}: {t.meaning}." for t in self.targets]
         lines += [f"Protected attribute {c}: {self.meaning[c]}." for c in self.sensitive]
+        if self.printed is not None:
+            lines.append(f"As printed, definition='printed': {self.printed.evidence}")
         lines += [f"Source: {self.source}.", f"Licence: {self.licence}."]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
@@ -143,26 +120,13 @@ class DatasetInfo:
 def registry() -> Mapping[str, DatasetInfo]:
     """All entries by name, in the order of the file."""
     text = files("fairpca.datasets").joinpath("registry.toml").read_text(encoding="utf-8")
-    return MappingProxyType({name: _entry(name, raw) for name, raw in tomllib.loads(text).items()})
+    raw = tomllib.loads(text)
+    prepared = raw.pop("prepared")
+    return MappingProxyType({name: _entry(name, {**prepared, **raw[name]}) for name in raw})
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Look up what is known about a data set, whether or not its file is here.
-
-    Parameters
-    ----------
-    name : str
-        A name that `list_datasets` shows.
-
-    Returns
-    -------
-    DatasetInfo
-        Its entry in the registry.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such data set; the message suggests names.
+    """Look up what is known about a data set of `list_datasets`, whether or not its file is here.
 
     Examples
     --------
@@ -180,9 +144,14 @@ def dataset_info(name: str) -> DatasetInfo:
 
 def _entry(name: str, raw: dict[str, Any]) -> DatasetInfo:
     values = _frozen(raw)
+    values["source"] = raw["source"].format(title=raw["title"].removesuffix(", prepared"))
     values["targets"] = tuple(TargetOption(**option) for option in raw.get("targets", ()))
+    if "printed" in raw:
+        values["printed"] = Definition(**_frozen(raw["printed"]))
     if "openml" in raw:
-        values["openml"] = OpenMLSource(**_frozen(raw["openml"]))
+        absent = raw["openml"].get("absent", ())
+        same = tuple(column for column in raw["columns"] if column not in absent)
+        values["openml"] = OpenMLSource(**{"columns": same, **_frozen(raw["openml"])})
     return DatasetInfo(name=name, **values)
 
 

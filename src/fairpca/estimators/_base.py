@@ -8,18 +8,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from fairpca._groups import encode_groups
+from fairpca._choices import COMPARE, SOLVERS
+from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import ContrastSet
-from fairpca.solvers import SOLVERS, FairProblem, solve
+from fairpca.rows import Rows
+from fairpca.solvers import FairProblem, solve
 
 FLOATS = [np.float64, np.float32]
 
 
-class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FairnessEstimator(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Base of the estimators; the parameters are documented where they are public."""
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
@@ -31,7 +37,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "cov_weight": [Interval(Real, 0, None, closed="left"), None],
         "cov_tol": [Interval(Real, 0, None, closed="left"), None],
         "solver": [StrOptions(set(SOLVERS))],
-        "compare": [StrOptions({"one-vs-rest", "pairs", "reference"})],
+        "compare": [StrOptions(set(COMPARE))],
         "joint": ["boolean"],
         "reference": "no_validation",
         "numeric": ["array-like", None],
@@ -98,38 +104,48 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def _check_scores(self, X):
+        """Return component scores as floats, checked for their number."""
+        check_is_fitted(self, "components_")
+        scores = check_array(X, dtype=FLOATS)
+        if scores.shape[1] != self._n_features_out:
+            raise InvalidInputError(
+                f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
+            )
+        return scores
+
     def _check_price(self):
         if self.cov_tol is not None and self.cov_weight is not None:
             raise InvalidInputError(
                 f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
-                "set one of them and leave the other None."
+                "set one of them and leave the other None.",
+                parameter="cov_weight",
             )
 
     def _require_groups_optional(self):
         if self.missing_groups == "raise":
             raise GroupsError(
                 "sensitive_features was not given. Pass the protected attribute to fit, or set "
-                "missing_groups='ignore' for plain PCA."
+                "missing_groups='ignore' for plain PCA.",
+                parameter="sensitive_features",
             )
 
-    def _encode(self, sensitive_features, control_features, n_rows):
-        """Return the encoded attributes and strata, None for what is absent."""
+    def _rows(self, X, sensitive_features, control_features, sample_weight):
+        """Return validated features with their groups, strata and weights."""
         if sensitive_features is None:
             self._require_groups_optional()
-            return None, None
+            control_features = None
         numeric = () if self.numeric is None else tuple(self.numeric)
-        groups = encode_groups(sensitive_features, n_rows=n_rows, numeric=numeric)
-        if control_features is None:
-            return groups, None
-        strata = encode_groups(control_features, n_rows=n_rows, argument="control_features")
-        return groups, strata
+        names = getattr(self, "feature_names_in_", None)
+        parts = (sensitive_features, control_features, sample_weight)
+        return Rows.attach(X, *parts, numeric=numeric, feature_names=names)
 
     def _form_contrasts(self, moments):
         if not moments.attributes:
             return ContrastSet((), moments.n_features)
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
-    def _form_problem(self, covariance, contrasts, n_components):
+    def _form_problem(self, covariance, contrasts, n_components, padding=0):
         return FairProblem.from_contrasts(
             covariance,
             contrasts,
@@ -137,22 +153,33 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             mean_tol=self.mean_tol,
             cov_weight=self.cov_weight,
             cov_tol=self.cov_tol,
+            padding=padding,
         )
 
+    @with_callbacks
     def _solve(self, problem):
-        return solve(
+        context = None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=None)
+            context.call_on_fit_task_begin(estimator=self)
+        solution = solve(
             problem,
             self.solver,
             certify=self.certify,
             tol=self.tol,
             max_iter=self.max_iter,
             cov_shift=self.cov_shift,
+            callback=Watch(self, context) if self.verbose or context else None,
         )
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return solution
 
-    def _keep(self, covariance, contrasts, solution, total):
+    def _keep(self, covariance, contrasts, solution, total, span=None):
         """Set the attributes that follow from the solution; `total` is all the variance."""
-        basis = solution.basis
-        self.components_ = np.ascontiguousarray(basis.T)
+        basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
+        components = basis.T if span is None else span.lift(solution.basis)
+        self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
         self.certificate_ = solution.certificate

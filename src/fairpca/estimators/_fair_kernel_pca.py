@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse
 from sklearn.base import _fit_context
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairpca import kernels
 from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.estimators._kernel_anchors import all_rows, few_rows
-from fairpca.estimators._kernel_functions import (
-    KERNELS,
-    Kernel,
-    check_gram_memory,
-    dense,
-    row_blocks,
-)
-from fairpca.estimators._kernel_rows import Rows
-from fairpca.estimators._kernel_spaces import coefficient_space, exact_space, landmark_space
-from fairpca.estimators._kernel_spectrum import SpectrumOptions
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments._validation import check_weights
 from fairpca.solvers._problem import reduce_problem
 
 
@@ -63,31 +56,20 @@ class FairKernelPCA(FairnessEstimator):
     rank : int or None, default=None
         Number of eigenvalues of the kernel to keep; None: all that are not zero. Time and the
         certificate are those of a problem with `rank` features.
-    formulation : {"feature", "paper", "paper-raw"}, default="feature"
+    formulation : {"feature", "paper"}, default="feature"
         "feature": orthonormal components in feature space. "paper": orthonormal coefficients of
         the training rows with the objective K² and the Q_k and f_k printed by Olfat and Aswani,
-        K being centred as their data are. "paper-raw": the same with K as it is.
+        K being centred as their data are.
     alpha : float, default=1.0
         Ridge of the inverse transform.
     fit_inverse_transform : bool, default=False
         Whether to learn the inverse transform, by kernel ridge regression as KernelPCA does; from
         the landmarks where there are any.
-    eigen_solver : {"auto", "dense", "arpack", "randomized"}, default="auto"
-        As in KernelPCA. The last two need `rank`, which "auto" gives to "arpack" below 10.
-    iterated_power : int or "auto", default="auto"
-        Power iterations of the randomized eigen solver.
-    remove_zero_eig : bool, default=False
-        Whether to keep fewer components where the kernel has no room for `n_components`; otherwise
-        that is an error.
     max_memory : float or None, default=None
         Bytes that the n×n kernel matrix and its eigenvectors may take; None: the memory of the
         machine. More is an error before anything is computed.
     random_state : int, RandomState instance or None, default=0
-        Choice of the landmarks and start of the iterative eigen solvers.
-    copy_X : bool, default=True
-        Whether to keep a copy of X. A precomputed kernel is overwritten without it.
-    n_jobs : int or None, default=None
-        Jobs of `pairwise_kernels`.
+        Choice of the landmarks, and start of the search for a few eigenpairs.
     mean_tol, cov_weight, cov_tol, solver, compare, joint, reference, numeric, min_group_size
         As in `FairPCA`.
     certify, cov_shift, whiten, tol, max_iter, missing_groups, verbose
@@ -127,28 +109,24 @@ class FairKernelPCA(FairnessEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, where X had any.
 
-    References
-    ----------
-    M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.
-    Proceedings of the AAAI Conference on Artificial Intelligence 33, 663-670.
+    See Also
+    --------
+    FairPCA : The same on the features themselves, with the reference.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from fairpca import FairKernelPCA
-    >>> rng = np.random.default_rng(0)
-    >>> sex = rng.integers(0, 2, 200)
-    >>> X = rng.normal(size=(200, 6)) + np.outer(sex, [2.0, 1.0, 0, 0, 0, 0])
-    >>> fair = FairKernelPCA(n_components=2, rank=50).fit(X, sensitive_features=sex)
-    >>> U = fair.transform(X)
-    >>> bool(np.abs(U[sex == 1].mean(0) - U[sex == 0].mean(0)).max() < 1e-10)
-    True
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> data = load_diabetes_sex()
+    >>> fair = FairKernelPCA(rank=20, gamma=1e-4).fit(data.X, sensitive_features=data.sensitive)
+    >>> fair.components_.shape, bool(fair.mean_gap_ < 1e-10)
+    ((2, 20), True)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **FairnessEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "kernel": [StrOptions(set(KERNELS)), callable],
+        "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
@@ -156,16 +134,11 @@ class FairKernelPCA(FairnessEstimator):
         "n_landmarks": [Interval(Integral, 2, None, closed="left"), None],
         "landmarks": [StrOptions({"kmeans", "uniform"})],
         "rank": [Interval(Integral, 1, None, closed="left"), None],
-        "formulation": [StrOptions({"feature", "paper", "paper-raw"})],
+        "formulation": [StrOptions({"feature", "paper"})],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "fit_inverse_transform": ["boolean"],
-        "eigen_solver": [StrOptions({"auto", "dense", "arpack", "randomized"})],
-        "iterated_power": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
-        "remove_zero_eig": ["boolean"],
         "max_memory": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
-        "copy_X": ["boolean"],
-        "n_jobs": [None, Integral],
     }
 
     def __init__(
@@ -183,13 +156,8 @@ class FairKernelPCA(FairnessEstimator):
         formulation="feature",
         alpha=1.0,
         fit_inverse_transform=False,
-        eigen_solver="auto",
-        iterated_power="auto",
-        remove_zero_eig=False,
         max_memory=None,
         random_state=0,
-        copy_X=True,
-        n_jobs=None,
         mean_tol=0.0,
         cov_weight=None,
         cov_tol=None,
@@ -207,43 +175,9 @@ class FairKernelPCA(FairnessEstimator):
         missing_groups="raise",
         verbose=0,
     ):
-        super().__init__(
-            n_components,
-            mean_tol=mean_tol,
-            cov_weight=cov_weight,
-            cov_tol=cov_tol,
-            solver=solver,
-            compare=compare,
-            joint=joint,
-            reference=reference,
-            numeric=numeric,
-            min_group_size=min_group_size,
-            certify=certify,
-            cov_shift=cov_shift,
-            whiten=whiten,
-            tol=tol,
-            max_iter=max_iter,
-            missing_groups=missing_groups,
-            verbose=verbose,
-        )
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.rank = rank
-        self.formulation = formulation
-        self.alpha = alpha
-        self.fit_inverse_transform = fit_inverse_transform
-        self.eigen_solver = eigen_solver
-        self.iterated_power = iterated_power
-        self.remove_zero_eig = remove_zero_eig
-        self.max_memory = max_memory
-        self.random_state = random_state
-        self.copy_X = copy_X
-        self.n_jobs = n_jobs
+        given = locals()
+        for name in self._get_param_names():  # each under its own name, as scikit-learn asks
+            setattr(self, name, given[name])
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
@@ -253,85 +187,57 @@ class FairKernelPCA(FairnessEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features; shape (n_samples, n_samples) for a precomputed kernel.
-        y : Ignored
-            Present for API consistency.
-        sensitive_features : array-like or data frame, one or more columns
-            Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-        control_features : array-like or data frame, default=None
-            Strata inside which groups are compared.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        self : FairKernelPCA
-            The fitted estimator.
+        y, sensitive_features, control_features, sample_weight
+            As for `FairPCA.fit`.
         """
         self._check_price()
         self._check_form(sample_weight)
+        # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
         X = validate_data(
-            self, X, dtype=FLOATS, accept_sparse="csr", copy=self.copy_X, ensure_min_samples=2
+            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
         )
-        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
-        rows = Rows(X, groups, strata, check_weights(sample_weight, X.shape[0]))
-        return self._fit_rows(rows)
+        return self._fit_rows(self._rows(X, sensitive_features, control_features, sample_weight))
 
     def transform(self, X):
-        """Project rows onto the components.
+        """Return the component scores of rows, in the floating type of X.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features; kernel values against the training rows for a precomputed kernel.
-
-        Returns
-        -------
-        U : ndarray of shape (n_samples, n_components)
-            Component scores, in the floating type of X.
         """
         check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
-        scores = np.empty((X.shape[0], self._n_features_out), dtype=X.dtype)
-        for block in row_blocks(X.shape[0], len(self.coefficients_)):
-            values = self._anchors.values(X[block]) - self._shift
-            scores[block] = values @ self.coefficients_ - self._offset
+        scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores
 
     def inverse_transform(self, X):
         """Map component scores back to the space of the features, approximately.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Component scores.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            Predictions of a kernel ridge regression of the training rows on their scores.
+        X is as for `FairPCA.inverse_transform`; what is returned are the predictions of a kernel
+        ridge regression of the training rows on their scores.
         """
         check_is_fitted(self, "components_")
         if not self.fit_inverse_transform:
             raise InvalidInputError(
                 "the inverse transform was not learned; set fit_inverse_transform=True and fit."
             )
-        U = check_array(X, dtype=FLOATS)
-        if U.shape[1] != self._n_features_out:
-            raise InvalidInputError(
-                f"X has {U.shape[1]} columns, but there are {self._n_features_out} components."
-            )
+        U = self._check_scores(X)
         values = self._anchors.kernel(U, self.X_transformed_fit_)
         return (values @ self.dual_coef_).astype(U.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.input_tags.pairwise = self._is_precomputed
         return tags
 
+    @property
+    def _is_precomputed(self):
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
     def _check_form(self, sample_weight):
-        precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        if self.fit_inverse_transform and precomputed:
+        if self.fit_inverse_transform and self._is_precomputed:
             raise InvalidInputError(
                 "fit_inverse_transform=True needs the features, which kernel='precomputed' hides."
             )
@@ -342,97 +248,75 @@ class FairKernelPCA(FairnessEstimator):
                 f"formulation={self.formulation!r} has one coefficient for each row, and knows no "
                 "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'."
             )
-        if self.rank is None and self.eigen_solver in ("arpack", "randomized"):
-            raise InvalidInputError(
-                f"eigen_solver={self.eigen_solver!r} finds some eigenpairs only: set rank, or use "
-                "eigen_solver='dense'."
-            )
 
     def _fit_rows(self, rows):
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
-        rows, anchors = all_rows(self._make_kernel(), rows)
-        space = self._build_space(rows, anchors)
+        rows, anchors = kernels.all_rows(self._kernel_function(), rows)
+        self._anchors, space = self._build_space(rows, anchors)
+        if space.clipped is not None:
+            warnings.warn(space.clipped.message, PositiveSpectrumWarning, stacklevel=4)
         covariance = np.diag(space.variances)
         problem = self._form_problem(covariance, space.contrasts, 1)
         solution = self._solve(replace(problem, n_components=self._count(problem)))
-        scores = space.reference @ solution.basis
-        signs = _largest_positive(scores)
-        solution = replace(solution, basis=solution.basis * signs)
+        basis = space.oriented(solution.basis)
+        self.X_fit_ = self._anchors.rows
         self.eigenvalues_ = space.eigenvalues
-        self._shift = space.shift
-        self._offset = space.offset @ solution.basis
-        self.coefficients_ = space.projection @ solution.basis
-        self._keep(covariance, space.contrasts, solution, space.total)
+        self._shift, self._offset = space.shift, space.offset @ basis
+        self.coefficients_ = space.projection @ basis
+        self._keep(covariance, space.contrasts, replace(solution, basis=basis), space.total)
         if self.fit_inverse_transform:
-            self._learn_inverse(rows.weights, scores * signs)
+            scores = space.reference @ basis
+            self.X_transformed_fit_ = scores / self._whitening if self.whiten else scores
+            self.dual_coef_ = kernels.inverse_coefficients(
+                self._anchors, self.X_transformed_fit_, rows.weights, self.alpha
+            )
         return self
 
-    def _make_kernel(self):
+    def _kernel_function(self):
+        if self._is_precomputed:
+            return None
         params = {"gamma": self.gamma_, "degree": self.degree, "coef0": self.coef0}
         if callable(self.kernel):
             params = self.kernel_params or {}
-        return Kernel(self.kernel, params, self.n_jobs)
+        return partial(pairwise_kernels, metric=self.kernel, filter_params=True, **params)
 
     def _build_space(self, rows, anchors):
-        n_rows, kernel = len(rows), anchors.kernel
-        precision = np.finfo(rows.X.dtype if kernel.is_precomputed else np.float64).eps
-        options = SpectrumOptions(
-            self.rank,
-            self.eigen_solver,
-            self.iterated_power,
-            self.random_state,
-            kernel.is_positive,
-            float(precision),
-        )
-        if self.n_landmarks is not None and self.n_landmarks < n_rows:
-            self._anchors, K = few_rows(
-                anchors, rows, self.n_landmarks, self.landmarks, self.random_state
-            )
-            self.X_fit_ = self._anchors.rows
-            return landmark_space(rows, self._anchors.values, K, options, self._form_contrasts)
-        check_gram_memory(
-            n_rows,
-            partial=self.rank is not None and self.rank < n_rows,
+        random = check_random_state(self.random_state)
+        precision = np.finfo(rows.X.dtype if self._is_precomputed else np.float64).eps
+        is_positive = kernels.is_positive(self.kernel, self.degree, self.coef0)
+        options = kernels.SpectrumOptions(self.rank, is_positive, float(precision), random)
+        if self.n_landmarks is not None and self.n_landmarks < len(rows):
+            cluster = _cluster_centres if self.landmarks == "kmeans" else None
+            few, K = kernels.few_rows(anchors, rows, self.n_landmarks, random, cluster)
+            return few, kernels.landmark_space(rows, few, K, options, self._form_contrasts)
+        kernels.check_gram_memory(
+            len(rows),
+            partial=self.rank is not None and self.rank < len(rows),
             inverse=self.fit_inverse_transform,
             limit=self.max_memory,
         )
-        self._anchors, self.X_fit_ = anchors, anchors.rows
-        K = anchors.values(rows.X) if kernel.is_precomputed else kernel(rows.X)
-        if self.formulation == "feature":
-            return exact_space(rows, K, options, self._form_contrasts)
-        center = self.formulation == "paper"
-        return coefficient_space(rows, K, options, self._form_contrasts, center=center)
+        is_feature = self.formulation == "feature"
+        build = kernels.exact_space if is_feature else kernels.coefficient_space
+        return anchors, build(rows, anchors.gram(rows.X), options, self._form_contrasts)
 
     def _count(self, problem):
         """Return the number of components: as asked, or as many as there is room for."""
         asked, size = self.n_components, len(problem.covariance)
-        if asked is not None and not self.remove_zero_eig:
-            if asked > size:
-                raise InvalidInputError(
-                    f"n_components={asked}, but the centred kernel matrix has {size} eigenvalues "
-                    "that are not zero or within rank. Lower n_components, raise rank, or set "
-                    "remove_zero_eig=True."
-                )
-            return asked
-        room = reduce_problem(replace(problem, cov_tol=None, cov_weight=0.0)).size
-        return room if asked is None else min(asked, room)
-
-    def _learn_inverse(self, weights, scores):
-        if scipy.sparse.issparse(self.X_fit_):
+        if asked is None:
+            return reduce_problem(replace(problem, cov_tol=None, cov_weight=0.0)).size
+        if asked > size:
             raise InvalidInputError(
-                "fit_inverse_transform=True needs dense features, but X is sparse."
+                f"n_components={asked}, but the centred kernel matrix has {size} eigenvalues "
+                "that are not zero or within rank. Lower n_components, raise rank, or set "
+                "n_components=None for as many as there is room for."
             )
-        if self.whiten:
-            scores = scores / self._whitening
-        K = self._anchors.kernel(scores)
-        ridge = self.alpha if weights is None or len(weights) != len(K) else self.alpha / weights
-        K[np.diag_indices_from(K)] += ridge
-        targets = dense(self.X_fit_)
-        self.dual_coef_ = scipy.linalg.solve(K, targets, assume_a="pos", overwrite_a=True)
-        self.X_transformed_fit_ = scores
+        return asked
 
 
-def _largest_positive(scores):
-    # Eigenvectors have no sign of their own: the row farthest out is on the positive side.
-    leading = scores[np.argmax(np.abs(scores), axis=0), np.arange(scores.shape[1])]
-    return np.where(leading < 0.0, -1.0, 1.0)
+def _cluster_centres(X, count, weights, random):
+    means = KMeans(count, n_init=1, max_iter=25, random_state=random)
+    with warnings.catch_warnings():
+        # Fewer distinct rows than centres: repeated landmarks cost nothing but their place.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means.fit(X.astype(np.float64, copy=False), sample_weight=weights)
+    return means.cluster_centers_

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import _fit_context, clone
+from sklearn.utils.validation import validate_data
 
-from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.estimators._inputs import is_lazy, project
-from fairpca.estimators._lazy import lazy_moments, lazy_transform
+from fairpca.estimators._base import FLOATS
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.exceptions import InvalidInputError
+from fairpca.estimators._projection import LinearEstimator
+from fairpca.exceptions import (
+    GroupsError,
+    InfeasibleError,
+    InvalidInputError,
+    NotFittedYetWarning,
+)
 from fairpca.moments import GroupMoments
+from fairpca.tables import is_lazy
 
 
-class FairPCA(SavedModelMixin, FairnessEstimator):
+class FairPCA(SavedModelMixin, LinearEstimator):
     """Principal components that do not give protected attributes away.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
@@ -65,7 +71,9 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
     missing_groups : {"raise", "ignore"}, default="raise"
         What to do when `sensitive_features` is not given; "ignore": plain PCA.
     verbose : int, default=0
-        Whether to print the certificate after fitting.
+        Whether to print the certificate after fitting and, during a solve that takes longer than
+        a second, the bound and the gap so far. scikit-learn's callbacks (`set_callbacks`) get
+        them at every step.
 
     Attributes
     ----------
@@ -78,9 +86,10 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
     explained_variance_ratio_ : ndarray of shape (n_components,)
         The same as a share of the total variance.
     mean_gap_ : float
-        Largest distance between group means after the projection.
+        Largest distance between group means after the projection, over the contrasts that
+        `compare` asks for; `fairpca.metrics.mean_gap` of the scores, with the same `compare`.
     cov_gap_ : float
-        Largest spectral norm of a difference of group covariances after the projection.
+        Largest spectral norm of a difference of group covariances after the projection, likewise.
     contrasts_ : dict of lists
         One entry per comparison: attribute, positive, negative, stratum, n_positive, n_negative,
         status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``
@@ -123,7 +132,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
-        """Fit from rows.
+        """Fit from rows; return the estimator.
 
         Parameters
         ----------
@@ -138,11 +147,6 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             Strata inside which groups are compared.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
-
-        Returns
-        -------
-        self : FairPCA
-            The fitted estimator.
         """
         self._check_price()
         moments = self._summarise(
@@ -156,30 +160,35 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
     ):
         """Add a batch of rows and fit anew from all rows so far.
 
-        While the rows so far hold a single group nothing can be compared: the batch is kept and
-        the components follow with the first batch that brings another group. For many batches it
-        is cheaper to add `GroupMoments` and call `fit_moments` once.
+        While the rows so far do not allow a fit (a single row, a single group, a tolerance that
+        so few rows cannot meet) every batch is kept and the components follow with the first
+        batch that allows it. For many batches it is cheaper to add `GroupMoments` and call
+        `fit_moments` once. Parameters are as for `fit`.
 
-        Parameters
-        ----------
-        X, y, sensitive_features, control_features, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self : FairPCA
-            The estimator, fitted as soon as groups can be compared.
+        Warns
+        -----
+        NotFittedYetWarning
+            If the rows so far can be compared, but no basis meets what is asked.
         """
         self._check_price()
         first = not hasattr(self, "moments_")
         moments = self._summarise(
-            X, sensitive_features, control_features, sample_weight, reset=first
+            X, sensitive_features, control_features, sample_weight, reset=first, least=1
         )
-        total = moments if first else self.moments_ + moments
-        if any(len(total.levels(name)) < 2 for name in total.categorical_attributes):
-            self.moments_ = total
+        self.moments_ = moments if first else self.moments_ + moments
+        levels = [self.moments_.levels(name) for name in self.moments_.categorical_attributes]
+        if self.moments_.n_samples < 2 or any(len(found) < 2 for found in levels):
             return self
-        return self._fit(total)
+        try:
+            return self._fit(self.moments_)
+        except (InfeasibleError, GroupsError) as error:
+            self.__dict__.pop("components_", None)  # they are those of fewer rows
+            warnings.warn(
+                f"{self.moments_.n_samples} rows so far are kept, but do not allow a fit: {error}",
+                NotFittedYetWarning,
+                stacklevel=2,
+            )
+            return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_moments(self, moments):
@@ -189,12 +198,26 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         ----------
         moments : GroupMoments
             For instance the sum of the moments of many batches, or of a distributed table.
-
-        Returns
-        -------
-        self : FairPCA
-            The fitted estimator.
         """
+        self._take(moments)
+        return self._fit(moments)
+
+    def _summarise(self, X, *parts, reset, least=2):
+        """Moments of rows; `parts` are their groups, strata and weights."""
+        if is_lazy(X):
+            from fairpca.tables import lazy_moments, sample  # needs pyarrow
+
+            if parts[0] is None:
+                self._require_groups_optional()
+            validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
+            names = getattr(self, "feature_names_in_", None)
+            return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
+        X = validate_data(self, X, reset=reset, **checks)
+        return GroupMoments.from_rows(self._rows(X, *parts))
+
+    def _take(self, moments):
+        """Check moments and learn the features they are of."""
         self._check_price()
         if not isinstance(moments, GroupMoments):
             raise InvalidInputError(
@@ -207,84 +230,36 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return self._fit(moments)
-
-    def transform(self, X):
-        """Project rows onto the components.
-
-        Parameters
-        ----------
-        X : array-like, data frame, sparse matrix or Dask collection
-            Features, of shape (n_samples, n_features).
-
-        Returns
-        -------
-        U : ndarray of shape (n_samples, n_components)
-            Component scores, in the floating type of X. For a Dask array or data frame: the same
-            with its partitions, not computed yet.
-        """
-        check_is_fitted(self, "components_")
-        scale = self._whitening if self.whiten else None
-        if is_lazy(X):
-            return lazy_transform(self, X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
-        return project(X, self.mean_, self.components_, scale)
-
-    def inverse_transform(self, X):
-        """Map component scores back to the space of the features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Component scores.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            The points of the fair subspace with these scores.
-        """
-        check_is_fitted(self, "components_")
-        U = check_array(X, dtype=FLOATS)
-        if U.shape[1] != len(self.components_):
-            raise InvalidInputError(
-                f"X has {U.shape[1]} columns, but there are {len(self.components_)} components."
-            )
-        if self.whiten:
-            U = U * self._whitening.astype(U.dtype)
-        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
-
-    def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset):
-        if is_lazy(X):
-            if sensitive_features is None:
-                self._require_groups_optional()
-            parts = {
-                "sensitive_features": sensitive_features,
-                "control_features": control_features,
-                "sample_weight": sample_weight,
-            }
-            return lazy_moments(self, X, parts, reset=reset)
-        X = validate_data(
-            self,
-            X,
-            dtype=FLOATS,
-            accept_sparse="csr",
-            reset=reset,
-            ensure_min_samples=1 + reset,
-        )
-        groups, strata = self._encode(sensitive_features, control_features, X.shape[0])
-        names = getattr(self, "feature_names_in_", None)
-        return GroupMoments.from_groups(X, groups, strata, sample_weight, feature_names=names)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _fit(self, moments):
-        _, mean, covariance = moments.pooled()
-        contrasts = self._form_contrasts(moments)
-        solution = self._solve(self._form_problem(covariance, contrasts, self.n_components))
+        return self._fit_summaries(moments, *self._summaries(moments))
+
+    def _summaries(self, moments):
+        """Pooled moments and contrasts, in the span of the rows where the data are wide."""
+        inner = moments.coordinates()
+        return inner.pooled(), self._form_contrasts(inner)
+
+    def _fit_summaries(self, moments, pooled, contrasts):
+        _, mean, covariance = pooled
+        span, outside = moments.span, 0
+        if span is not None:
+            mean = span.place(mean)
+            # Directions outside the span are all alike, so that no basis needs more than d of them.
+            outside = min(int(self.n_components), moments.n_features - len(span))
+        problem = self._form_problem(covariance, contrasts, self.n_components, outside)
+        solution = self._solve(problem)
         self.moments_ = moments
         self.mean_ = mean
-        self._keep(covariance, contrasts, solution, float(np.trace(covariance)))
+        self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         return self
+
+
+def fit_with_plain(model, moments):
+    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it."""
+    model._validate_params()
+    plain = clone(model).set_params(mean_tol=None, cov_weight=0.0, cov_tol=None)
+    model._take(moments)
+    plain._take(moments)
+    summaries = model._summaries(moments)
+    model._fit_summaries(moments, *summaries)
+    return plain._fit_summaries(moments, *summaries)

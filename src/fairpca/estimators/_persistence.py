@@ -1,44 +1,24 @@
-"""Fitted models on disk: arrays in an npz file, the rest in a JSON header, no pickle.
-
-A file can be read without running code from it, by any later version that knows its format
-version, and by other programs: it is a zip of plain arrays and one JSON text.
-"""
+"""Fitted estimators written to files and read from them."""
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
-import zipfile
-import zlib
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from fairpca._models import ModelFile, damaged_model, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments import GroupMoments, Standardization
-from fairpca.solvers import Certificate
-
-FORMAT = "fairpca.model"
-VERSION = 1
+from fairpca.moments import Standardization
 
 Model = TypeVar("Model", bound="SavedModelMixin")
 
 
 class SavedModel(NamedTuple):
-    """What a model file holds.
+    """A fitted estimator, and the mean and scale that rows need before its `transform`.
 
-    Parameters
-    ----------
-    model : estimator
-        The fitted estimator.
-    standardization : Standardization or None
-        Mean and scale that rows need before `model.transform`, where the model was fitted to
-        standardised moments.
+    They are None unless the model was fitted to standardised moments.
     """
 
     model: Any
@@ -55,24 +35,17 @@ class SavedModelMixin:
         standardization: Standardization | None = None,
         moments: bool = True,
     ) -> Path:
-        """Write the fitted model to an ``.npz`` file, without pickle.
-
-        The file appears complete or not at all, and replaces a file of the same name.
+        """Write the fitted model to a file, as `GroupMoments.save` does; return its path.
 
         Parameters
         ----------
         path : str or path
-            Where to; ``.npz`` is added to a name that does not end in it.
+            Where to; ``.npz`` is added where it is missing.
         standardization : Standardization, optional
             Where the model was fitted to standardised moments: `moments.standardization()`, so
             that the file knows how to treat rows.
         moments : bool, default=True
             Whether to keep the moments, which `partial_fit` needs. They are most of the file.
-
-        Returns
-        -------
-        Path
-            The file written.
 
         Examples
         --------
@@ -88,42 +61,18 @@ class SavedModelMixin:
         True
         """
         check_is_fitted(self, "components_")
-        arrays: dict[str, Any] = {}
         state = {
-            name: _encode(value, name, arrays)
+            name: value
             for name, value in sorted(vars(self).items())
             if name.endswith("_") and not name.startswith("_") and (moments or name != "moments_")
         }
         parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "written_by": version("fairpca"),
-            "class": type(self).__name__,
-            "parameters": {name: _encode(parameters[name], name, arrays) for name in parameters},
-            "state": state,
-            "standardization": _encode(
-                None if standardization is None else list(standardization),
-                "standardization",
-                arrays,
-            ),
-        }
-        return _write(Path(path), header, arrays)
+        found = ModelFile(type(self).__name__, parameters, state, standardization)
+        return write_model(path, found)
 
     @classmethod
     def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
-        """Read a model written by `save`, where the example is.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        estimator
-            Fitted, with the same parameters and attributes.
-        """
+        """Read a model written by `save`, where the example is; the same in every attribute."""
         model, standardization = load_model(path)
         if type(model) is not cls:
             raise InvalidInputError(
@@ -146,11 +95,6 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     path : str or path
         A file written by the `save` method of an estimator.
 
-    Returns
-    -------
-    SavedModel
-        The estimator and its standardisation, or None.
-
     Examples
     --------
     >>> import os, tempfile
@@ -166,116 +110,12 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     >>> model.transform((X - mean) / scale).shape
     (50, 1)
     """
-    header, arrays = _read(path)
+    found = read_model_file(path)
     known = {kind.__name__: kind for kind in SavedModelMixin.__subclasses__()}
     try:
-        kind = known[header["class"]]
-        parameters = {name: _decode(value, arrays) for name, value in header["parameters"].items()}
-        model = kind(**parameters)
-        for name, value in header["state"].items():
-            setattr(model, name, _decode(value, arrays))
-        values = _decode(header["standardization"], arrays)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is damaged, or of a model that this fairpca does not know "
-            f"({error}): write it again."
-        ) from None
-    return SavedModel(model, None if values is None else Standardization(*values))
-
-
-def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
-    """Turn a value into JSON, with its arrays set aside under numbered names."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_encode(item, name, arrays) for item in value]}
-    if isinstance(value, dict):
-        pairs = value.items()
-        return {"dict": [[_encode(k, name, arrays), _encode(v, name, arrays)] for k, v in pairs]}
-    if isinstance(value, Certificate):
-        return {"certificate": asdict(value)}
-    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return {"objects": [_encode(item, name, arrays) for item in value.tolist()]}
-    key = f"{name}.{len(arrays)}"
-    if isinstance(value, np.ndarray):
-        arrays[key] = value
-        return {"array": key}
-    if isinstance(value, GroupMoments):
-        arrays[key] = _moments_to_bytes(value)
-        return {"moments": key}
-    raise InvalidInputError(
-        f"{name} is a {type(value).__name__}, which cannot be written to a model file: only "
-        "numbers, text, arrays and lists of them can."
-    )
-
-
-def _decode(value: Any, arrays: dict[str, Any]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind in ("list", "tuple", "objects"):
-        items = [_decode(item, arrays) for item in content]
-        if kind == "objects":
-            return np.array(items, dtype=object)
-        return tuple(items) if kind == "tuple" else items
-    if kind == "dict":
-        return {_decode(k, arrays): _decode(v, arrays) for k, v in content}
-    if kind == "certificate":
-        return Certificate(**content)
-    if kind == "moments":
-        return _moments_from_bytes(arrays[content])
-    if kind == "array":
-        return arrays[content]
-    raise ValueError(f"a value of kind {kind!r}")
-
-
-def _moments_to_bytes(moments: GroupMoments) -> Any:
-    """Moments in their own format, so that there is one description of it only."""
-    with tempfile.TemporaryDirectory() as folder:
-        return np.fromfile(moments.save(Path(folder, "moments.npz")), dtype=np.uint8)
-
-
-def _moments_from_bytes(content: Any) -> GroupMoments:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "moments.npz")
-        path.write_bytes(content.tobytes())
-        return GroupMoments.load(path)
-
-
-def _write(target: Path, header: dict[str, Any], arrays: dict[str, Any]) -> Path:
-    """Write beside the target and move into place."""
-    if not target.name.endswith(".npz"):
-        target = target.with_name(target.name + ".npz")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("xb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-    return target
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    damaged = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
-    try:
-        # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
-        if header["format"] != FORMAT:
-            raise ValueError("another format")
-    except damaged:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is not a model file, or damaged: give one written by the save "
-            "method of an estimator."
-        ) from None
-    if header.get("version") != VERSION:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} has format version {header.get('version')}, this fairpca reads "
-            f"version {VERSION}: write it again, or use the fairpca that wrote it."
-        )
-    return header, arrays
+        model = known[found.kind](**found.parameters)
+    except (KeyError, TypeError) as error:
+        raise damaged_model(path, error) from None
+    for name, value in found.state.items():
+        setattr(model, name, value)
+    return SavedModel(model, found.standardization)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from fairpca.experiments._store import Store
 
 Row = dict[str, Any]
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Raised whenever the meaning of a cell changes, so that older files do not count."""
 
 
@@ -24,7 +23,7 @@ class Options:
     splits : int, default=5
         Training-test splits of the tables.
     quick : bool, default=False
-        Fewer rows for the Gaussian machine, fewer permutations, no null for it.
+        Fewer rows for the Gaussian machines, fewer permutations.
 
     Examples
     --------
@@ -42,18 +41,13 @@ class Options:
         return 19 if self.quick else 99
 
     @property
-    def kernel_permutations(self) -> int:
-        """Permutations behind each null of a Gaussian machine; first split, d = 2 only."""
-        return 0 if self.quick else 9
-
-    @property
     def kernel_rows(self) -> int:
         """Rows a Gaussian machine is trained on at most."""
         return 400 if self.quick else 2000
 
     def as_dict(self) -> dict[str, Any]:
         """All options, derived ones included."""
-        derived = ("permutations", "kernel_permutations", "kernel_rows")
+        derived = ("permutations", "kernel_rows")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
@@ -90,8 +84,8 @@ class Experiment:
 
     Parameters
     ----------
-    name, title : str
-        Name on the command line, and what it shows.
+    name : str
+        Name on the command line.
     columns : tuple of str
         Columns of its rows.
     cells : callable
@@ -100,23 +94,16 @@ class Experiment:
         Parameters of a cell, options and store to rows; pure but for the store's cache.
     datasets : tuple of str
         Data sets it needs, for the manifest.
-    plot : callable or None
-        Rows to figures in a folder; returns the files.
     prepare : callable or None
         Options to cells of "bases" that should be computed before.
     """
 
     name: str
-    title: str
     columns: tuple[str, ...]
     cells: Callable[[Options], Sequence[Cell]]
     compute: Callable[[Mapping[str, Any], Options, Store], list[Row]]
     datasets: tuple[str, ...] = ()
-    plot: Callable[[Sequence[Row], Path], list[Path]] | None = None
     prepare: Callable[[Options], Sequence[Cell]] | None = None
-
-
-TABLE_COLUMNS = ("dataset", "label", "split", "d", "method", "measure", "value")
 
 
 def measures(values: Mapping[str, Any], **where: Any) -> list[Row]:

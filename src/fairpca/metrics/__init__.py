@@ -1,7 +1,8 @@
 """Measures of what a representation gives away about protected groups."""
 
-from fairpca.metrics._result import DeltaComparison, DeltaResult, NullSummary
-from fairpca.metrics._rules import HalfSpaceRule, KernelRule, OrthantRule
+from fairpca._choices import FAMILIES
+from fairpca.metrics._classifiers import HalfSpaceRule, KernelRule, OrthantRule
+from fairpca.metrics._result import DeltaComparison, DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics.audits import AuditReport, audit
 from fairpca.metrics.bounds import delta_bound, gaussian_bound
 from fairpca.metrics.delta import delta_fairness
@@ -16,8 +17,10 @@ from fairpca.metrics.scorers import (
 )
 
 __all__ = [
+    "FAMILIES",
     "AuditReport",
     "DeltaComparison",
+    "DeltaPair",
     "DeltaResult",
     "FairScorer",
     "HalfSpaceRule",

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.metrics._thresholds import Floats
+from fairpca.linalg import Array
+from fairpca.metrics._classifiers import Fit, half_space
+from fairpca.metrics._thresholds import TIE_TOLERANCE, Signs, best_cut, masses
 
 _BLOCK_CELLS = 1 << 16  # anchors × points held at a time: half a megabyte an array
-_CHUNK_COMPARISONS = 32  # comparisons advanced together: their sums stay in the cache
+_CHUNK_PAIRS = 32  # pairs advanced together: their sums stay in the cache
 _STRETCH = 64  # events summed one after the other; the stretches are summed side by side
 # Slopes closer than this are one event. Not evaluating between two events can miss a set but
 # never invents one; slopes of points on a grid are separated by far more.
@@ -27,49 +29,25 @@ _HORIZONTAL = -1e300  # slope key of a horizontal line, below every finite slope
 
 @dataclass(frozen=True, eq=False)
 class _Events:
-    """Events of a block of anchors; one row for each anchor, one column for each event.
+    """Events of a block of anchors; one row for each anchor, one column for each event."""
 
-    Parameters
-    ----------
-    order : ndarray of int
-        Point of each event, by rising angle.
-    leaves : ndarray of bool
-        Whether the point leaves the left side (it enters otherwise), in the same order.
-    keys : ndarray of float
-        The sorted slope keys.
-    unfinished : ndarray of bool
-        Whether the next event is at the same angle, so that no line fits in between.
-    start : ndarray of bool
-        Points on the left before the first event, by point, not by event.
-    itself : ndarray of bool
-        The anchor and what coincides with it, by point.
-    """
-
-    order: NDArray[np.intp]
-    leaves: NDArray[np.bool_]
-    keys: Floats
-    unfinished: NDArray[np.bool_]
-    start: NDArray[np.bool_]
-    itself: NDArray[np.bool_]
+    order: NDArray[np.intp]  # point of each event, by rising angle
+    leaves: NDArray[np.bool_]  # whether the point leaves the left side; it enters otherwise
+    keys: Array  # the sorted slope keys
+    unfinished: NDArray[np.bool_]  # the next event is at the same angle: no line fits between
+    start: NDArray[np.bool_]  # points on the left before the first event, by point
+    itself: NDArray[np.bool_]  # the anchor and what coincides with it, by point
 
 
 @dataclass(frozen=True, eq=False)
 class HalfPlane:
-    """The half-plane that attains the supremum.
-
-    Parameters
-    ----------
-    value : float
-        Its absolute mass.
-    normal : ndarray of shape (2,)
-        Unit normal of its boundary.
-    """
+    """The half-plane that attains the supremum: its absolute mass, the normal of its boundary."""
 
     value: float
-    normal: Floats
+    normal: Array
 
 
-def _events(x: Floats, y: Floats, anchors: NDArray[np.intp]) -> _Events:
+def _events(x: Array, y: Array, anchors: NDArray[np.intp]) -> _Events:
     dx = x[None, :] - x[anchors, None]
     dy = y[None, :] - y[anchors, None]
     itself = (dx == 0) & (dy == 0)
@@ -89,23 +67,8 @@ def _events(x: Floats, y: Floats, anchors: NDArray[np.intp]) -> _Events:
     return _Events(order, leaves, keys, unfinished, ~(behind | itself), itself)
 
 
-def turn(x: Floats, y: Floats, mass: Floats, anchors: NDArray[np.intp]) -> HalfPlane:
-    """Turn a line around each anchor and return the best half-plane met.
-
-    Parameters
-    ----------
-    x, y : ndarray of shape (n,)
-        Coordinates of the points.
-    mass : ndarray of shape (n,)
-        Their masses.
-    anchors : ndarray of int
-        Points to turn around.
-
-    Returns
-    -------
-    HalfPlane
-        Among those whose boundary passes an anchor.
-    """
+def turn(x: Array, y: Array, mass: Array, anchors: NDArray[np.intp]) -> HalfPlane:
+    """Turn a line around each anchor and return the best half-plane met."""
     events = _events(x, y, anchors)
     sums = mass[events.order]
     np.negative(sums, out=sums, where=events.leaves)
@@ -125,15 +88,9 @@ def turn(x: Floats, y: Floats, mass: Floats, anchors: NDArray[np.intp]) -> HalfP
 
 
 class PlaneSweep:
-    """Half-planes of fixed points, for any number of comparisons of their groups.
+    """Half-planes of fixed points, for any number of pairs of their groups."""
 
-    Parameters
-    ----------
-    points : ndarray of shape (n, 2)
-        The representation.
-    """
-
-    def __init__(self, points: Floats) -> None:
+    def __init__(self, points: Array) -> None:
         distinct, inverse = np.unique(points, axis=0, return_inverse=True)
         self._x = np.ascontiguousarray(distinct[:, 0])
         self._y = np.ascontiguousarray(distinct[:, 1])
@@ -143,7 +100,7 @@ class PlaneSweep:
     def _n_distinct(self) -> int:
         return len(self._x)
 
-    def _aggregate(self, mass: Floats) -> Floats:
+    def _aggregate(self, mass: Array) -> Array:
         """Sum the masses of equal points, which no half-plane separates."""
         if self._n_distinct == len(self._inverse):
             ordered = np.empty_like(mass)
@@ -158,19 +115,8 @@ class PlaneSweep:
         indices = np.arange(self._n_distinct)
         return [indices[i : i + size] for i in range(0, self._n_distinct, size)]
 
-    def best(self, mass: Floats) -> HalfPlane:
-        """Return the half-plane of largest absolute mass.
-
-        Parameters
-        ----------
-        mass : ndarray of shape (n,)
-            Masses of the rows.
-
-        Returns
-        -------
-        HalfPlane
-            Its value and normal.
-        """
+    def best(self, mass: Array) -> HalfPlane:
+        """Return the half-plane of largest absolute mass."""
         best = HalfPlane(0.0, np.array([1.0, 0.0]))
         if self._n_distinct < 2:
             return best
@@ -181,24 +127,17 @@ class PlaneSweep:
                 best = found
         return best
 
-    def suprema(self, mass: Floats) -> Floats:
-        """Return the largest absolute mass for many comparisons; events are sorted once.
+    def suprema(self, mass: Array) -> Array:
+        """Return the largest absolute mass for many pairs; events are sorted once.
 
-        Parameters
-        ----------
-        mass : ndarray of shape (m, n)
-            Masses of the rows, one comparison in each row.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            The suprema.
+        Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
+        and of the set and its complement one is met so in half a turn around all the points.
         """
         found = np.zeros(len(mass))
         if self._n_distinct < 2:
             return found
         point_mass = self._aggregate(mass)
-        chunks = [slice(i, i + _CHUNK_COMPARISONS) for i in range(0, len(mass), _CHUNK_COMPARISONS)]
+        chunks = [slice(i, i + _CHUNK_PAIRS) for i in range(0, len(mass), _CHUNK_PAIRS)]
         signed = [_both_signs(point_mass[chunk]) for chunk in chunks]
         for anchors in self._blocks():
             events = _events(self._x, self._y, anchors)
@@ -206,18 +145,16 @@ class PlaneSweep:
             # The anchor's own event is moot: the last row of the tables is zero.
             sources[events.order == anchors[:, None]] = 2 * self._n_distinct
             start = events.start @ point_mass.T
-            for row, anchor in enumerate(anchors):
+            for row in range(len(anchors)):
                 last = np.flatnonzero(~events.unfinished[row])
                 for chunk, table in zip(chunks, signed, strict=True):
                     high, low = _extremes(table, sources[row], last)
                     for extreme in (high + start[row, chunk], low + start[row, chunk]):
                         np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
-                        extreme += point_mass[chunk, anchor]
-                        np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
         return found
 
 
-def _both_signs(point_mass: Floats) -> NDArray[np.float64] | NDArray[np.int32]:
+def _both_signs(point_mass: Array) -> NDArray[np.float64] | NDArray[np.int32]:
     """Stack masses, their negatives and a zero by point: an event then is one row to look up."""
     zero = np.zeros((1, len(point_mass)))
     table = np.concatenate([point_mass.T, -point_mass.T, zero])
@@ -230,7 +167,7 @@ def _extremes(
     table: NDArray[np.float64] | NDArray[np.int32],
     sources: NDArray[np.intp],
     last: NDArray[np.intp],
-) -> tuple[Floats, Floats]:
+) -> tuple[Array, Array]:
     """Return the largest and smallest prefix sums over the events of one anchor, or zero.
 
     A running sum along the slow axis is what NumPy does worst. Cut into stretches of equal
@@ -256,7 +193,7 @@ def _extremes(
     return high.astype(float), low.astype(float)
 
 
-def _normal(events: _Events, row: int, event: int) -> Floats:
+def _normal(events: _Events, row: int, event: int) -> Array:
     """Return the normal of a line between an event (or the start) and the next one."""
     keys = events.keys[row]
     done = ~events.unfinished[row]
@@ -274,3 +211,52 @@ def _normal(events: _Events, row: int, event: int) -> Floats:
         middle = np.array([-before[1], before[0]])
     middle /= np.linalg.norm(middle)
     return np.array([-middle[1], middle[0]])
+
+
+class LineStatistic:
+    """Half-spaces of a single component: a sort is exact."""
+
+    def __init__(self, U: Array, weight: Array | None) -> None:
+        self._U = U
+        self._weight = weight
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one pair, with its classifier."""
+        mass = masses(signs[None], self._weight)
+        cut = best_cut(self._U[:, 0], mass.values[0], tolerance=0.0)
+        if cut.below_row < 0:
+            return Fit(0.0, None)
+        classifier = half_space(self._U, np.ones(1), mass.values[0], 0.0)
+        return Fit(cut.value / float(mass.scale[0]), classifier)
+
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs."""
+        order = np.argsort(self._U[:, 0])
+        ordered = self._U[order, 0]
+        mass = masses(signs, self._weight)
+        sums = np.abs(np.cumsum(mass.values[:, order], axis=1)[:, :-1])
+        sums[:, np.diff(ordered) == 0] = 0.0
+        return sums.max(axis=1, initial=0.0) / mass.scale
+
+
+class PlaneStatistic:
+    """Half-planes, exactly."""
+
+    def __init__(self, U: Array, weight: Array | None) -> None:
+        self._U = U
+        self._weight = weight
+        self._sweep = PlaneSweep(U)
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one pair, with its classifier."""
+        mass = masses(signs[None], self._weight)
+        found = self._sweep.best(mass.values[0])
+        if found.value == 0:
+            return Fit(0.0, None)
+        classifier = half_space(self._U, found.normal, mass.values[0], TIE_TOLERANCE)
+        return Fit(found.value / float(mass.scale[0]), classifier)
+
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs."""
+        mass = masses(signs, self._weight)
+        return self._sweep.suprema(mass.values) / mass.scale

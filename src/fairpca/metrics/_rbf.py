@@ -1,4 +1,4 @@
-"""Gaussian-kernel support vector machines, tuned by cross-validation as in the paper."""
+"""Gaussian-kernel SVMs, tuned by cross-validation as in the paper."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics._engines import Fit
-from fairpca.metrics._rules import KernelRule, kernel_sums
+from fairpca.linalg import Array
+from fairpca.metrics._classifiers import Fit, KernelRule, kernel_sums
 from fairpca.metrics._thresholds import (
-    Floats,
     Signs,
     best_cut,
     masses,
@@ -24,28 +23,13 @@ GAMMA_GRID = (0.1, 0.3, 1.0, 3.0)  # divided by the number of components
 N_FOLDS = 5
 
 
-class KernelEngine:
-    """Gaussian-kernel machines on standardised rows.
-
-    Parameters
-    ----------
-    U : ndarray of shape (n, d)
-        The representation.
-    sample_weight : ndarray of shape (n,) or None
-        Row weights.
-    C, gamma : float or None
-        Fixed values; None chooses by cross-validation.
-    max_samples : int
-        Machines are trained on at most so many rows, drawn once; all rows are scored.
-    seed : int
-        Seed of the draw and of the folds.
-    """
+class KernelStatistic:
+    """Gaussian-kernel SVMs on standardised rows."""
 
     def __init__(
         self,
-        U: Floats,
-        sample_weight: Floats | None,
-        *,
+        U: Array,
+        sample_weight: Array | None,
         C: float | None,
         gamma: float | None,
         max_samples: int,
@@ -71,9 +55,9 @@ class KernelEngine:
         self._Cs = C_GRID if C is None else (C,)
         widths = tuple(g / max(1, self._n_varying) for g in GAMMA_GRID)
         self._gammas = widths if gamma is None else (gamma,)
-        self._kernels: dict[float, Floats] = {}
+        self._kernels: dict[float, Array] = {}
 
-    def _kernel(self, gamma: float) -> Floats:
+    def _kernel(self, gamma: float) -> Array:
         """Return the kernel between training rows, computed once for all label vectors."""
         if gamma not in self._kernels:
             rows = self._rows[self._inverse[self._train]]
@@ -81,17 +65,17 @@ class KernelEngine:
         return self._kernels[gamma]
 
     def _usable(self, signs: Signs) -> NDArray[np.intp]:
-        """Return positions, among the training rows, of those in the comparison."""
+        """Return positions, among the training rows, of those in the pair."""
         labels = signs[self._train]
         smallest = min(int((labels > 0).sum()), int((labels < 0).sum()))
         if smallest < 2:
             raise InvalidInputError(
-                f"The sample of {len(self._train)} rows that the Gaussian machine is trained on "
+                f"The sample of {len(self._train)} rows that the Gaussian SVM is trained on "
                 f"holds {smallest} rows of a group: raise max_samples."
             )
         return np.flatnonzero(labels)
 
-    def _machine(self, rows: NDArray[np.intp], labels: Signs, gamma: float, C: float) -> SVC:
+    def _svm(self, rows: NDArray[np.intp], labels: Signs, gamma: float, C: float) -> SVC:
         weight = self._weight[self._train[rows]].copy()
         for sign in (1, -1):  # groups count equally, whatever their size
             weight[labels == sign] *= 0.5 * len(rows) / weight[labels == sign].sum()
@@ -102,7 +86,7 @@ class KernelEngine:
         """Return the smoothest (gamma, C) within one standard error of the best held out.
 
         Where little leaks the held-out statistics differ by chance only, and the largest of
-        twelve would often be that of the wiggliest machine.
+        twelve would often be that of the wiggliest SVM.
         """
         pairs = [(gamma, C) for gamma in self._gammas for C in self._Cs]
         if len(pairs) == 1:
@@ -115,9 +99,9 @@ class KernelEngine:
             kernel = self._kernel(gamma)
             held_out = []
             for inside, outside in splits:
-                machine = self._machine(rows[inside], labels[inside], gamma, C)
-                support = rows[inside][machine.support_]
-                scores = kernel[np.ix_(rows[outside], support)] @ machine.dual_coef_[0]
+                svm = self._svm(rows[inside], labels[inside], gamma, C)
+                support = rows[inside][svm.support_]
+                scores = kernel[np.ix_(rows[outside], support)] @ svm.dual_coef_[0]
                 mass = masses(labels[outside][None], self._weight_of(rows[outside]))
                 sup = sup_over_thresholds(scores[None], mass.values)
                 held_out.append(float(sup[0] / mass.scale[0]))
@@ -127,25 +111,25 @@ class KernelEngine:
         error = np.std(results[best], ddof=1) / np.sqrt(n_folds)
         return pairs[int(np.argmax(means >= means[best] - error))]
 
-    def _weight_of(self, rows: NDArray[np.intp]) -> Floats | None:
+    def _weight_of(self, rows: NDArray[np.intp]) -> Array | None:
         return None if self._given_weight is None else self._weight[self._train[rows]]
 
     def fit(self, signs: Signs) -> Fit:
-        """Return the value of one comparison, with its classifier."""
+        """Return the value of one pair, with its classifier."""
         if not self._n_varying:
             return Fit(0.0, None)
         rows = self._usable(signs)
         labels = signs[self._train[rows]]
         gamma, C = self._choose(rows, labels)
-        machine = self._machine(rows, labels, gamma, C)
-        coefficients, intercept = machine.dual_coef_[0], float(machine.intercept_[0])
-        support = self._rows[self._inverse[self._train[rows[machine.support_]]]]
+        svm = self._svm(rows, labels, gamma, C)
+        coefficients, intercept = svm.dual_coef_[0], float(svm.intercept_[0])
+        support = self._rows[self._inverse[self._train[rows[svm.support_]]]]
         scores = kernel_sums(self._rows, support, coefficients, gamma)[self._inverse] + intercept
         mass = masses(signs[None], self._given_weight)
         cut = best_cut(scores, mass.values[0])
         if cut.below_row < 0:
             return Fit(0.0, None)
-        rule = KernelRule(
+        classifier = KernelRule(
             support=support,
             coefficients=coefficients,
             intercept=intercept,
@@ -156,8 +140,8 @@ class KernelEngine:
             threshold=cut.threshold,
             above=cut.above,
         )
-        return Fit(cut.value / float(mass.scale[0]), rule)
+        return Fit(cut.value / float(mass.scale[0]), classifier)
 
-    def null(self, signs: Signs) -> Floats:
-        """Return the values of many comparisons; tuning is repeated, kernels are not."""
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs; tuning is repeated, kernels are not."""
         return np.array([self.fit(row).value for row in signs])

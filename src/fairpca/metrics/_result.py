@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fairpca._groups import Level
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics._rules import HalfSpaceRule, KernelRule, Rule
-from fairpca.metrics._thresholds import Floats
+from fairpca.linalg import Array
+from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, KernelRule
+from fairpca.metrics._intervals import HeldOut
+from fairpca.rows import Level
 
 _FAMILY_NAMES = {
     "linear": "half-spaces",
@@ -38,7 +39,7 @@ class NullSummary:
     p_value: float
 
     @classmethod
-    def of(cls, value: float, null: Floats) -> NullSummary:
+    def of(cls, value: float, null: Array) -> NullSummary:
         """Summarise null values; a tie counts against the observed value."""
         reached = int(np.count_nonzero(null >= value - 1e-12))
         p_value = (1 + reached) / (1 + len(null))
@@ -47,7 +48,7 @@ class NullSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class DeltaComparison:
+class DeltaPair:
     """Δ of one pair of groups in one stratum.
 
     Parameters
@@ -69,7 +70,9 @@ class DeltaComparison:
     null : NullSummary or None
         Permutation null of this pair.
     cross_fit_value : float or None
-        Difference of rates on rows that the classifier has not seen.
+        Difference of rates on rows that the classifier has not seen, the mean over two halves.
+    held_out : HeldOut or None
+        The same of the first half alone, with its interval.
     note : str
         What to know before reading the value; mostly empty.
     """
@@ -79,10 +82,11 @@ class DeltaComparison:
     stratum: dict[str, Level]
     n_rows: tuple[int, int]
     value: float
-    classifier: Rule | None
+    classifier: Classifier | None
     rates: dict[Level, float]
     null: NullSummary | None = None
     cross_fit_value: float | None = None
+    held_out: HeldOut | None = None
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,11 +103,12 @@ class DeltaComparison:
             "null_quantile": None if null is None else null.quantile,
             "p_value": None if null is None else null.p_value,
             "cross_fit_value": self.cross_fit_value,
+            "held_out": None if self.held_out is None else asdict(self.held_out),
             "note": self.note,
         }
 
     def label(self) -> str:
-        """Return a short name of the comparison."""
+        """Return a short name of the pair."""
         text = f"{self.attribute}: {self.groups[1]} against {self.groups[0]}"
         if self.stratum:
             text += " where " + ", ".join(f"{k}={v}" for k, v in self.stratum.items())
@@ -114,21 +119,26 @@ class DeltaComparison:
 class DeltaResult:
     """Δ-fairness of a representation; ``float()`` gives the value.
 
-    The attributes of a single comparison (`value`, `classifier`, `rates`, …) are those of the
-    largest one; `comparisons` has them all.
+    The attributes of a single pair (`value`, `classifier`, `rates`, …) are those of the largest
+    one; `pairs` has them all.
 
     Parameters
     ----------
     family, method : str
         How the value was found.
-    comparisons : tuple of DeltaComparison
+    pairs : tuple of DeltaPair
         Every pair of groups of every attribute in every stratum.
     null : NullSummary or None
-        Permutation null of the largest value over all comparisons.
+        Permutation null of the largest value over all pairs.
     null_values : ndarray or None
         The values under permutation that it summarises.
     scores : tuple of two ndarray
         Scores of the rows of the two groups, for the plot.
+    n_components : int
+        Components of the representation.
+    supremum : bool
+        Whether the value is known to be the largest over the family, on rows of equal weight;
+        `delta_bound` holds for such values only.
 
     See Also
     --------
@@ -150,19 +160,26 @@ class DeltaResult:
 
     family: str
     method: str
-    comparisons: tuple[DeltaComparison, ...]
+    pairs: tuple[DeltaPair, ...]
     null: NullSummary | None = None
-    null_values: Floats | None = None
-    scores: tuple[Floats, Floats] | None = field(default=None)
+    null_values: Array | None = None
+    scores: tuple[Array, Array] | None = field(default=None)
+    n_components: int = 0
+    supremum: bool = False
 
     @property
-    def worst(self) -> DeltaComparison:
-        """The comparison with the largest value."""
-        return max(self.comparisons, key=lambda comparison: comparison.value)
+    def worst(self) -> DeltaPair:
+        """The pair with the largest value."""
+        return max(self.pairs, key=lambda pair: pair.value)
+
+    @property
+    def comparisons(self) -> tuple[DeltaPair, ...]:
+        """The pairs, under their name of version 0.1."""
+        return self.pairs
 
     @property
     def value(self) -> float:
-        """Largest Δ̂ over all comparisons."""
+        """Largest Δ̂ over all pairs."""
         return self.worst.value
 
     @property
@@ -181,15 +198,15 @@ class DeltaResult:
         return self.worst.stratum
 
     @property
-    def classifier(self) -> Rule | None:
+    def classifier(self) -> Classifier | None:
         """The classifier that attains the value; call its ``predict`` on rows."""
         return self.worst.classifier
 
     @property
-    def direction(self) -> Floats | None:
+    def direction(self) -> Array | None:
         """Unit normal of the half-space, None in the other families."""
-        rule = self.worst.classifier
-        return rule.direction if isinstance(rule, HalfSpaceRule) else None
+        classifier = self.worst.classifier
+        return classifier.direction if isinstance(classifier, HalfSpaceRule) else None
 
     @property
     def threshold(self) -> float | None:
@@ -218,8 +235,13 @@ class DeltaResult:
 
     @property
     def cross_fit_value(self) -> float | None:
-        """Cross-fitted value of the largest comparison, None unless asked for."""
+        """Cross-fitted value of the largest pair, None unless asked for."""
         return self.worst.cross_fit_value
+
+    @property
+    def held_out(self) -> HeldOut | None:
+        """Held-out value of the largest pair with its interval, None unless cross-fitted."""
+        return self.worst.held_out
 
     @property
     def note(self) -> str:
@@ -229,32 +251,33 @@ class DeltaResult:
     def by_attribute(self) -> dict[str, float]:
         """Return the largest value of each protected attribute."""
         largest: dict[str, float] = {}
-        for row in self.comparisons:
+        for row in self.pairs:
             largest[row.attribute] = max(row.value, largest.get(row.attribute, 0.0))
         return largest
 
     def by_stratum(self) -> dict[tuple[Level, ...], float]:
         """Return the largest value of each stratum, by the values of the control features."""
         largest: dict[tuple[Level, ...], float] = {}
-        for row in self.comparisons:
+        for row in self.pairs:
             key = tuple(row.stratum.values())
             largest[key] = max(row.value, largest.get(key, 0.0))
         return largest
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
-        rule = self.classifier
+        classifier = self.classifier
         return {
             **self.worst.to_dict(),
             "family": self.family,
             "method": self.method,
+            "supremum": self.supremum,
             "direction": None if self.direction is None else self.direction.tolist(),
             "threshold": self.threshold,
-            "classifier": None if rule is None else type(rule).__name__,
+            "classifier": None if classifier is None else type(classifier).__name__,
             "null_mean": self.null_mean,
             "null_quantile": self.null_quantile,
             "p_value": self.p_value,
-            "comparisons": [row.to_dict() for row in self.comparisons],
+            "comparisons": [row.to_dict() for row in self.pairs],
         }
 
     def __float__(self) -> float:
@@ -278,11 +301,15 @@ class DeltaResult:
             )
         if self.cross_fit_value is not None:
             lines.append(f"  cross-fitted: {self.cross_fit_value:.3f}")
+        if self.held_out is not None:
+            new = self.held_out
+            span = f"{new.confidence:.0%} interval {new.low:.3f} to {new.high:.3f}"
+            lines.append(f"  on new rows: {new.value:.3f}, {span}".replace("%", " %"))
         if self.note:
             lines.append(f"  note: {self.note}")
-        if len(self.comparisons) > 1:
-            lines.append(f"  largest of {len(self.comparisons)} comparisons:")
-            for row in sorted(self.comparisons, key=lambda row: -row.value)[:10]:
+        if len(self.pairs) > 1:
+            lines.append(f"  largest of {len(self.pairs)} comparisons:")
+            for row in sorted(self.pairs, key=lambda row: -row.value)[:10]:
                 lines.append(f"    {row.value:.3f}  {row.label()}")
         return "\n".join(lines)
 
@@ -301,22 +328,68 @@ class DeltaResult:
         matplotlib Axes
             The axes drawn on.
         """
-        from fairpca.metrics._plot import plot_groups, plot_null
-
         if kind not in ("groups", "null"):
             raise InvalidInputError(f"kind must be 'groups' or 'null', not {kind!r}.")
-        if kind == "null":
-            return plot_null(self, ax)
-        return plot_groups(self, ax)
+        return _plot_null(self, ax) if kind == "null" else _plot_groups(self, ax)
 
 
-def _where(rule: Rule) -> str:
-    """Say in words what a rule flags."""
-    if isinstance(rule, HalfSpaceRule):
-        return f"where direction · u > {rule.threshold:.4g}"
-    if isinstance(rule, KernelRule):
-        side = ">" if rule.above else "≤"
-        machine = f"SVM (C={rule.C:g}, gamma={rule.gamma:.3g})"
-        return f"where the {machine} {side} {rule.threshold:.4g}"
-    corner = ", ".join(f"{x:.3g}" for x in rule.corner)
-    return f"{'inside' if rule.inside else 'outside'} the orthant at ({corner})"
+DeltaComparison = DeltaPair  # its name in version 0.1
+
+
+def _where(classifier: Classifier) -> str:
+    """Say in words what a classifier flags."""
+    if isinstance(classifier, HalfSpaceRule):
+        return f"where direction · u > {classifier.threshold:.4g}"
+    if isinstance(classifier, KernelRule):
+        side = ">" if classifier.above else "≤"
+        svm = f"SVM (C={classifier.C:g}, gamma={classifier.gamma:.3g})"
+        return f"where the {svm} {side} {classifier.threshold:.4g}"
+    corner = ", ".join(f"{x:.3g}" for x in classifier.corner)
+    return f"{'inside' if classifier.inside else 'outside'} the orthant at ({corner})"
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "Plots need matplotlib: install it with pip install 'fairpca[plots]'."
+        ) from error
+    return pyplot.subplots(figsize=(6, 4), layout="constrained")[1]
+
+
+def _plot_groups(result: DeltaResult, ax: Any) -> Any:
+    """Draw the cumulative shares of both groups over the classifier's score."""
+    if result.scores is None:
+        raise InvalidInputError(
+            "There is nothing to draw: no classifier tells the groups apart at all."
+        )
+    ax = _axes(ax)
+    for group, scores, colour in zip(result.groups, result.scores, ("C0", "C1"), strict=True):
+        ordered = np.sort(scores)
+        share = np.arange(1, len(ordered) + 1) / len(ordered)
+        ax.step(ordered, share, where="post", color=colour, label=str(group))
+    threshold = result.threshold if result.threshold is not None else 0.0
+    ax.axvline(threshold, color="0.4", linestyle="--", linewidth=1)
+    ax.set_xlabel("score of the classifier")
+    ax.set_ylabel("cumulative share of the group")
+    ax.set_title(f"Δ = {result.value:.3f} ({result.family}, {result.attribute})")
+    ax.legend(title=result.attribute, frameon=False)
+    return ax
+
+
+def _plot_null(result: DeltaResult, ax: Any) -> Any:
+    """Draw the histogram of the permutation null with the observed value."""
+    if result.null_values is None or result.null is None:
+        raise InvalidInputError("There is no null to draw: ask for n_permutations.")
+    ax = _axes(ax)
+    ax.hist(result.null_values, bins="auto", color="0.75", label="permuted groups")
+    ax.axvline(result.null.quantile, color="0.4", linestyle=":", label="95 % quantile")
+    ax.axvline(result.value, color="C3", label="observed")
+    ax.set_xlabel("Δ")
+    ax.set_ylabel("permutations")
+    ax.set_title(f"p = {result.null.p_value:.3g} ({result.family}, method {result.method})")
+    ax.legend(frameon=False)
+    return ax

@@ -1,4 +1,4 @@
-"""Half-spaces in any dimension: many starting directions, each with ascent on the statistic.
+"""Half-spaces in any dimension: by linear SVMs, and by ascent on the statistic from many starts.
 
 The statistic is a step function of the half-space, so gradients say nothing. Two moves are exact
 line searches instead: *slide* (all thresholds along a direction) and *tilt* (all half-spaces of a
@@ -7,20 +7,26 @@ plane of directions whose boundary passes a given point). Both cost one sort; ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca.linalg import Array
+from fairpca.metrics._classifiers import Fit, half_space
 from fairpca.metrics._plane import turn
-from fairpca.metrics._svm import svm_directions
+from fairpca.metrics._svm import svm_directions, train_svms, whiten
 from fairpca.metrics._thresholds import (
+    TIE_TOLERANCE,
     Cut,
-    Floats,
     Signs,
     best_cut,
     masses,
     sup_over_thresholds,
 )
 
+# Below this norm (the whitened rows have unit variance) an SVM's weight vector is rounding.
+ZERO_WEIGHT = 1e-6
 _MAX_SWEEPS = 20
 _MAX_AXES = 8  # axes and covariance-gap directions tried as starts
 _PLANE_ANCHORS, _ANCHORS = 24, 6  # points a boundary is turned around in a tilt: d = 2, d > 2
@@ -28,28 +34,9 @@ _ASCENTS = 8  # starts that are improved; the others only count as they are
 
 
 def search(
-    U: Floats, back: Floats, signs: Signs, sample_weight: Floats | None = None
-) -> tuple[Floats, Cut]:
-    """Find a half-space with a large difference of group shares.
-
-    Parameters
-    ----------
-    U : ndarray of shape (n, d)
-        Whitened rows.
-    back : ndarray of shape (original d, d)
-        Map from whitened directions to directions of the representation.
-    signs : ndarray of int8, shape (n,)
-        +1, −1 or 0 for each row.
-    sample_weight : ndarray of shape (n,), optional
-        Row weights.
-
-    Returns
-    -------
-    direction : ndarray of shape (d,)
-        Unit vector in whitened coordinates.
-    cut : Cut
-        The best threshold along it.
-    """
+    U: Array, back: Array, signs: Signs, sample_weight: Array | None = None
+) -> tuple[Array, Cut]:
+    """Find a half-space with a large difference of group shares, in whitened coordinates."""
     mass = masses(signs[None], sample_weight).values[0]
     starts = _starts(U, back, signs, sample_weight)
     values = sup_over_thresholds(starts @ U.T, np.broadcast_to(mass, (len(starts), len(U))))
@@ -64,7 +51,7 @@ def search(
     return best_direction, best
 
 
-def _ascend(U: Floats, direction: Floats, mass: Floats) -> tuple[Floats, Cut]:
+def _ascend(U: Array, direction: Array, mass: Array) -> tuple[Array, Cut]:
     """Tilt in every plane that holds the direction until no tilt helps."""
     cut = best_cut(U @ direction, mass)
     for sweep in range(_MAX_SWEEPS):
@@ -80,8 +67,8 @@ def _ascend(U: Floats, direction: Floats, mass: Floats) -> tuple[Floats, Cut]:
 
 
 def _tilt(
-    U: Floats, direction: Floats, other: Floats, cut: Cut, mass: Floats
-) -> tuple[Floats, Cut] | None:
+    U: Array, direction: Array, other: Array, cut: Cut, mass: Array
+) -> tuple[Array, Cut] | None:
     """Return a better half-space of the plane of two directions, or None."""
     x, y = U @ direction, U @ other
     found = turn(x, y, mass, _anchors(x, mass, _PLANE_ANCHORS if U.shape[1] == 2 else _ANCHORS))
@@ -94,7 +81,7 @@ def _tilt(
     return (new, slid) if slid.value > cut.value else None
 
 
-def _anchors(scores: Floats, mass: Floats, count: int) -> NDArray[np.intp]:
+def _anchors(scores: Array, mass: Array, count: int) -> NDArray[np.intp]:
     """Return rows at the best thresholds of separate stretches of the scores."""
     order = np.argsort(scores)
     sums = np.abs(np.cumsum(mass[order]))
@@ -104,7 +91,7 @@ def _anchors(scores: Floats, mass: Floats, count: int) -> NDArray[np.intp]:
     return order[highest]
 
 
-def _complement(direction: Floats, seed: int) -> Floats:
+def _complement(direction: Array, seed: int) -> Array:
     """Return an orthonormal basis of the complement; a different one in each sweep."""
     d = len(direction)
     mix = np.eye(d) if seed == 0 else np.random.default_rng(seed).standard_normal((d, d))
@@ -112,7 +99,7 @@ def _complement(direction: Floats, seed: int) -> Floats:
     return basis[:, 1:d].T
 
 
-def _starts(U: Floats, back: Floats, signs: Signs, sample_weight: Floats | None) -> Floats:
+def _starts(U: Array, back: Array, signs: Signs, sample_weight: Array | None) -> Array:
     """Collect starting directions as unit rows; the SVM's come first."""
     d = U.shape[1]
     weight = np.ones(len(U)) if sample_weight is None else sample_weight
@@ -146,7 +133,7 @@ def _starts(U: Floats, back: Floats, signs: Signs, sample_weight: Floats | None)
     return rows[usable] / length[usable, None]
 
 
-def _logistic(U: Floats, signs: Signs, weight: Floats) -> Floats:
+def _logistic(U: Array, signs: Signs, weight: Array) -> Array:
     """Fit a lightly penalised logistic regression with balanced groups."""
     rows = signs != 0
     labels = (signs[rows] > 0).astype(float)
@@ -162,3 +149,81 @@ def _logistic(U: Floats, signs: Signs, weight: Floats) -> Floats:
         curvature = share * probability * (1 - probability)
         theta = theta - np.linalg.solve((design.T * curvature) @ design + penalty, gradient)
     return theta[:-1]
+
+
+class SVMStatistic:
+    """Half-spaces by linear SVMs, a stiff and a loose one."""
+
+    def __init__(self, U: Array, weight: Array | None) -> None:
+        self._U = U
+        self._weight = weight
+        self._whitened, self._back = whiten(U, weight)
+
+    def mean_shift(self, signs: Signs) -> float:
+        """Return the squared distance of the group means in units of its sampling noise."""
+        weight = np.ones(len(signs)) if self._weight is None else self._weight
+        groups = [(self._whitened[signs == s], weight[signs == s]) for s in (1, -1)]
+        means = [w @ rows / w.sum() for rows, w in groups]
+        sizes = [w.sum() ** 2 / (w @ w) for _, w in groups]
+        return float(((means[0] - means[1]) ** 2).sum() / (1 / sizes[0] + 1 / sizes[1]))
+
+    @property
+    def rank(self) -> int:
+        """Number of independent components."""
+        return self._whitened.shape[1]
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one pair; no classifier where no SVM has a direction."""
+        [(directions, values)] = self._evaluate(signs[None])
+        best = int(np.argmax(values[0]))
+        if not directions[0, best].any():
+            return Fit(0.0, None)
+        mass = masses(signs[None], self._weight)
+        direction = self._back @ directions[0, best]
+        classifier = half_space(self._U, direction, mass.values[0], TIE_TOLERANCE)
+        return Fit(float(values[0, best]), classifier)
+
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs."""
+        found, start = np.empty(len(signs)), 0
+        for directions, values in self._evaluate(signs):
+            found[start : start + len(values)] = values.max(axis=1)
+            # What `delta_fairness` does where the value itself has no direction.
+            for i in np.flatnonzero(~directions.any(axis=(1, 2))) if self.rank else ():
+                row = signs[start + i]
+                cut = search(self._whitened, self._back, row, self._weight)[1]
+                found[start + i] = cut.value / float(masses(row[None], self._weight).scale[0])
+            start += len(values)
+        return found
+
+    def _evaluate(self, signs: Signs) -> Iterator[tuple[Array, Array]]:
+        """Yield directions, zero where a SVM has none, and values of the next pairs."""
+        for svms, directions in train_svms(self._whitened, signs, self._weight):
+            directions[np.linalg.norm(directions, axis=2) < ZERO_WEIGHT] = 0.0
+            yield directions, svms.suprema(directions)
+
+
+class SearchStatistic:
+    """Half-spaces by ascent from many directions."""
+
+    def __init__(self, U: Array, weight: Array | None) -> None:
+        self._U = U
+        self._weight = weight
+        self._whitened, self._back = whiten(U, weight)
+
+    def fit(self, signs: Signs) -> Fit:
+        """Return the value of one pair, with its classifier."""
+        if self._whitened.shape[1] == 0:
+            return Fit(0.0, None)
+        direction, cut = search(self._whitened, self._back, signs, self._weight)
+        mass = masses(signs[None], self._weight)
+        classifier = half_space(self._U, self._back @ direction, mass.values[0], TIE_TOLERANCE)
+        return Fit(cut.value / float(mass.scale[0]), classifier)
+
+    def null(self, signs: Signs) -> Array:
+        """Return the values of many pairs."""
+        if self._whitened.shape[1] == 0:
+            return np.zeros(len(signs))
+        scale = masses(signs, self._weight).scale
+        found = [search(self._whitened, self._back, row, self._weight)[1].value for row in signs]
+        return np.array(found) / scale

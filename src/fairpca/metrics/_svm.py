@@ -1,4 +1,4 @@
-"""Linear support vector machines for many label vectors at once.
+"""Linear SVMs for many label vectors at once.
 
 Permutation nulls need the same SVM for hundreds of label vectors on the same rows. In the primal
 an SVM on d components has d + 1 unknowns, so Newton's method costs a few passes over the rows an
@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.metrics._thresholds import Floats, Signs, sup_between_groups
+from fairpca.linalg import Array
+from fairpca.metrics._thresholds import Signs, sup_between_groups
 
 # Per unit of total weight: nearly the difference of means, and nearly no regularisation.
 PENALTIES = (1.0, 0.001)
@@ -30,25 +31,11 @@ _NOISE = 1e-10  # gradients below it are rounding
 TOLERANCE = 1e-2  # of the gradient at zero; tighter than the stopping rule of usual SVM solvers
 
 
-def whiten(U: Floats, sample_weight: Floats | None = None) -> tuple[Floats, Floats]:
-    """Map rows to uncorrelated components of unit variance.
+def whiten(U: Array, sample_weight: Array | None = None) -> tuple[Array, Array]:
+    """Map rows to uncorrelated components of unit variance, fewer where components depend.
 
     Half-spaces are the same sets in any coordinates, and in these an SVM does not depend on
-    scales and correlations of the representation.
-
-    Parameters
-    ----------
-    U : ndarray of shape (n, d)
-        The representation.
-    sample_weight : ndarray of shape (n,), optional
-        Row weights.
-
-    Returns
-    -------
-    whitened : ndarray of shape (n, r)
-        Centred, with covariance I; r < d where components depend on each other.
-    back : ndarray of shape (d, r)
-        Column j maps the j-th whitened direction to a direction of `U`.
+    scales and correlations. Column j of the second result maps the j-th direction back.
     """
     weight = np.ones(len(U)) if sample_weight is None else sample_weight
     share = weight / weight.sum()
@@ -68,47 +55,17 @@ def whiten(U: Floats, sample_weight: Floats | None = None) -> tuple[Floats, Floa
 
 
 def svm_directions(
-    U: Floats, signs: Signs, sample_weight: Floats | None = None, *, tolerance: float = TOLERANCE
-) -> Floats:
-    """Train one linear SVM for each label vector and penalty.
-
-    Parameters
-    ----------
-    U : ndarray of shape (n, d)
-        Whitened rows.
-    signs : ndarray of int8, shape (m, n)
-        Label vectors: +1, −1, or 0 for rows to leave out.
-    sample_weight : ndarray of shape (n,), optional
-        Row weights.
-    tolerance : float, default 0.01
-        Largest entry of the gradient at which to stop, as a share of that at zero.
-
-    Returns
-    -------
-    ndarray of shape (m, len(PENALTIES), d)
-        Weight vectors, by falling penalty.
-    """
-    directions = [found for _, found in svm_machines(U, signs, sample_weight, tolerance=tolerance)]
+    U: Array, signs: Signs, sample_weight: Array | None = None, *, tolerance: float = TOLERANCE
+) -> Array:
+    """Return the weight vectors, label vectors × penalties × components, of whitened rows."""
+    directions = [found for _, found in train_svms(U, signs, sample_weight, tolerance=tolerance)]
     return np.concatenate(directions)
 
 
-def svm_machines(
-    U: Floats, signs: Signs, sample_weight: Floats | None = None, *, tolerance: float = TOLERANCE
-) -> Iterator[tuple[Machines, Floats]]:
-    """Train SVMs as `svm_directions` does, and hand them out a few label vectors at a time.
-
-    Parameters
-    ----------
-    U, signs, sample_weight, tolerance
-        As for `svm_directions`.
-
-    Yields
-    ------
-    machines : Machines
-        The next few label vectors.
-    directions : ndarray of shape (len(machines), len(PENALTIES), d)
-        Their weight vectors.
-    """
+def train_svms(
+    U: Array, signs: Signs, sample_weight: Array | None = None, *, tolerance: float = TOLERANCE
+) -> Iterator[tuple[LinearSVMs, Array]]:
+    """Train as `svm_directions` does, and hand out SVMs and weight vectors a few at a time."""
     columns = np.ascontiguousarray(U.T)
     size = max(1, _CHUNK_CELLS // (len(U) * (U.shape[1] + 1)))
     counts = np.stack([(signs > 0).sum(axis=1), (signs < 0).sum(axis=1)])
@@ -116,34 +73,21 @@ def svm_machines(
     changes = 1 + np.flatnonzero((counts[:, 1:] != counts[:, :-1]).any(axis=0))
     for block in np.split(signs, changes):
         for start in range(0, len(block), size):
-            machines = Machines.of(columns, block[start : start + size], sample_weight)
-            yield machines, machines.train(tolerance)
+            svms = LinearSVMs.of(columns, block[start : start + size], sample_weight)
+            yield svms, svms.train(tolerance)
 
 
 @dataclass(frozen=True, eq=False)
-class Machines:
-    """SVMs that are trained together.
+class LinearSVMs:
+    """SVMs that are trained together, one for each label vector."""
 
-    Parameters
-    ----------
-    design : ndarray of shape (m, d + 1, n)
-        Components and a one for each row, times the label: those of the first group, then the
-        negative ones of the second.
-    weight : ndarray of shape (m, n), or (1, n) if not `weighted`
-        Weights of the losses, one half in total for each group.
-    weighted : bool
-        Whether rows of a group may count differently.
-    n_plus : int
-        Rows of the first group.
-    """
-
-    design: Floats
-    weight: Floats
+    design: Array  # SVMs × (components and a one) × rows, the first group's, then minus the rest
+    weight: Array  # SVMs × rows (one row if not `weighted`), one half in total for each group
     weighted: bool
-    n_plus: int
+    n_plus: int  # rows of the first group
 
     @classmethod
-    def of(cls, columns: Floats, signs: Signs, sample_weight: Floats | None) -> Machines:
+    def of(cls, columns: Array, signs: Signs, sample_weight: Array | None) -> LinearSVMs:
         """Sort the rows of every label vector by group, and weigh them."""
         groups = [np.flatnonzero(signs == sign).reshape(len(signs), -1) for sign in (1, -1)]
         rows = np.concatenate(groups, axis=1)
@@ -159,7 +103,7 @@ class Machines:
             group *= 0.5 / group.sum(axis=1, keepdims=True)
         return cls(design, weight, sample_weight is not None, n_plus)
 
-    def train(self, tolerance: float) -> Floats:
+    def train(self, tolerance: float) -> Array:
         """Return the weight vectors along the path of penalties."""
         m, k, _ = self.design.shape
         directions = np.zeros((m, len(PENALTIES), k - 1))
@@ -184,19 +128,19 @@ class Machines:
         theta = factor[:, None] * state.theta
         return _State(theta, *self.evaluate(theta))
 
-    def suprema(self, directions: Floats) -> Floats:
+    def suprema(self, directions: Array) -> Array:
         """Return the suprema over thresholds along directions of shape (m, any number, d)."""
         scores = np.matmul(directions, self.design[:, :-1])
         scores[:, :, self.n_plus :] *= -1.0  # the second group's rows are stored as negatives
         weight = 2.0 * self.weight[:, None] if self.weighted else None
         return sup_between_groups(scores, self.n_plus, weight)
 
-    def take(self, chosen: NDArray[np.intp]) -> Machines:
-        """Return some of the machines."""
+    def take(self, chosen: NDArray[np.intp]) -> LinearSVMs:
+        """Return some of the SVMs."""
         weight = self.weight[chosen] if self.weighted else self.weight
         return replace(self, design=self.design[chosen], weight=weight)
 
-    def evaluate(self, theta: Floats) -> tuple[Floats, Floats]:
+    def evaluate(self, theta: Array) -> tuple[Array, Array]:
         """Return the margins, cut to where losses are curved, and the slopes of the losses."""
         clipped = np.matmul(theta[:, None, :], self.design)[:, 0]
         np.clip(clipped, _CURVED_FROM, 1.0, out=clipped)
@@ -206,7 +150,7 @@ class Machines:
         slope *= 1.0 / _ROUNDING
         return clipped, slope
 
-    def curvature(self, clipped: Floats) -> Floats:
+    def curvature(self, clipped: Array) -> Array:
         """Return the Hessians of the losses."""
         curved = (clipped > _CURVED_FROM) & (clipped < 1.0)
         pull = np.where(curved, self.weight / _ROUNDING, 0.0)
@@ -215,11 +159,11 @@ class Machines:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Where machines are: parameters, margins cut to the curved part, slopes of the losses."""
+    """Where SVMs are: parameters, margins cut to the curved part, slopes of the losses."""
 
-    theta: Floats
-    clipped: Floats
-    slope: Floats
+    theta: Array
+    clipped: Array
+    slope: Array
 
     def take(self, chosen: NDArray[np.intp]) -> _State:
         return _State(self.theta[chosen], self.clipped[chosen], self.slope[chosen])
@@ -229,14 +173,14 @@ class _State:
         self.clipped[chosen] = other.clipped
         self.slope[chosen] = other.slope
 
-    def gradient(self, penalty: float) -> Floats:
+    def gradient(self, penalty: float) -> Array:
         ridge = penalty * self.theta
         ridge[:, -1] = 0.0  # the intercept is free
         return self.slope + ridge
 
 
-def _newton(machines: Machines, state: _State, penalty: float, stop: Floats) -> None:
-    """Minimise from `state`, in place; machines that have converged are not moved any more."""
+def _newton(svms: LinearSVMs, state: _State, penalty: float, stop: Array) -> None:
+    """Minimise from `state`, in place; SVMs that have converged are not moved any more."""
     k = state.theta.shape[1]
     # A trace of ridge keeps the intercept's entry regular where no row is curved.
     ridge = np.diag(np.append(np.full(k - 1, penalty), 1e-10))
@@ -247,17 +191,17 @@ def _newton(machines: Machines, state: _State, penalty: float, stop: Floats) -> 
             return
         if 2 * open_.size <= len(stop):
             part = state.take(open_)
-            _newton(machines.take(open_), part, penalty, stop[open_])
+            _newton(svms.take(open_), part, penalty, stop[open_])
             state.put(open_, part)
             return
-        hessian = machines.curvature(state.clipped) + ridge
+        hessian = svms.curvature(state.clipped) + ridge
         step = np.asarray(-np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0], dtype=float)
-        moved = _line_search(machines, state, step, gradient, penalty)
+        moved = _line_search(svms, state, step, gradient, penalty)
         state.put(open_, moved.take(open_))
 
 
 def _line_search(
-    machines: Machines, state: _State, step: Floats, gradient: Floats, penalty: float
+    svms: LinearSVMs, state: _State, step: Array, gradient: Array, penalty: float
 ) -> _State:
     """Shorten the steps that go too far.
 
@@ -266,7 +210,7 @@ def _line_search(
     """
     descent = np.einsum("md,md->m", step, gradient)
     length = np.ones(len(step))
-    moved = _State(state.theta + step, *machines.evaluate(state.theta + step))
+    moved = _State(state.theta + step, *svms.evaluate(state.theta + step))
     for _ in range(_MAX_CUTS):
         ahead = np.einsum("md,md->m", step, moved.gradient(penalty))
         far = np.flatnonzero(ahead > -_STEEP * descent)
@@ -274,5 +218,5 @@ def _line_search(
             break
         length[far] *= np.maximum(0.1, descent[far] / (descent[far] - ahead[far]))
         trial = state.theta[far] + length[far, None] * step[far]
-        moved.put(far, _State(trial, *machines.take(far).evaluate(trial)))
+        moved.put(far, _State(trial, *svms.take(far).evaluate(trial)))
     return moved

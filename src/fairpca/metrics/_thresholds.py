@@ -1,6 +1,6 @@
 """Supremum over thresholds: the step that every score-based family shares.
 
-A comparison of two groups is a vector of signs per row: +1 for one group, −1 for the other and 0
+A pair of groups is a vector of signs per row: +1 for one group, −1 for the other and 0
 for rows of neither. Signs become *masses* whose sum over a set of rows, divided by a scale, is
 the share of the first group in the set minus the share of the second.
 """
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fairpca.linalg import Array
+
 Signs = NDArray[np.int8]
 
 # Projections of equal rows may differ in the last bits, because a matrix product sums in an order
@@ -23,35 +24,14 @@ TIE_TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Masses:
-    """Signed row masses of one or more comparisons on the same rows.
+    """Signed row masses of pairs on the same rows; a sum over `scale` is a difference of shares."""
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_comparisons, n_rows)
-        Mass of each row. Without weights they are whole numbers, so that sums are exact.
-    scale : ndarray of shape (n_comparisons,)
-        What a sum of masses is divided by to become a difference of shares.
-    """
-
-    values: Floats
-    scale: Floats
+    values: Array  # pairs × rows; whole numbers without weights, so that sums are exact
+    scale: Array  # one for each pair
 
 
-def masses(signs: Signs, sample_weight: Floats | None = None) -> Masses:
-    """Turn signs into masses.
-
-    Parameters
-    ----------
-    signs : ndarray of int8, shape (n_comparisons, n_rows)
-        +1, −1 or 0 for each row.
-    sample_weight : ndarray of shape (n_rows,), optional
-        Row weights; rows count equally without them.
-
-    Returns
-    -------
-    Masses
-        Both groups have the same total mass, with opposite signs.
-    """
+def masses(signs: Signs, sample_weight: Array | None = None) -> Masses:
+    """Turn signs, pairs × rows, into masses; both groups have the same total, of opposite signs."""
     plus, minus = signs > 0, signs < 0
     if sample_weight is None:
         count_plus = plus.sum(axis=1).astype(float)
@@ -66,25 +46,8 @@ def masses(signs: Signs, sample_weight: Floats | None = None) -> Masses:
     return Masses(values, np.ones(len(signs)))
 
 
-def sup_over_thresholds(
-    scores: Floats, mass: Floats, *, tolerance: float = TIE_TOLERANCE
-) -> Floats:
-    """Return the largest ``|mass of {score <= t}|`` over all thresholds t, row by row.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (m, n)
-        One score function in each row.
-    mass : ndarray of shape (m, n)
-        Masses that belong to the scores.
-    tolerance : float, default 1e-12
-        Scores closer than this share of the largest score are ties.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Zero where a score is constant: a threshold sits between distinct values only.
-    """
+def sup_over_thresholds(scores: Array, mass: Array, *, tolerance: float = TIE_TOLERANCE) -> Array:
+    """Return the largest ``|mass of {score <= t}|`` over all thresholds t, row by row."""
     order = np.argsort(scores, axis=1)
     ordered = np.take_along_axis(scores, order, axis=1)
     sums = np.cumsum(np.take_along_axis(mass, order, axis=1), axis=1)[:, :-1]
@@ -96,23 +59,8 @@ def sup_over_thresholds(
     return sums.max(axis=1, initial=0.0)
 
 
-def sup_between_groups(scores: Floats, n_plus: int, weight: Floats | None = None) -> Floats:
-    """Return the suprema over thresholds of rows that are sorted by group, as shares.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (..., n)
-        Score functions along the last axis; overwritten.
-    n_plus : int
-        Rows of the first group, which come first.
-    weight : ndarray that broadcasts to `scores`, optional
-        Row weights, one in total for each group; rows of a group count the same without them.
-
-    Returns
-    -------
-    ndarray of shape (...)
-        Zero where a score is constant.
-    """
+def sup_between_groups(scores: Array, n_plus: int, weight: Array | None = None) -> Array:
+    """Return the suprema of scores sorted by group along the last axis, which are overwritten."""
     n = scores.shape[-1]
     if weight is not None:
         mass = np.concatenate([weight[..., :n_plus], -weight[..., n_plus:]], axis=-1)
@@ -138,42 +86,17 @@ def sup_between_groups(scores: Floats, n_plus: int, weight: Floats | None = None
 
 @dataclass(frozen=True)
 class Cut:
-    """The best threshold of one score function.
+    """The best threshold of one score function, between two neighbouring distinct scores."""
 
-    Parameters
-    ----------
-    value : float
-        Absolute mass at or below the threshold, not divided by the scale.
-    threshold : float
-        Lies between two neighbouring distinct scores.
-    above : bool
-        Whether the group with positive mass is over-represented above the threshold.
-    below_row, above_row : int
-        Rows whose scores are the neighbours of the threshold; −1 for a constant score.
-    """
-
-    value: float
+    value: float  # absolute mass at or below the threshold, not divided by the scale
     threshold: float
-    above: bool
-    below_row: int
+    above: bool  # whether the group of positive mass is over-represented above
+    below_row: int  # rows whose scores are the neighbours; −1 for a constant score
     above_row: int
 
 
-def best_cut(scores: Floats, mass: Floats, *, tolerance: float = TIE_TOLERANCE) -> Cut:
-    """Return the threshold at which ``|mass of {score <= t}|`` is largest.
-
-    Parameters
-    ----------
-    scores, mass : ndarray of shape (n,)
-        One score function and the masses of its rows.
-    tolerance : float, default 1e-12
-        As in `sup_over_thresholds`.
-
-    Returns
-    -------
-    Cut
-        Value, threshold and orientation.
-    """
+def best_cut(scores: Array, mass: Array, *, tolerance: float = TIE_TOLERANCE) -> Cut:
+    """Return the threshold at which ``|mass of {score <= t}|`` is largest."""
     order = np.argsort(scores)
     ordered = scores[order]
     sums = np.cumsum(mass[order])[:-1]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fairpca.metrics._inputs import Inputs, check_inputs
+from fairpca._choices import FAMILIES
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics._measure import MIN_CROSS_FIT, measure
 from fairpca.metrics._result import DeltaResult
-from fairpca.metrics.bounds import delta_bound, gaussian_bound
-from fairpca.metrics.delta import delta_fairness
-from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
+from fairpca.metrics._rows import read_rows
+from fairpca.metrics.bounds import delta_bound, largest_gaussian_bound
+from fairpca.metrics.delta import check_dimension, check_settings
+from fairpca.metrics.gaps import gaps_of, largest_mmd2, median_gamma
+from fairpca.rows import Stratum
 
 # Family and method, and whether a permutation repeats a costly fit.
 _ROWS = (
@@ -33,7 +38,11 @@ class AuditReport:
     results : tuple of DeltaResult
         One for each family and method.
     bounds : tuple of float or None
-        Upper bound of the true Δ for each result, None where the family has none.
+        For each result an upper bound, of what `bounds_of` says: "family", of the true Δ of the
+        whole family, where the value is a supremum; "classifier", of the Δ that the cross-fitted
+        classifier attains on new rows; None where there is neither.
+    bounds_of : tuple of str or None
+        What is bounded.
     confidence : float
         Probability with which each bound holds.
     mean_gap, cov_gap, mmd2, gaussian_bound : float
@@ -54,6 +63,7 @@ class AuditReport:
     n_components: int
     results: tuple[DeltaResult, ...]
     bounds: tuple[float | None, ...]
+    bounds_of: tuple[str | None, ...]
     confidence: float
     mean_gap: float
     cov_gap: float
@@ -67,8 +77,8 @@ class AuditReport:
             "n_components": self.n_components,
             "confidence": self.confidence,
             "delta": [
-                {**result.to_dict(), "bound": bound}
-                for result, bound in zip(self.results, self.bounds, strict=True)
+                {**result.to_dict(), "bound": bound, "bound_of": of}
+                for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
             ],
             "mean_gap": self.mean_gap,
             "cov_gap": self.cov_gap,
@@ -79,9 +89,9 @@ class AuditReport:
 
     def __repr__(self) -> str:
         head = f"{'family':<8}{'method':<8}{'Δ':>7}{'null':>7}{'q95':>7}{'p':>8}{'cross':>7}"
-        head += f"{'bound':>7}  largest for"
+        head += f"{'bound':>7}{'of':>11}  largest for"
         lines = [f"{self.n_rows} rows, {self.n_components} components", head]
-        for result, bound in zip(self.results, self.bounds, strict=True):
+        for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True):
             cells = (
                 _cell(result.value, 7),
                 _cell(result.null_mean, 7),
@@ -89,6 +99,7 @@ class AuditReport:
                 _cell(result.p_value, 8),
                 _cell(result.cross_fit_value, 7),
                 _cell(bound, 7),
+                f"{of or '–':>11}",
             )
             label = result.worst.label()
             lines.append(f"{result.family:<8}{result.method:<8}{''.join(cells)}  {label}")
@@ -105,16 +116,11 @@ def _cell(value: float | None, width: int) -> str:
     return f"{'–' if value is None else f'{value:.3f}':>{width}}"
 
 
-def _smallest_group(inputs: Inputs) -> int:
-    signs = [c.signs for stratum in inputs.strata for c in stratum.comparisons]
-    return min(int(min((s > 0).sum(), (s < 0).sum())) for s in signs)
-
-
 def audit(
     U: Any,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     *,
-    families: tuple[str, ...] = ("linear", "rbf", "cdf"),
+    families: tuple[str, ...] = FAMILIES,
     control_features: Any = None,
     sample_weight: Any = None,
     n_permutations: int = 200,
@@ -124,13 +130,15 @@ def audit(
     confidence: float = 0.95,
     max_samples: int = 1000,
     random_state: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
     """Measure a representation by every family, with nulls and bounds.
 
     Parameters
     ----------
-    U : array-like of shape (n, d)
-        Raw features or any representation.
+    U : array-like of shape (n, d), or Rows
+        Raw features or any representation; `fairpca.rows.Rows` bring their own groups, strata
+        and weights.
     sensitive_features : array-like or data frame
         Protected attributes.
     families : tuple of str
@@ -150,9 +158,11 @@ def audit(
     confidence : float, default 0.95
         Of the bounds.
     max_samples : int, default 1000
-        Rows that Gaussian machines are trained on at most.
+        Rows that Gaussian-kernel SVMs are trained on at most.
     random_state : int, optional
         Seed.
+    progress : callable, optional
+        Called with the number of statistics done and the number in all.
 
     Returns
     -------
@@ -169,42 +179,59 @@ def audit(
     >>> bool(report.results[0].p_value > 0.05)
     True
     """
-    inputs = check_inputs(U, sensitive_features, control_features, sample_weight)
-    d = inputs.U.shape[1]
-    shared = {"control_features": control_features, "sample_weight": sample_weight}
-    arguments = {
-        **shared,
-        "cross_fit": cross_fit and _smallest_group(inputs) >= 4,
-        "orthants": orthants or ("all" if d <= 3 else "one"),
-        "max_samples": max_samples,
-        "random_state": random_state,
-    }
-    results = [
-        delta_fairness(
-            inputs.U,
-            sensitive_features,
-            family=family,
-            method=method,
-            n_permutations=slow_permutations if slow else n_permutations,
-            **arguments,
+    _check_families(families)
+    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    strata = rows.pairs()
+    d = rows.X.shape[1]
+    folds = cross_fit and _smallest_group(strata) >= MIN_CROSS_FIT
+    asked = [row for row in _ROWS if row[0] in families]
+    if d == 1:
+        asked = [row for row in asked if row[:2] != ("linear", "search")]
+    results = []
+    for family, method, slow in asked:
+        count = slow_permutations if slow else n_permutations
+        shape = orthants or ("all" if d <= 3 else "one")
+        settings = check_settings(
+            family, method, shape, None, None, max_samples, random_state, count
         )
-        for family, method, slow in _ROWS
-        if family in families and not (d == 1 and method == "search" and family == "linear")
-    ]
-    bounds = [
-        None
-        if result.family == "rbf"
-        else delta_bound(result, sum(result.worst.n_rows), d, confidence)
-        for result in results
-    ]
+        settings = replace(check_dimension(settings, d), confidence=confidence)
+        results.append(measure(strata, settings, count, folds))
+        if progress is not None:
+            progress(len(results), len(asked))
+    bounds = [_bound(result, confidence) for result in results]
+    mean, cov = gaps_of(rows, "pairs", False, None)
     return AuditReport(
-        n_rows=len(inputs.U),
+        n_rows=len(rows),
         n_components=d,
         results=tuple(results),
-        bounds=tuple(bounds),
+        bounds=tuple(bound for bound, _ in bounds),
+        bounds_of=tuple(of for _, of in bounds),
         confidence=confidence,
-        mean_gap=mean_gap(inputs.U, sensitive_features, **shared),
-        cov_gap=cov_gap(inputs.U, sensitive_features, **shared),
-        mmd2=mmd2(inputs.U, sensitive_features, **shared),
-        gaussian_bound=gaussian_bound(inputs.U, sensitive_features, **shared),
+        mean_gap=mean,
+        cov_gap=cov,
+        mmd2=largest_mmd2(strata, median_gamma(rows.X)),
+        gaussian_bound=largest_gaussian_bound(strata),
     )
+
+
+def _bound(result: DeltaResult, confidence: float) -> tuple[float | None, str | None]:
+    """Bound what can be: the family where the value is a supremum, or a classifier on new rows."""
+    if result.supremum:
+        size = sum(result.worst.n_rows)
+        return delta_bound(result, size, result.n_components, confidence), "family"
+    if result.held_out is not None:
+        return result.held_out.high, "classifier"
+    return None, None
+
+
+def _check_families(families: tuple[str, ...]) -> None:
+    unknown = [family for family in families if family not in FAMILIES]
+    if unknown or isinstance(families, str):
+        raise InvalidInputError(
+            f"families must be some of {FAMILIES}, not {families!r}.", parameter="families"
+        )
+
+
+def _smallest_group(strata: Sequence[Stratum]) -> int:
+    signs = [pair.signs for stratum in strata for pair in stratum.pairs]
+    return min(int(min((s > 0).sum(), (s < 0).sum())) for s in signs)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics._inputs import check_inputs
-from fairpca.metrics._thresholds import Floats
-from fairpca.metrics.gaps import largest_over_pairs
+from fairpca.linalg import Array
+from fairpca.metrics._result import DeltaResult
+from fairpca.metrics._rows import read_rows
+from fairpca.rows import Stratum
 
 _SLOPES = 64  # linearisations that the search for the worst direction starts from
 _MAX_ITER = 200
@@ -30,7 +31,8 @@ def delta_bound(
     Parameters
     ----------
     value : float or DeltaResult
-        The estimate Δ̂.
+        The estimate Δ̂: the largest value over the family on these rows. A result says whether it
+        is (`DeltaResult.supremum`) and is refused where it is not; of a number you have to know.
     n_samples : int or pair of int
         Number of rows; for method="dkw" the rows of the two groups.
     n_components : int, optional
@@ -40,7 +42,7 @@ def delta_bound(
     method : {"vc", "dkw"}, default "vc"
         "vc" holds for all half-spaces, or all orthants, at once (the paper's proposition with VC
         dimension d + 1). "dkw" is far sharper and holds for one score function that was chosen
-        without these rows, such as a cross-fitted direction.
+        without these rows, such as a cross-fitted direction or the only component.
 
     Returns
     -------
@@ -61,32 +63,49 @@ def delta_bound(
     >>> round(delta_bound(0.1, (1000, 1000), method="dkw"), 3)
     0.194
     """
+    if isinstance(value, DeltaResult):
+        _check_supremum(value, method)
     estimate = float(value)
-    if not 0.0 <= estimate <= 1.0:
-        raise InvalidInputError(f"value must lie between 0 and 1, got {estimate}.")
-    if not 0.0 < confidence < 1.0:
-        raise InvalidInputError(f"confidence must lie between 0 and 1, got {confidence}.")
     sizes = np.atleast_1d(np.asarray(n_samples, dtype=float))
-    if (sizes < 1).any():
-        raise InvalidInputError(f"n_samples must be positive, got {n_samples}.")
+    _require(0.0 <= estimate <= 1.0, "value", value, "a number between 0 and 1")
+    _require(0.0 < confidence < 1.0, "confidence", confidence, "a number between 0 and 1")
+    good = np.isfinite(sizes).all() and (sizes >= 1).all()
+    _require(bool(good), "n_samples", n_samples, "finite, positive numbers of rows")
     alpha = 1.0 - confidence
     if method == "vc":
-        if n_components is None or n_components < 1:
-            raise InvalidInputError(
-                f"method='vc' needs n_components of at least 1, got {n_components}."
-            )
+        some = n_components is not None and n_components >= 1
+        _require(some, "n_components", n_components, "at least 1 for method='vc'")
         n = float(sizes.sum())
-        complexity = 8.0 * math.sqrt((n_components + 1) / n)
+        complexity = 8.0 * math.sqrt((float(n_components or 0) + 1.0) / n)
         return estimate + complexity + math.sqrt(2.0 * math.log(1.0 / alpha) / n)
-    if method != "dkw":
-        raise InvalidInputError(f"method must be 'vc' or 'dkw', not {method!r}.")
-    if len(sizes) != 2:
-        raise InvalidInputError("method='dkw' needs the rows of both groups, as a pair.")
+    _require(method == "dkw", "method", method, "'vc' or 'dkw'")
+    _require(len(sizes) == 2, "n_samples", n_samples, "a pair, the rows of both groups")
     return estimate + float(np.sqrt(math.log(4.0 / alpha) / (2.0 * sizes)).sum())
 
 
+def _check_supremum(result: DeltaResult, method: str) -> None:
+    """Refuse what a classifier attains that may not be the best of its family."""
+    if result.supremum and (method == "vc" or result.n_components == 1):
+        return
+    raise InvalidInputError(
+        f"value is what family={result.family!r}, method={result.method!r} found on "
+        f"{result.n_components} components, and method={method!r} bounds a supremum only: use "
+        "delta_fairness(..., method='exact') without weights, or read the interval of held_out.",
+        parameter="value",
+    )
+
+
+def _require(good: bool, name: str, given: Any, what: str) -> None:
+    if not good:
+        raise InvalidInputError(f"{name} must be {what}, not {given!r}.", parameter=name)
+
+
 def gaussian_bound(
-    U: Any, sensitive_features: Any, *, control_features: Any = None, sample_weight: Any = None
+    U: Any,
+    sensitive_features: Any = None,
+    *,
+    control_features: Any = None,
+    sample_weight: Any = None,
 ) -> float:
     """Bound Δ of all half-spaces for groups that are Gaussian.
 
@@ -96,8 +115,8 @@ def gaussian_bound(
 
     Parameters
     ----------
-    U : array-like of shape (n, d)
-        Any representation.
+    U : array-like of shape (n, d), or Rows
+        Any representation; `fairpca.rows.Rows` bring their own groups, strata and weights.
     sensitive_features : array-like or data frame
         Protected attributes; the largest bound over pairs of groups is returned.
     control_features : array-like or data frame, optional
@@ -120,18 +139,33 @@ def gaussian_bound(
     >>> gaussian_bound(U, z)
     0.5
     """
-    inputs = check_inputs(U, sensitive_features, control_features, sample_weight)
-    return largest_over_pairs(inputs, _pair_bound)
+    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    return largest_gaussian_bound(rows.pairs())
 
 
-def _pair_bound(moments: tuple[tuple[Floats, Floats], tuple[Floats, Floats]]) -> float:
-    (mean_0, cov_0), (mean_1, cov_1) = moments
-    gap = mean_1 - mean_0
-    ways = (_divergence(gap, cov_0, cov_1), _divergence(gap, cov_1, cov_0))
-    return 0.5 * math.sqrt(max(0.0, min(ways)))
+def largest_gaussian_bound(strata: Sequence[Stratum]) -> float:
+    """Return the largest bound over all pairs."""
+    bounds = []
+    for stratum in strata:
+        U, weights = stratum.rows.X, stratum.rows.weights
+        share = np.ones(len(U)) if weights is None else weights
+        for signs in (pair.signs for pair in stratum.pairs):
+            (mean_0, cov_0), (mean_1, cov_1) = (_moments(U, share, signs == s) for s in (-1, 1))
+            gap = mean_1 - mean_0
+            ways = (_divergence(gap, cov_0, cov_1), _divergence(gap, cov_1, cov_0))
+            bounds.append(0.5 * math.sqrt(max(0.0, min(ways))))
+    return max(bounds)
 
 
-def _divergence(gap: Floats, cov: Floats, reference: Floats) -> float:
+def _moments(U: Array, weight: Array, inside: Any) -> tuple[Array, Array]:
+    """Return mean and covariance of some rows."""
+    rows, share = U[inside], weight[inside] / weight[inside].sum()
+    mean = share @ rows
+    centred = rows - mean
+    return mean, (centred.T * share) @ centred
+
+
+def _divergence(gap: Array, cov: Array, reference: Array) -> float:
     """Return the supremum over w of r − log r − 1 + (wᵀgap)²/s, with r = wᵀcov w/s.
 
     s is the variance of `reference` along w; coordinates in which it is I make r and the last
@@ -158,7 +192,7 @@ def _divergence(gap: Floats, cov: Floats, reference: Floats) -> float:
     return max(_ascend(cov, gap, float(slope)) for slope in slopes)
 
 
-def _ascend(cov: Floats, gap: Floats, slope: float) -> float:
+def _ascend(cov: Array, gap: Array, slope: float) -> float:
     """Climb from one linearisation; a convex function never falls on the way."""
     best = -math.inf
     for _ in range(_MAX_ITER):

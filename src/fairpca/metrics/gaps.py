@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
 
-from fairpca.exceptions import InvalidInputError
-from fairpca.metrics._inputs import Inputs, check_inputs
-from fairpca.metrics._thresholds import Floats, Signs
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import Array
+from fairpca.metrics._rows import read_rows
+from fairpca.metrics._thresholds import Signs
+from fairpca.moments import GroupMoments
+from fairpca.rows import Rows, Stratum
 
-_Moments = tuple[Floats, Floats]
 _CHUNK_ROWS = 1024  # rows of a kernel matrix computed at a time
 _MEDIAN_ROWS = 1000  # rows whose distances give the median
 
 
 def mean_gap(
-    U: Any, sensitive_features: Any, *, control_features: Any = None, sample_weight: Any = None
+    U: Any,
+    sensitive_features: Any = None,
+    *,
+    compare: str = "pairs",
+    joint: bool = False,
+    reference: Any = None,
+    control_features: Any = None,
+    sample_weight: Any = None,
 ) -> float:
     """Return the largest distance between the means of two groups.
 
     Parameters
     ----------
-    U : array-like of shape (n, d)
-        Any representation.
+    U : array-like of shape (n, d), or Rows
+        Any representation; `fairpca.rows.Rows` bring their own groups, strata and weights.
     sensitive_features : array-like or data frame
-        Protected attributes.
+        Protected attributes; numbers are compared as `FairPCA` does.
+    compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
+        What faces what in an attribute of more than two groups. `FairPCA.mean_gap_` is the same
+        figure of the same scores under the estimator's `compare`, whose default is "one-vs-rest".
+    joint : bool, default False
+        Whether intersections of the attributes are compared with the rest, too.
+    reference : level or dict of str to level, optional
+        The reference group, for each attribute where there are several.
     control_features : array-like or data frame, optional
         Strata.
     sample_weight : array-like of shape (n,), optional
@@ -36,8 +52,7 @@ def mean_gap(
     Returns
     -------
     float
-        Euclidean norm of the difference of means; the largest over pairs of groups, attributes
-        and strata.
+        Euclidean norm of the difference of means; the largest over attributes and strata.
 
     Examples
     --------
@@ -45,35 +60,35 @@ def mean_gap(
     >>> mean_gap([[0.0, 0.0], [2.0, 0.0], [4.0, 4.0], [4.0, 4.0]], ["a", "a", "b", "b"])
     5.0
     """
-    inputs = check_inputs(U, sensitive_features, control_features, sample_weight)
-    return largest_over_pairs(inputs, _distance_of_means)
-
-
-def _distance_of_means(pair: tuple[_Moments, _Moments]) -> float:
-    return float(np.linalg.norm(pair[1][0] - pair[0][0]))
+    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    return gaps_of(rows, compare, joint, reference)[0]
 
 
 def cov_gap(
-    U: Any, sensitive_features: Any, *, control_features: Any = None, sample_weight: Any = None
+    U: Any,
+    sensitive_features: Any = None,
+    *,
+    compare: str = "pairs",
+    joint: bool = False,
+    reference: Any = None,
+    control_features: Any = None,
+    sample_weight: Any = None,
 ) -> float:
     """Return the largest distance between the covariances of two groups.
 
     Parameters
     ----------
-    U : array-like of shape (n, d)
-        Any representation.
-    sensitive_features : array-like or data frame
-        Protected attributes.
-    control_features : array-like or data frame, optional
-        Strata.
-    sample_weight : array-like of shape (n,), optional
-        Row weights.
+    U, sensitive_features, joint, reference, control_features, sample_weight
+        As in `mean_gap`.
+    compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
+        What faces what in an attribute of more than two groups. `FairPCA.cov_gap_` is the same
+        figure of the same scores under the estimator's `compare`, whose default is "one-vs-rest".
 
     Returns
     -------
     float
         Spectral norm of the difference of covariances, each divided by the size of its group;
-        the largest over pairs of groups, attributes and strata.
+        the largest over attributes and strata.
 
     Examples
     --------
@@ -81,51 +96,27 @@ def cov_gap(
     >>> cov_gap([[-1.0], [1.0], [-3.0], [3.0]], ["a", "a", "b", "b"])
     8.0
     """
-    inputs = check_inputs(U, sensitive_features, control_features, sample_weight)
-    return largest_over_pairs(inputs, _distance_of_covariances)
+    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    return gaps_of(rows, compare, joint, reference)[1]
 
 
-def _distance_of_covariances(pair: tuple[_Moments, _Moments]) -> float:
-    return float(np.abs(np.linalg.eigvalsh(pair[1][1] - pair[0][1])).max())
-
-
-def largest_over_pairs(
-    inputs: Inputs, distance: Callable[[tuple[_Moments, _Moments]], float]
-) -> float:
-    """Return the largest distance over all comparisons, from means and covariances.
-
-    Parameters
-    ----------
-    inputs : Inputs
-        Checked arguments.
-    distance : callable
-        Takes the (mean, covariance) of both groups.
-
-    Returns
-    -------
-    float
-        The largest value.
-    """
-    values = []
-    for stratum in inputs.strata:
-        U, weight = inputs.rows_of(stratum)
-        share = np.ones(len(U)) if weight is None else weight
-        for comparison in stratum.comparisons:
-            pair = tuple(_moments(U, share, comparison.signs == sign) for sign in (-1, 1))
-            values.append(distance((pair[0], pair[1])))
-    return max(values)
-
-
-def _moments(U: Floats, weight: Floats, inside: Any) -> _Moments:
-    rows, share = U[inside], weight[inside] / weight[inside].sum()
-    mean = share @ rows
-    centred = rows - mean
-    return mean, (centred.T * share) @ centred
+def gaps_of(rows: Rows, compare: str, joint: bool, reference: Any) -> tuple[float, float]:
+    """Return the largest mean gap and covariance gap, by the contrasts that a fit would see."""
+    contrasts = GroupMoments.from_rows(rows).contrasts(compare, joint, reference)
+    found = contrasts.projected_gaps(np.eye(rows.X.shape[1]))
+    means = [gap for gap in found.mean if gap is not None]
+    covs = [gap for gap in found.cov if gap is not None]
+    if not covs:
+        raise GroupsError(
+            "No two groups of at least two rows each can be compared: merge small groups, or use "
+            "fewer control features."
+        )
+    return max(means), max(covs)
 
 
 def mmd2(
     U: Any,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     *,
     gamma: float | None = None,
     unbiased: bool = True,
@@ -136,8 +127,8 @@ def mmd2(
 
     Parameters
     ----------
-    U : array-like of shape (n, d)
-        Any representation.
+    U : array-like of shape (n, d), or Rows
+        Any representation; `fairpca.rows.Rows` bring their own groups, strata and weights.
     sensitive_features : array-like or data frame
         Protected attributes.
     gamma : float, optional
@@ -165,19 +156,23 @@ def mmd2(
     1.5
     """
     if gamma is not None and not gamma > 0:
-        raise InvalidInputError(f"gamma must be positive, not {gamma!r}.")
-    inputs = check_inputs(U, sensitive_features, control_features, sample_weight)
-    width = _median_gamma(inputs.U) if gamma is None else gamma
+        raise InvalidInputError(f"gamma must be positive, not {gamma!r}.", parameter="gamma")
+    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    width = median_gamma(rows.X) if gamma is None else gamma
+    return largest_mmd2(rows.pairs(), width, unbiased)
+
+
+def largest_mmd2(strata: Sequence[Stratum], gamma: float, unbiased: bool = True) -> float:
+    """Return the largest value over all pairs."""
     values = []
-    for stratum in inputs.strata:
-        rows, weight = inputs.rows_of(stratum)
-        share = np.ones(len(rows)) if weight is None else weight
-        for comparison in stratum.comparisons:
-            values.append(_mmd2(rows, share, comparison.signs, width, unbiased))
+    for stratum in strata:
+        U, weights = stratum.rows.X, stratum.rows.weights
+        share = np.ones(len(U)) if weights is None else weights
+        values += [_mmd2(U, share, pair.signs, gamma, unbiased) for pair in stratum.pairs]
     return max(values)
 
 
-def _median_gamma(U: Floats) -> float:
+def median_gamma(U: Array) -> float:
     """Return one over the median squared distance between rows; one where all are equal."""
     picked = U[np.unique(np.linspace(0, len(U) - 1, min(len(U), _MEDIAN_ROWS)).astype(int))]
     squares = ((picked[:, None, :] - picked[None, :, :]) ** 2).sum(axis=2)
@@ -186,7 +181,7 @@ def _median_gamma(U: Floats) -> float:
     return float(1.0 / np.median(positive)) if positive.size else 1.0
 
 
-def _mmd2(U: Floats, weight: Floats, signs: Signs, gamma: float, unbiased: bool) -> float:
+def _mmd2(U: Array, weight: Array, signs: Signs, gamma: float, unbiased: bool) -> float:
     groups = [(U[signs == sign], weight[signs == sign]) for sign in (1, -1)]
     (plus, plus_weight), (minus, minus_weight) = groups
     total = 0.0
@@ -200,7 +195,7 @@ def _mmd2(U: Floats, weight: Floats, signs: Signs, gamma: float, unbiased: bool)
 
 
 def _kernel_sum(
-    left: Floats, right: Floats, left_weight: Floats, right_weight: Floats, gamma: float
+    left: Array, right: Array, left_weight: Array, right_weight: Array, gamma: float
 ) -> float:
     """Sum the kernel over all pairs of rows, without holding the whole matrix."""
     total = 0.0

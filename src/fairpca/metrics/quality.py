@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._groups import encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.metrics._inputs import check_rows
-from fairpca.metrics._thresholds import Floats
+from fairpca.linalg import Array
+from fairpca.metrics._rows import read_matrix
+from fairpca.rows import check_weights, encode_groups
 
 
 def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: Any = None) -> float:
@@ -40,16 +40,13 @@ def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: A
     if len(clusters) != 1:
         raise InvalidInputError("labels must be one column of cluster names or numbers.")
     codes, n_clusters = clusters[0].codes, len(clusters[0].levels)
-    groups = encode_groups(sensitive_features, n_rows=len(codes))
+    groups = encode_groups(sensitive_features, n_rows=len(codes), of="labels")
     if groups.numeric:
         raise GroupsError(
             f"sensitive_features column {groups.numeric[0].name!r} holds numbers: bin it first."
         )
-    weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, float)
-    if weight.shape != codes.shape:
-        raise InvalidInputError(
-            f"sample_weight has shape {weight.shape}, but labels has {len(codes)} rows."
-        )
+    weights = check_weights(sample_weight, len(codes), of="labels")
+    weight = np.ones(len(codes)) if weights is None else weights
     size = np.bincount(codes, weight, minlength=n_clusters)
     largest = 0.0
     for attribute in groups.categorical:
@@ -95,36 +92,33 @@ def explained_variance(
     """
     if (components is None) == (U is None):
         raise InvalidInputError("Give either components or U, and not both.")
-    rows = check_rows(X, "X")
-    share = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, float)
-    if share.shape != (len(rows),):
-        raise InvalidInputError(
-            f"sample_weight has shape {share.shape}, but X has {len(rows)} rows."
-        )
+    rows = read_matrix(X, "X")
+    weights = check_weights(sample_weight, len(rows))
+    share = np.ones(len(rows)) if weights is None else weights
     root = np.sqrt(share / share.sum())[:, None]
     centred = root * _centred(rows, share)
     total = float((centred**2).sum())
     if total == 0:
         raise InvalidInputError("X does not vary, so there is no variance to explain.")
     if components is not None:
-        basis = _row_space(check_rows(components, "components"))
+        basis = _row_space(read_matrix(components, "components"))
         if basis.shape[1] != rows.shape[1]:
             raise InvalidInputError(
                 f"components have {basis.shape[1]} columns, but X has {rows.shape[1]}."
             )
         return float(((centred @ basis.T) ** 2).sum()) / total
-    representation = check_rows(U, "U")
+    representation = read_matrix(U, "U")
     if len(representation) != len(rows):
         raise InvalidInputError(f"U has {len(representation)} rows, but X has {len(rows)}.")
     basis = _row_space((root * _centred(representation, share)).T)
     return float(((basis @ centred) ** 2).sum()) / total
 
 
-def _centred(rows: Floats, weight: Floats) -> Floats:
+def _centred(rows: Array, weight: Array) -> Array:
     return rows - weight @ rows / weight.sum()
 
 
-def _row_space(matrix: Floats) -> Floats:
+def _row_space(matrix: Array) -> Array:
     """Return orthonormal rows that span the rows of a matrix."""
     _, singular, right = np.linalg.svd(matrix, full_matrices=False)
     return right[singular > 1e-10 * singular.max(initial=0.0)]

@@ -7,7 +7,7 @@ part), a and b the distance of a part's mean of x and of z from the mean of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,39 +23,22 @@ _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Weighted central moments of one set of rows.
+    """Weighted central moments of one set of rows with p features and m numeric attributes.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows with a positive weight.
-    weight : float
-        Sum of their weights.
-    mean, mean_rest : ndarray, shape (p,)
-        Mean of the features, and what rounding took off it. Without that rest a mean of 1e8
-        costs the covariance digits at every merge.
-    scatter : ndarray, shape (p, p)
-        Sum of w (x - mean)(x - mean)ᵀ.
-    z_mean, z_mean_rest : ndarray, shape (m,)
-        Mean of the numeric attributes, and what rounding took off it.
-    z_scatter : ndarray, shape (m,)
-        Sum of w (z - z_mean)², each attribute on its own.
-    cross : ndarray, shape (m, p)
-        Sum of w (z - z_mean)(x - mean).
-    third : ndarray, shape (m, p, p)
-        Sum of w (z - z_mean)(x - mean)(x - mean)ᵀ.
+    A `…_rest` is what rounding took off a mean. Without it a mean of 1e8 costs the covariance
+    digits at every merge.
     """
 
-    n_rows: int
+    n_rows: int  # of positive weight
     weight: float
-    mean: FloatArray
+    mean: FloatArray  # (p,)
     mean_rest: FloatArray
-    scatter: FloatArray
-    z_mean: FloatArray
+    scatter: FloatArray  # (p, p): sum of w (x - mean)(x - mean)ᵀ
+    z_mean: FloatArray  # (m,)
     z_mean_rest: FloatArray
-    z_scatter: FloatArray
-    cross: FloatArray
-    third: FloatArray
+    z_scatter: FloatArray  # (m,): sum of w (z - z_mean)², each attribute on its own
+    cross: FloatArray  # (m, p): sum of w (z - z_mean)(x - mean)
+    third: FloatArray  # (m, p, p): sum of w (z - z_mean)(x - mean)(x - mean)ᵀ
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -63,16 +46,7 @@ class Cell:
 
     def arrays(self) -> dict[str, FloatArray]:
         """Return the arrays by name, for storage and checks."""
-        return {
-            "mean": self.mean,
-            "mean_rest": self.mean_rest,
-            "scatter": self.scatter,
-            "z_mean": self.z_mean,
-            "z_mean_rest": self.z_mean_rest,
-            "z_scatter": self.z_scatter,
-            "cross": self.cross,
-            "third": self.third,
-        }
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
     def covariance(self) -> FloatArray:
@@ -87,26 +61,7 @@ def summarise(
     rows: NDArray[np.intp],
     block: int,
 ) -> Cell:
-    """Compute the moments of some rows of a matrix, a block at a time.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (n, p)
-        Features of any float type; the sums are taken in float64.
-    attributes : ndarray, shape (n, m)
-        Numeric attributes.
-    weights : ndarray, shape (n,), or None
-        Weights, positive for the rows used; None stands for ones.
-    rows : ndarray of int
-        The rows to use, at least one.
-    block : int
-        Number of rows handled at once, which bounds the memory of the float64 copy.
-
-    Returns
-    -------
-    Cell
-        The moments.
-    """
+    """Compute the moments of some rows of a matrix, a block at a time."""
     if weights is None and attributes.shape[1] == 0:
         return _summarise_plain(matrix, rows)
     parts = []
@@ -129,7 +84,7 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
     origin = matrix[rows[0]].astype(np.float64)
     # Distances from a row, so that a constant column is exactly constant.
     guess = origin + (_take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
-    step = max(_PIECE_NUMBERS // p, 4 * p)
+    step = max(_PIECE_NUMBERS // max(p, 1), 4 * p)
     shift, scatter = np.zeros(p), np.zeros((p, p))
     for start in range(0, n, step):
         x = _take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)
@@ -138,18 +93,8 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
         scatter += x.T @ x
     shift /= n
     scatter -= n * np.outer(shift, shift)
-    nothing = np.zeros(0)
-    return Cell(
-        n,
-        float(n),
-        *_sum_exactly(guess, shift),
-        symmetrize(scatter),
-        nothing,
-        nothing.copy(),
-        nothing.copy(),
-        np.zeros((0, p)),
-        np.zeros((0, p, p)),
-    )
+    no_attributes = (*np.zeros((3, 0)), np.zeros((0, p)), np.zeros((0, p, p)))
+    return Cell(n, float(n), *_sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
 
 
 def _take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
@@ -179,22 +124,6 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
 def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
     """Subtract the weighted mean in place; return it and what rounding took off it.
 
-    Parameters
-    ----------
-    x : ndarray, shape (n, p)
-        Values, at least one row; centred in place.
-    w : ndarray, shape (n,)
-        Weights.
-    total : float
-        Their sum.
-
-    Returns
-    -------
-    mean, mean_rest : ndarray, shape (p,)
-        The mean, and what rounding took off it.
-
-    Notes
-    -----
     Averaging the distances from the first row makes a constant column exactly constant; the second
     round removes what rounding left of the mean, which counts when the mean is far larger than the
     deviation, or the first row far from the others.
@@ -219,16 +148,6 @@ def merge(cells: Sequence[Cell]) -> Cell:
 
     Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the third
     order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to zero).
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        At least one part.
-
-    Returns
-    -------
-    Cell
-        Moments about the common mean.
     """
     if len(cells) == 1:
         return cells[0]
@@ -238,7 +157,7 @@ def merge(cells: Sequence[Cell]) -> Cell:
     z_mean, b = _common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
     scatter = (a * w[:, None]).T @ a
     cross = (b * w[:, None]).T @ a
-    third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a) if b.size else _empty_third(a)
+    third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a)
     z_scatter = np.einsum("gm,gm->m", b * w[:, None], b)
     for index, cell in enumerate(cells):
         scatter += cell.scatter
@@ -265,112 +184,38 @@ def _common_mean(
 
 
 def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
-    """Return the mean of one cell minus that of another, to the last digit.
-
-    Parameters
-    ----------
-    plus, minus : Cell
-        The two sides.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        Difference of the means of the features.
-    """
+    """Return the mean of one cell minus that of another, to the last digit."""
     return (plus.mean - minus.mean) + (plus.mean_rest - minus.mean_rest)
 
 
-def _empty_third(a: FloatArray) -> FloatArray:
-    return np.zeros((0, a.shape[1], a.shape[1]))
-
-
 def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
-    """Moments of (x - centre) / scale, feature by feature.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments of x.
-    centre, scale : ndarray, shape (p,)
-        What is subtracted and divided by.
-
-    Returns
-    -------
-    Cell
-        Moments of the rescaled features; the attributes stay as they are.
-    """
+    """Moments of (x - centre) / scale, feature by feature."""
     # One division after the other: the product of two tiny scales may underflow, and doing it in
     # one order leaves the result symmetric only to rounding.
-    return Cell(
-        cell.n_rows,
-        cell.weight,
-        ((cell.mean - centre) + cell.mean_rest) / scale,
-        np.zeros_like(cell.mean_rest),
-        symmetrize(cell.scatter / scale / scale[:, None]),
-        cell.z_mean,
-        cell.z_mean_rest,
-        cell.z_scatter,
-        cell.cross / scale,
-        symmetrize(cell.third / scale / scale[:, None]),
+    return replace(
+        cell,
+        mean=((cell.mean - centre) + cell.mean_rest) / scale,
+        mean_rest=np.zeros_like(cell.mean_rest),
+        scatter=symmetrize(cell.scatter / scale / scale[:, None]),
+        cross=cell.cross / scale,
+        third=symmetrize(cell.third / scale / scale[:, None]),
     )
 
 
 def with_attribute(cell: Cell, position: int, value: float) -> Cell:
-    """Add a numeric attribute that has the same value in every row of the cell.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments without the attribute.
-    position : int
-        Place of the new attribute.
-    value : float
-        Its value.
-
-    Returns
-    -------
-    Cell
-        Moments with the attribute; what deviates from its mean is zero.
-    """
-    return Cell(
-        cell.n_rows,
-        cell.weight,
-        cell.mean,
-        cell.mean_rest,
-        cell.scatter,
-        np.insert(cell.z_mean, position, value),
-        np.insert(cell.z_mean_rest, position, 0.0),
-        np.insert(cell.z_scatter, position, 0.0),
-        np.insert(cell.cross, position, 0.0, axis=0),
-        np.insert(cell.third, position, 0.0, axis=0),
+    """Add a numeric attribute that has the same value in every row of the cell."""
+    return replace(
+        cell,
+        z_mean=np.insert(cell.z_mean, position, value),
+        z_mean_rest=np.insert(cell.z_mean_rest, position, 0.0),
+        z_scatter=np.insert(cell.z_scatter, position, 0.0),
+        cross=np.insert(cell.cross, position, 0.0, axis=0),
+        third=np.insert(cell.third, position, 0.0, axis=0),
     )
 
 
 def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
-    """Put the numeric attributes in another order.
-
-    Parameters
-    ----------
-    cell : Cell
-        Moments.
-    order : sequence of int
-        Present position of each attribute in the new order.
-
-    Returns
-    -------
-    Cell
-        The same moments.
-    """
+    """Put the numeric attributes in another order."""
     index = np.array(order, dtype=np.intp)
-    return Cell(
-        cell.n_rows,
-        cell.weight,
-        cell.mean,
-        cell.mean_rest,
-        cell.scatter,
-        cell.z_mean[index],
-        cell.z_mean_rest[index],
-        cell.z_scatter[index],
-        cell.cross[index],
-        cell.third[index],
-    )
+    names = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")
+    return replace(cell, **{name: getattr(cell, name)[index] for name in names})

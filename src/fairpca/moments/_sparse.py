@@ -11,56 +11,17 @@ Letters: x a row of features, w a weight, u the weight times a centred numeric a
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.sparse import csc_array, diags_array
 
-from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Cell, FloatArray, centre, merge
 
-SparseMatrix: TypeAlias = Any
-"""Any SciPy sparse matrix or array."""
-
 # Above this share of non-zeros a column is centred as a dense one.
 DENSE_SHARE = 0.5
-
-
-def check_sparse(X: SparseMatrix) -> Any:
-    """Check a sparse matrix of features.
-
-    Parameters
-    ----------
-    X : SciPy sparse matrix or array
-        Features.
-
-    Returns
-    -------
-    csr_array, shape (n, p)
-        Floats of the precision given (float64 for other numbers), finite.
-    """
-    matrix = csr_array(X)
-    if matrix.dtype.kind not in "fiub":
-        raise InvalidInputError(
-            f"X cannot be read as a matrix of real numbers (type {matrix.dtype})."
-        )
-    if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise InvalidInputError(
-            f"X has shape {matrix.shape}: give a matrix with a row for each sample and at least "
-            "one column."
-        )
-    if matrix.dtype not in (np.float32, np.float64):
-        matrix = matrix.astype(np.float64)
-    if not np.isfinite(matrix.data).all():
-        bad = int(np.flatnonzero(~np.isfinite(matrix.data))[0])
-        row = int(np.searchsorted(matrix.indptr, bad, side="right")) - 1
-        raise InvalidInputError(
-            f"X holds NaN or infinite values, the first in row {row}, column "
-            f"{matrix.indices[bad]}: drop those rows or fill them in."
-        )
-    return matrix
 
 
 def summarise_sparse(
@@ -70,27 +31,7 @@ def summarise_sparse(
     rows: NDArray[np.intp],
     block: int,
 ) -> Cell:
-    """Compute the moments of some rows of a sparse matrix; the counterpart of `summarise`.
-
-    Parameters
-    ----------
-    matrix : csr_array, shape (n, p)
-        Features.
-    attributes : ndarray, shape (n, m)
-        Numeric attributes.
-    weights : ndarray, shape (n,), or None
-        Weights, positive for the rows used; None stands for ones.
-    rows : ndarray of int
-        The rows to use, at least one.
-    block : int
-        Rows of dense columns handled at once. A sparse matrix takes as many times more as its
-        rows are emptier, so that a block holds as many numbers.
-
-    Returns
-    -------
-    Cell
-        The moments.
-    """
+    """Compute the moments of some rows of a sparse matrix; the counterpart of `summarise`."""
     filled = max(matrix.nnz / (matrix.shape[0] * matrix.shape[1]), 1e-3)
     step = max(int(block / filled), 1)
     parts = []
@@ -128,17 +69,8 @@ def _summarise_block(x: Any, z: FloatArray, w: FloatArray) -> Cell:
         third[index] = _second_moments(dense, sparse, u[:, index], np.flatnonzero(full), thin)
         third[index] -= moved + moved.T
     z_scatter = np.einsum("ij,ij->j", u, z)
-    return Cell(
-        x.shape[0],
-        total,
-        mean,
-        mean_rest,
-        symmetrize(scatter),
-        *z_mean,
-        z_scatter,
-        cross,
-        symmetrize(third),
-    )
+    features = (mean, mean_rest, symmetrize(scatter))
+    return Cell(x.shape[0], total, *features, *z_mean, z_scatter, cross, symmetrize(third))
 
 
 def _full_columns(columns: Any, w: FloatArray, total: float) -> NDArray[np.bool_]:

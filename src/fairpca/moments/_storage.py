@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-import zlib
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fairpca._files import DAMAGED, read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import Cell, FloatArray
+from fairpca.moments._span import Span
 from fairpca.moments._table import Table
+from fairpca.rows import Level
+
+Stored: TypeAlias = tuple[int, tuple[str, ...] | None, Table, Span | None]
+"""Number and names of the features, the cells, and the span of the rows."""
 
 FORMAT = "fairpca.GroupMoments"
-VERSION = 1
+VERSION = 2
 
 
 def save_moments(
@@ -24,31 +29,12 @@ def save_moments(
     n_features: int,
     feature_names: tuple[str, ...] | None,
     table: Table,
+    span: Span | None,
 ) -> Path:
-    """Write a cell table; the file appears complete or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-        Where to.
-    n_features : int
-        Number of features.
-    feature_names : tuple of str, or None
-        Their names.
-    table : Table
-        The cells.
-
-    Returns
-    -------
-    Path
-        The file written.
-    """
-    target = Path(path)
-    if not target.name.endswith(".npz"):
-        target = target.with_name(target.name + ".npz")
+    """Write a cell table; the file appears complete or not at all."""
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if span is None else 2,  # what 0.1.0 reads stays as it was
         "n_features": n_features,
         "feature_names": feature_names,
         "attributes": table.attributes,
@@ -56,15 +42,11 @@ def save_moments(
         "controls": table.controls,
         "keys": list(table.cells),  # JSON keeps str, int, bool and float apart, floats exactly
     }
-    arrays = _stack(list(table.cells.values()), n_features, len(table.numeric))
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("xb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-    return target
+    size = n_features if span is None else len(span)
+    arrays = _stack(list(table.cells.values()), size, len(table.numeric))
+    if span is not None:
+        arrays |= {"span_origin": span.origin, "span_basis": span.basis}
+    return write_npz(path, header, arrays)
 
 
 def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
@@ -88,59 +70,29 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
     return stacked
 
 
-def load_moments(
-    path: str | os.PathLike[str],
-) -> tuple[int, tuple[str, ...] | None, Table]:
-    """Read what `save_moments` wrote.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    n_features : int
-        Number of features.
-    feature_names : tuple of str, or None
-        Their names.
-    table : Table
-        The cells.
-    """
-    damaged = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
-    try:
-        # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
-        if header["format"] != FORMAT:
-            raise ValueError("another format")
-    except damaged:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is not a file of moments: give one written by GroupMoments.save."
-        ) from None
-    if header.get("version") != VERSION:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} has format version {header.get('version')}, this fairpca reads "
-            f"version {VERSION}: write it again, or use the fairpca that wrote it."
-        )
+def load_moments(path: str | os.PathLike[str]) -> Stored:
+    """Read what `save_moments` wrote."""
+    what = "a file of moments, as GroupMoments.save writes them"
+    header, arrays = read_npz(path, FORMAT, VERSION, what)
     try:
         return _unpack(header, arrays)
-    except damaged as error:
+    except DAMAGED as error:
         raise InvalidInputError(
             f"{os.fspath(path)!r} is damaged ({error}): write it again."
         ) from None
 
 
-def _unpack(
-    header: dict[str, Any], arrays: dict[str, FloatArray]
-) -> tuple[int, tuple[str, ...] | None, Table]:
+def _unpack(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Stored:
     keys = [tuple(key) for key in header["keys"]]
-    expected = _stack([], header["n_features"], len(header["numeric"]))
-    for name, model in expected.items():
-        if arrays[name].shape != (len(keys), *model.shape[1:]):
-            raise ValueError(f"{name} has shape {arrays[name].shape}")
-    moments = [name for name in expected if name not in ("n_rows", "weight")]
+    names = header["feature_names"]
+    table = Table(
+        tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), {}
+    )
+    _check_names(header["n_features"], names, table, keys)
+    span = _unpack_span(arrays, header["n_features"]) if header["version"] == 2 else None
+    size = header["n_features"] if span is None else len(span)
+    _check_arrays(arrays, _stack([], size, len(table.numeric)), len(keys))
+    moments = [name for name in arrays if name not in ("n_rows", "weight")]
     cells = {
         key: Cell(
             n_rows=int(arrays["n_rows"][index]),
@@ -149,8 +101,53 @@ def _unpack(
         )
         for index, key in enumerate(keys)
     }
-    names = header["feature_names"]
-    table = Table(
-        tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), cells
-    )
-    return header["n_features"], None if names is None else tuple(names), table
+    names = None if names is None else tuple(names)
+    return header["n_features"], names, replace(table, cells=cells), span
+
+
+def _unpack_span(arrays: dict[str, FloatArray], n_features: int) -> Span:
+    """Take the span out of the arrays."""
+    span = Span(arrays.pop("span_origin"), arrays.pop("span_basis"))
+    if span.origin.shape != (n_features,) or span.basis.shape != (len(span), n_features):
+        raise ValueError("the span has other features")
+    if not np.isfinite(span.origin).all():
+        raise ValueError("the span has no origin")
+    if np.abs(span.basis @ span.basis.T - np.eye(len(span))).max(initial=0.0) > 1e-6:
+        raise ValueError("the span is not orthonormal")
+    return span
+
+
+def _check_names(
+    n_features: int, names: list[str] | None, table: Table, keys: list[tuple[Level, ...]]
+) -> None:
+    """Refuse names and keys that cannot belong to a table."""
+    if names is not None and len(names) != n_features:
+        raise ValueError(f"{len(names)} names of {n_features} features")
+    columns: Iterable[Any] = (*(names or ()), *table.attributes, *table.controls)
+    if not all(isinstance(name, str) for name in columns):
+        raise ValueError("a name is no text")
+    if not set(table.numeric) <= set(table.attributes):
+        raise ValueError("a numeric attribute is no attribute")
+    if len(set(keys)) < len(keys):
+        raise ValueError("a cell occurs twice")
+    if any(len(key) != len(table.key_names) for key in keys):
+        raise ValueError("a cell has too many levels, or too few")
+
+
+def _check_arrays(arrays: dict[str, FloatArray], model: dict[str, Any], n_cells: int) -> None:
+    """Refuse sums that no rows can have."""
+    if set(arrays) != set(model):
+        raise ValueError(f"its arrays are {sorted(arrays)}")
+    for name, empty in model.items():
+        if arrays[name].shape != (n_cells, *empty.shape[1:]):
+            raise ValueError(f"{name} has shape {arrays[name].shape}")
+        if arrays[name].dtype != empty.dtype or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} holds what is no finite number")
+    for name in ("scatter", "third"):
+        if (arrays[name] != np.swapaxes(arrays[name], -1, -2)).any():
+            raise ValueError(f"{name} is not symmetric")
+    spread = np.diagonal(arrays["scatter"], axis1=-2, axis2=-1)
+    if (arrays["n_rows"] < 1).any() or (arrays["weight"] <= 0).any():
+        raise ValueError("a cell without rows or weight")
+    if (spread < 0).any() or (arrays["z_scatter"] < 0).any():
+        raise ValueError("a negative sum of squares")

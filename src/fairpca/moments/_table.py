@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from fairpca._groups import MAX_FLOAT_LEVELS, Groups, Level, sort_levels
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._cells import (
     Cell,
@@ -21,7 +20,8 @@ from fairpca.moments._cells import (
     with_attribute,
 )
 from fairpca.moments._sparse import summarise_sparse
-from fairpca.moments._validation import block_rows
+from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, numeric_strata_error, sort_levels
+from fairpca.rows._checks import block_rows
 
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""
@@ -32,19 +32,7 @@ _WIDTH = {bool: 0, int: 1, float: 2, str: 3}
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells by key, with the columns that the keys and the cells' attributes refer to.
-
-    Parameters
-    ----------
-    attributes : tuple of str
-        Names of all protected attributes in the order of their columns.
-    numeric : tuple of str
-        Those that are numbers, in the same order; the others head the keys.
-    controls : tuple of str
-        Names of the control columns, which end the keys.
-    cells : mapping
-        Moments by key, in canonical order.
-    """
+    """Cells by key: levels of the categorical attributes, then of the controls."""
 
     attributes: tuple[str, ...]
     numeric: tuple[str, ...]
@@ -61,44 +49,33 @@ class Table:
         """Name of each position of a key."""
         return self.categorical + self.controls
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows with a positive weight."""
+        return sum(cell.n_rows for cell in self.cells.values())
+
     def levels(self, position: int) -> tuple[Level, ...]:
         """Levels that occur at one position of the keys, sorted."""
         return sort_levels({key[position] for key in self.cells})
 
 
-def tabulate(
-    matrix: NDArray[Any], sensitive: Groups, control: Groups, weights: FloatArray | None
-) -> Table:
-    """Sort the rows into cells and sum each cell.
-
-    Parameters
-    ----------
-    matrix : ndarray or csr_array, shape (n, p)
-        Features.
-    sensitive, control : Groups
-        Encoded columns of the same rows.
-    weights : ndarray, shape (n,), or None
-        Checked weights; rows of weight zero are left out altogether.
-
-    Returns
-    -------
-    Table
-        One cell for each combination of levels that occurs.
-    """
-    n_rows = matrix.shape[0]
+def tabulate(rows: Rows) -> Table:
+    """Sort rows into cells, one for each combination of levels that occurs, and sum each cell."""
+    matrix, weights, n_rows = rows.X, rows.weights, len(rows)
+    groups, strata = rows.groups or Groups.none(n_rows), rows.strata or Groups.none(n_rows)
     summarise_rows = summarise_sparse if issparse(matrix) else summarise
-    numeric = [attribute.values for attribute in sensitive.numeric]
+    numeric = [attribute.values for attribute in groups.numeric]
     values = np.column_stack(numeric) if numeric else np.empty((n_rows, 0))
-    columns = sensitive.categorical + control.categorical
+    columns = groups.categorical + strata.categorical
     block = block_rows(matrix.shape[1])
     cells: dict[Key, Cell] = {}
-    for rows in _rows_by_cell(columns, n_rows, weights):
-        key = tuple(column.levels[column.codes[rows[0]]] for column in columns)
+    for members in _rows_by_cell(columns, n_rows, weights):
+        key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-            cells[key] = summarise_rows(matrix, values, weights, rows, block)
+            cells[key] = summarise_rows(matrix, values, weights, members, block)
         _check_sums(cells[key])
-    names = tuple(attribute.name for attribute in sensitive.numeric)
-    return _canonical(Table(sensitive.names, names, control.names, cells))
+    names = tuple(attribute.name for attribute in groups.numeric)
+    return _canonical(Table(groups.names, names, strata.names, cells))
 
 
 def _check_sums(cell: Cell) -> None:
@@ -106,7 +83,8 @@ def _check_sums(cell: Cell) -> None:
     if not all(np.isfinite(array).all() for array in cell.arrays().values()):
         raise InvalidInputError(
             "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
-            "rescale the columns."
+            "rescale the columns.",
+            parameter="X",
         )
 
 
@@ -139,18 +117,10 @@ def _rows_by_cell(
 
 
 def merge_tables(left: Table, right: Table) -> Table:
-    """Moments of the rows of both tables.
+    """Moments of the rows of both tables, in the column order of `left`.
 
-    Parameters
-    ----------
-    left, right : Table
-        Tables with the same columns, in any order; the order of `left` is kept.
-
-    Returns
-    -------
-    Table
-        Cells with the same key merged. Whether a float column names groups or holds numbers is
-        decided by all its values together, as it would be had the rows come at once.
+    Whether a column names groups or holds numbers is decided by all its values together, as it
+    would be had the rows come at once.
     """
     _check_columns(left, right)
     for name in left.attributes:
@@ -165,33 +135,21 @@ def merge_tables(left: Table, right: Table) -> Table:
         if not _holds_numbers(merged.levels(position)):
             continue
         if name in merged.controls:
-            raise GroupsError(numeric_control_message([name]))
+            raise numeric_strata_error([name])
         merged = _as_numeric(merged, name)
         return merge_tables(merged, replace(merged, cells={}))  # positions have moved: look again
     return _canonical(merged)
 
 
-def numeric_control_message(names: Sequence[str]) -> str:
-    """Say why numbers cannot be strata.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Columns concerned.
-
-    Returns
-    -------
-    str
-        The message.
-    """
-    return (
-        f"control_features {list(names)} hold more than {MAX_FLOAT_LEVELS} different floats: "
-        "strata need groups, so bin the values, or convert whole numbers to integers or strings."
-    )
-
-
 def _holds_numbers(levels: Sequence[Level]) -> bool:
-    return len(levels) > MAX_FLOAT_LEVELS and all(isinstance(level, float) for level in levels)
+    """Whether levels of several batches are numbers together: fractions, and more than two."""
+    if len(levels) <= MAX_FLOAT_LEVELS or not all(map(_is_number, levels)):
+        return False
+    return any(isinstance(level, float) and not level.is_integer() for level in levels)
+
+
+def _is_number(level: Level) -> bool:
+    return isinstance(level, int | float) and not isinstance(level, bool)
 
 
 def _check_columns(left: Table, right: Table) -> None:
@@ -208,14 +166,15 @@ def _check_columns(left: Table, right: Table) -> None:
 
 
 def _as_numeric(table: Table, name: str) -> Table:
-    """Turn a column of float levels into a numeric attribute; nothing is lost by it."""
+    """Turn a column of number levels into a numeric attribute; nothing is lost by it."""
     position = table.key_names.index(name)
-    others = [level for level in table.levels(position) if not isinstance(level, float)]
+    others = [level for level in table.levels(position) if not _is_number(level)]
     if others:
         raise GroupsError(
             f"sensitive_features column {name!r} is numeric in some moments and names groups "
             f"in others (for example {others[0]!r}): give it the same type in every batch, or "
-            f"name it in numeric=[{name!r}] for all of them."
+            f"name it in numeric=[{name!r}] for all of them.",
+            parameter="sensitive_features",
         )
     numeric = tuple(n for n in table.attributes if n in table.numeric or n == name)
     place = numeric.index(name)

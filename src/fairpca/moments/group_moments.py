@@ -5,22 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairpca._groups import Groups, Level, encode_groups
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.moments._cells import merge, rescale
-from fairpca.moments._comparisons import ROUNDING, form_contrasts
-from fairpca.moments._question import check_question
+from fairpca.linalg import symmetrize
+from fairpca.moments._cells import FloatArray, merge, rescale
+from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
+from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
 from fairpca.moments._storage import load_moments, save_moments
-from fairpca.moments._table import Table, merge_tables, numeric_control_message, tabulate
-from fairpca.moments._validation import check_feature_names, check_matrix, check_weights
+from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
-from fairpca.moments.summaries import Pooled, Standardization
+from fairpca.rows import Level, Rows
+
+
+class Pooled(NamedTuple):
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
+
+    weight: float
+    mean: FloatArray
+    covariance: FloatArray
+
+
+class Standardization(NamedTuple):
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
+
+    mean: FloatArray
+    scale: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +43,7 @@ class GroupMoments:
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
-    comparison can be formed later without the rows. Made by `from_arrays`, `from_groups` or
+    comparison can be formed later without the rows. Made by `from_arrays`, `from_rows` or
     `load`.
 
     Parameters
@@ -39,6 +54,9 @@ class GroupMoments:
         Their names.
     table : Table
         The cells.
+    span : Span or None
+        Where there are more features than rows: the directions in which the rows differ. The
+        cells then hold the moments of coordinates in it.
 
     Examples
     --------
@@ -54,6 +72,7 @@ class GroupMoments:
     n_features: int
     feature_names: tuple[str, ...] | None
     table: Table
+    span: Span | None = None
 
     @classmethod
     def from_arrays(
@@ -79,83 +98,39 @@ class GroupMoments:
             Columns whose combinations of levels are the strata.
         sample_weight : array-like, shape (n,), optional
             Weights ≥ 0; rows of weight zero are left out altogether.
-        numeric : iterable of str, default ()
-            Names of the sensitive columns that are numbers whatever their type.
-        feature_names : iterable of str, optional
-            Names of the features, where X does not have any.
-
-        Returns
-        -------
-        GroupMoments
-            The moments.
+        numeric, feature_names
+            As for `Rows.read`.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[0.0], [2.0], [5.0]])
         >>> GroupMoments.from_arrays(X, ["a", "a", "b"], sample_weight=[1, 1, 2]).pooled().mean
         array([3.])
         """
-        matrix, names = check_matrix(X)
-        sensitive = encode_groups(sensitive_features, n_rows=matrix.shape[0], numeric=numeric)
-        control = None
-        if control_features is not None:
-            control = encode_groups(
-                control_features, n_rows=matrix.shape[0], argument="control_features"
-            )
-        if feature_names is not None:
-            names = check_feature_names(feature_names, matrix.shape[1])
-        return cls.from_groups(matrix, sensitive, control, sample_weight, feature_names=names)
+        rows = Rows.read(
+            X,
+            sensitive_features,
+            control_features,
+            sample_weight,
+            numeric=numeric,
+            feature_names=feature_names,
+        )
+        return cls.from_rows(rows)
 
     @classmethod
-    def from_groups(
-        cls,
-        X: Any,
-        sensitive: Groups | None,
-        control: Groups | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        feature_names: Iterable[str] | None = None,
-    ) -> GroupMoments:
-        """Sum the rows of a matrix whose groups are encoded already.
+    def from_rows(cls, rows: Rows, *, wide: float = 1.0) -> GroupMoments:
+        """Sum rows that have been validated.
 
-        Parameters
-        ----------
-        X : ndarray or csr_array of float, shape (n, p)
-            Features, finite.
-        sensitive : Groups or None
-            Encoded protected attributes. None: one cell that holds all rows.
-        control : Groups, optional
-            Encoded strata.
-        sample_weight : array-like, shape (n,), optional
-            Weights ≥ 0.
-        feature_names : iterable of str, optional
-            Names of the features.
-
-        Returns
-        -------
-        GroupMoments
-            The moments.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
-        >>> GroupMoments.from_groups(np.array([[1.0], [3.0]]), None).pooled().covariance
-        array([[1.]])
+        With more than `wide` features for each row the moments are kept in the span of the rows,
+        so that no matrix of features × features is formed. Batches of a long stream want more,
+        because their spans grow together.
         """
-        n_rows = X.shape[0]
-        nothing = Groups((), (), (), n_rows)
-        sensitive, control = sensitive or nothing, control or nothing
-        for groups in (sensitive, control):
-            if groups.n_rows != n_rows:
-                raise GroupsError(f"groups of {groups.n_rows} rows given for {n_rows} rows of X.")
-        if control.numeric:
-            raise GroupsError(numeric_control_message([a.name for a in control.numeric]))
-        names = check_feature_names(feature_names, X.shape[1])
-        table = tabulate(X, sensitive, control, check_weights(sample_weight, n_rows))
-        return cls(X.shape[1], names, table)
+        n_rows, n_features = map(int, rows.X.shape)
+        if n_features <= n_rows * wide or n_features < MIN_FEATURES or not n_rows:
+            return cls(n_features, rows.feature_names, tabulate(rows))
+        span, coordinates = find_span(rows.X)
+        table = tabulate(rows.with_features(coordinates))
+        return cls(n_features, rows.feature_names, table, span)
 
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
@@ -170,7 +145,30 @@ class GroupMoments:
                 f"moments of different features cannot be merged: {names} and "
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
-        return GroupMoments(self.n_features, names, merge_tables(self.table, other.table))
+        span, mine, theirs = align((self.table, self.span), (other.table, other.span))
+        return GroupMoments(self.n_features, names, merge_tables(mine, theirs), span)
+
+    def coordinates(self) -> GroupMoments:
+        """Moments of coordinates in the span of the rows; `self` where there is no span.
+
+        Distances, variances and gaps are those of the features, because the directions of the span
+        are orthonormal.
+
+        Examples
+        --------
+        >>> X = np.random.default_rng(0).normal(size=(6, 1000))
+        >>> GroupMoments.from_arrays(X, [0, 0, 0, 1, 1, 1]).coordinates().n_features
+        5
+        """
+        if self.span is None:
+            return self
+        return GroupMoments(len(self.span), None, self.table)
+
+    def expanded(self) -> GroupMoments:
+        """Moments of the features themselves, with a matrix of all features for every cell."""
+        if self.span is None:
+            return self
+        return replace(self, table=self.span.expand(self.table), span=None)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -195,7 +193,7 @@ class GroupMoments:
     @property
     def n_samples(self) -> int:
         """Number of rows with a positive weight."""
-        return sum(cell.n_rows for cell in self.table.cells.values())
+        return self.table.n_rows
 
     @property
     def weight(self) -> float:
@@ -203,18 +201,7 @@ class GroupMoments:
         return float(sum(cell.weight for cell in self.table.cells.values()))
 
     def levels(self, name: str) -> tuple[Level, ...]:
-        """Levels of a categorical attribute or control that occur, sorted.
-
-        Parameters
-        ----------
-        name : str
-            Name of the column.
-
-        Returns
-        -------
-        tuple of str, int, bool or float
-            The levels.
-        """
+        """Levels of a categorical attribute or control, by its name, that occur, sorted."""
         if name not in self.table.key_names:
             raise GroupsError(
                 f"{name!r} is not a column with groups: those are {list(self.table.key_names)}."
@@ -224,20 +211,21 @@ class GroupMoments:
     def pooled(self) -> Pooled:
         """Moments of all rows together.
 
-        Returns
-        -------
-        Pooled
-            Weight, mean and covariance (with the weight as divisor).
-
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> GroupMoments.from_arrays(np.array([[1.0], [3.0]]), ["a", "b"]).pooled()
         Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
         """
+        return self._pooled
+
+    @cached_property
+    def _pooled(self) -> Pooled:
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        if self.span is not None:
+            weight, mean, covariance = self.coordinates().pooled()
+            basis = self.span.basis
+            return Pooled(weight, self.span.place(mean), symmetrize(basis.T @ covariance @ basis))
         whole = merge(list(self.table.cells.values()))
         return Pooled(whole.weight, whole.mean, whole.covariance)
 
@@ -248,43 +236,41 @@ class GroupMoments:
         its mean, the level at which the stored values themselves cannot be told apart; its scale
         is 1. Columns that are constant in the data have a deviation of exactly zero here.
 
-        Returns
-        -------
-        Standardization
-            Pooled mean, and pooled standard deviation or 1.
-
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
         Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
         """
-        _, mean, covariance = self.pooled()
-        deviation = np.sqrt(np.diag(covariance))
+        _, mean, covariance = self.coordinates().pooled()
+        variance = np.diag(covariance)
+        if self.span is not None:
+            mean, variance = self.span.place(mean), self.span.spread(covariance)
+        deviation = np.sqrt(np.maximum(variance, 0.0))
         constant = deviation <= ROUNDING * np.abs(mean)
         return Standardization(mean, np.where(constant, 1.0, deviation))
 
-    def standardized(self) -> GroupMoments:
-        """Moments of the standardised features, without a second pass over the rows.
+    def standardized(self, by: Standardization | None = None) -> GroupMoments:
+        """Moments of (x - mean) / scale, without a second pass over the rows.
 
-        Returns
-        -------
-        GroupMoments
-            The table for (x - mean) / scale, with mean and scale from `standardization`.
-            Constant columns are centred only. Attributes keep their own scale.
+        Constant columns are centred only. Attributes keep their own scale.
+
+        Parameters
+        ----------
+        by : Standardization, optional
+            What is subtracted and divided by; None: what `standardization` returns.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardized().pooled().covariance
         array([[1., 0.],
                [0., 0.]])
         """
-        mean, scale = self.standardization()
+        mean, scale = self.standardization() if by is None else by
+        if self.span is not None:
+            span, table = self.span.rescale(self.table, mean, scale)
+            return replace(self, table=table, span=span)
         cells = {key: rescale(cell, mean, scale) for key, cell in self.table.cells.items()}
         return replace(self, table=replace(self.table, cells=cells))
 
@@ -296,6 +282,8 @@ class GroupMoments:
         min_group_size: int = 2,
     ) -> ContrastSet:
         """Form the contrasts between the groups, inside every stratum.
+
+        Those that could not be compared are included.
 
         Parameters
         ----------
@@ -309,11 +297,6 @@ class GroupMoments:
             The reference group, for each attribute where there are several.
         min_group_size : int, default 2
             Rows that both sides need for their covariances to be compared.
-
-        Returns
-        -------
-        ContrastSet
-            Every contrast, those that could not be compared included.
 
         Raises
         ------
@@ -329,57 +312,39 @@ class GroupMoments:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> moments = GroupMoments.from_arrays(np.arange(12.0).reshape(6, 2), list("aabbcc"))
         >>> moments.contrasts(compare="reference", reference="b").labels
         ['sensitive_feature: a vs b', 'sensitive_feature: c vs b']
         """
+        if self.span is not None:
+            return self.expanded().contrasts(compare, joint, reference, min_group_size)
         question = check_question(self.table, compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, question)
         contrasts.warn(stacklevel=2)
         return contrasts
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the moments to an ``.npz`` file, without pickle.
+        """Write the moments to an ``.npz`` file, without pickle; return its path.
 
-        The file appears complete or not at all: it is written beside its place and moved there,
-        where it replaces a file of the same name.
+        The file appears complete or not at all, and replaces a file of the same name.
 
         Parameters
         ----------
         path : str or path
             Where to; ``.npz`` is added to a name that does not end in it, as NumPy does.
 
-        Returns
-        -------
-        Path
-            The file written.
-
         Examples
         --------
         >>> import os, tempfile
-        >>> from fairpca.moments import GroupMoments
         >>> moments = GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = moments.save(os.path.join(folder, "batch"))
         ...     path.name, GroupMoments.load(path).n_samples
         ('batch.npz', 2)
         """
-        return save_moments(path, self.n_features, self.feature_names, self.table)
+        return save_moments(path, self.n_features, self.feature_names, self.table, self.span)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
-        """Read moments written by `save`, where the example is; exactly what was saved.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        GroupMoments
-            The moments.
-        """
+        """Read moments written by `save`, where the example is; exactly what was saved."""
         return cls(*load_moments(path))

@@ -74,7 +74,8 @@ class _PaperSdp:
         if self.phi < smallest * (1.0 - 1e-12):
             raise InvalidInputError(
                 f"cov_shift={self.phi * reduced.scale:.6g} is below the largest covariance gap "
-                f"{smallest * reduced.scale:.6g}; the paper's factors need at least that."
+                f"{smallest * reduced.scale:.6g}; the paper's factors need at least that.",
+                parameter="cov_shift",
             )
         # The SDP itself, without the constant, is what is solved to the tolerance.
         self.constant = reduced.price * self.phi

@@ -78,12 +78,15 @@ class FairProblem:
                 raise InvalidInputError(f"{name} contains NaN or infinity; remove them first.")
         if not 1 <= self.n_components <= size:
             raise InvalidInputError(
-                f"n_components={self.n_components} must be between 1 and n_features={size}."
+                f"n_components={self.n_components} must be between 1 and n_features={size}.",
+                parameter="n_components",
             )
         for name in ("mean_tol", "cov_weight", "cov_tol"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value < np.inf:
-                raise InvalidInputError(f"{name}={value!r} must be a finite number, 0 or larger.")
+                raise InvalidInputError(
+                    f"{name}={value!r} must be a finite number, 0 or larger.", parameter=name
+                )
 
     @classmethod
     def from_contrasts(
@@ -95,6 +98,7 @@ class FairProblem:
         mean_tol: float | None = 0.0,
         cov_weight: float | None = None,
         cov_tol: float | None = None,
+        padding: int = 0,
     ) -> FairProblem:
         """Pose the problem of contrasts that are formed already.
 
@@ -108,6 +112,8 @@ class FairProblem:
             As for the class.
         cov_weight : float or None
             As for the class; None is 1.
+        padding : int, default 0
+            Directions to add, the last, in which nothing varies: those outside the span of rows.
 
         Returns
         -------
@@ -125,10 +131,11 @@ class FairProblem:
         >>> problem.mean_gaps.shape, problem.cov_gaps.shape
         ((1, 4), (1, 4, 4))
         """
+        ends = (0, padding)
         return cls(
-            covariance,
-            contrasts.mean_gaps,
-            contrasts.cov_gaps,
+            np.pad(covariance, (ends, ends)),
+            np.pad(contrasts.mean_gaps, ((0, 0), ends)),
+            np.pad(contrasts.cov_gaps, ((0, 0), ends, ends)),
             int(n_components),
             mean_tol=mean_tol,
             cov_weight=1.0 if cov_weight is None else float(cov_weight),
@@ -298,6 +305,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
             f"n_components={problem.n_components} is too many: equal means (mean_tol=0) over "
             f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
             "dimensions. Lower n_components, raise mean_tol or compare fewer groups.",
+            parameter="n_components",
         )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
     bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
@@ -363,4 +371,5 @@ def unattainable_cov_tol(
         f"n_components={reduced.d}: {what} {attainable:.6g}. Raise cov_tol above that, lower "
         "n_components, or use cov_weight.",
         minimum=attainable,
+        parameter="cov_tol",
     )

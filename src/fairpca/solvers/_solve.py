@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairpca._choices import SOLVERS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
@@ -29,8 +30,6 @@ from fairpca.solvers._problem import (
 from fairpca.solvers._refinement import Refined, initial_multipliers, refine
 from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
-
-SOLVERS = ("refined", "deflation", "tight", "paper")
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,8 @@ def solve(
     """
     if solver not in SOLVERS:
         raise InvalidInputError(
-            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}."
+            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}.",
+            parameter="solver",
         )
     with single_blas_thread():
         reduced = reduce_problem(problem)
@@ -122,7 +122,8 @@ def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
     if solver == "paper" and reduced.limit is not None:
         raise InvalidInputError(
             "solver='paper' has no constrained form, but cov_tol was given. Use cov_weight, or "
-            "another solver."
+            "another solver.",
+            parameter="solver",
         )
     if reduced.d == reduced.size:
         return _whole_space(reduced)
@@ -175,8 +176,9 @@ def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
 
 def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
     # The rounded point meets the limits only by chance; the nearest local optimum does.
-    if reduced.violation(bound.rounded) <= FEASIBLE:
-        return bound.rounded
+    rounded = shrink_means(reduced, bound.rounded)
+    if reduced.violation(rounded) <= FEASIBLE:
+        return rounded
     return _best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
 
 
@@ -248,7 +250,8 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
         bound = relaxed = float(reduced.leading(reduced.d)[0].sum()) * scale
     else:
         bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
-    _check(reduced, found, objective - bound, abs(bound) + problem.cov_weight * cov_gap)
+    rounding = 1e-12 * float(np.trace(problem.covariance))
+    _check(reduced, found, objective - bound - rounding, abs(bound) + problem.cov_weight * cov_gap)
     bound = max(bound, objective)  # equal up to rounding where the solution is exact
     certificate = Certificate(
         objective=objective,

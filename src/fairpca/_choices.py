@@ -1,0 +1,21 @@
+"""Words and limits that rooms and the command line share; light, so that help is there at once."""
+
+SOLVERS = ("refined", "deflation", "tight", "paper")
+COMPARE = ("one-vs-rest", "pairs", "reference")
+METHODS = {
+    "linear": ("svm", "search", "exact"),
+    "rbf": ("svm",),
+    "cdf": ("search", "sample", "exact"),
+}
+"""Methods of each family of classifiers, the default first."""
+FAMILIES = tuple(METHODS)
+"""Half-spaces, Gaussian-kernel SVMs and orthants."""
+ADVERSARIES = ("rbf", "linear", "trees")
+"""Classifiers by which DeltaFairPCA is judged."""
+MISSING = ("error", "drop-rows")
+UNKNOWN = ("error", "ignore")
+ENGINES = ("local", "dask", "spark")
+MAX_CELLS = 1000
+"""Distinct combinations of groups that are accepted unless told otherwise."""
+MAX_LEVELS = 1000
+"""Distinct values of one categorical feature that are accepted unless told otherwise."""

@@ -1,0 +1,28 @@
+"""Feature maps of kernels: the space in which a kernel problem is linear.
+
+Kernel functions and k-means are handed in by the caller: this room knows NumPy and SciPy only.
+"""
+
+from fairpca.kernels._anchors import (
+    Anchors,
+    all_rows,
+    check_gram_memory,
+    few_rows,
+    inverse_coefficients,
+)
+from fairpca.kernels._spaces import KernelSpace, coefficient_space, exact_space, landmark_space
+from fairpca.kernels._spectrum import SpectrumOptions, is_positive
+
+__all__ = [
+    "Anchors",
+    "KernelSpace",
+    "SpectrumOptions",
+    "all_rows",
+    "check_gram_memory",
+    "coefficient_space",
+    "exact_space",
+    "few_rows",
+    "inverse_coefficients",
+    "is_positive",
+    "landmark_space",
+]

@@ -1,0 +1,229 @@
+"""Anchors: the rows that carry the coefficients of the components, and what they cost in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import Array
+from fairpca.rows import Rows
+
+Cluster: TypeAlias = Callable[[Any, int, Array | None, np.random.RandomState], Array]
+"""Centres of rows: of X, so many, with weights, from a random state."""
+
+# Kernel values that differ from their transpose by more than this share are not of one kernel.
+_ASYMMETRY = 1e-6
+# k-means sees this many rows for each of its centres; more do not move the centres noticeably.
+_ROWS_PER_CENTRE = 30
+# Values of a kernel block held at once: 32 MB of float64, so that rows can be streamed.
+_BLOCK_ELEMENTS = 1 << 22
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Training rows, landmarks, or columns of a precomputed kernel.
+
+    `function` gives the kernel values of the rows of X against those of Y (X itself where None).
+    Where the kernel is precomputed there is no function and no `rows` (m, p), and `columns` (m,)
+    are those of the anchors; None: all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.kernels import Anchors
+    >>> anchors = Anchors(lambda X, Y: X @ (X if Y is None else Y).T, np.eye(2))
+    >>> anchors.values(np.array([[3.0, 4.0]]))
+    array([[3., 4.]])
+    """
+
+    function: Callable[[Any, Any], Any] | None
+    rows: Any
+    columns: NDArray[np.intp] | None = None
+
+    def kernel(self, X: Any, Y: Any = None) -> Array:
+        """Kernel values in float64 between the rows of X and of Y (of X itself where None)."""
+        assert self.function is not None
+        return np.asarray(self.function(X.astype(np.float64, copy=False), Y), dtype=np.float64)
+
+    def values(self, X: Any) -> Array:
+        """Kernel values of rows against the anchors; may be X itself where it is precomputed."""
+        if self.function is not None:
+            return self.kernel(X, self.rows)
+        return dense(X if self.columns is None else X[:, self.columns])
+
+    def gram(self, X: Any) -> Array:
+        """Kernel matrix of the anchors, X being their rows of the table that was given."""
+        return self.values(X) if self.function is None else self.kernel(self.rows)
+
+    def scores(self, X: Any, shift: Array, coefficients: Array, offset: Array) -> NDArray[Any]:
+        """(k(x) − shift)·coefficients − offset, block by block, in the floating type of X."""
+        scores = np.empty((X.shape[0], len(offset)), dtype=X.dtype)
+        for block in row_blocks(X.shape[0], len(coefficients)):
+            scores[block] = (self.values(X[block]) - shift) @ coefficients - offset
+        return scores
+
+
+def all_rows(function: Callable[[Any, Any], Any] | None, rows: Rows) -> tuple[Rows, Anchors]:
+    """Make every row of positive weight an anchor; return those rows beside them."""
+    if function is None:
+        _check_precomputed(rows.X)
+    columns = None
+    if rows.weights is not None and not rows.weights.all():
+        columns = np.flatnonzero(rows.weights)
+        rows = rows.take(columns)
+    return rows, Anchors(None, None, columns) if function is None else Anchors(function, rows.X)
+
+
+def few_rows(
+    anchors: Anchors,
+    rows: Rows,
+    count: int,
+    random: np.random.RandomState,
+    cluster: Cluster | None = None,
+) -> tuple[Anchors, Array]:
+    """Return landmarks among the rows of `all_rows`, and their kernel matrix.
+
+    They are centres that `cluster` finds; without it, and where the kernel is precomputed, they
+    are drawn from the rows.
+    """
+    if anchors.function is not None:
+        landmarks, _ = choose_landmarks(rows, count, random, cluster)
+        few = Anchors(anchors.function, landmarks)
+        return few, few.gram(None)
+    _, chosen = choose_landmarks(rows, count, random, None)
+    assert chosen is not None
+    columns = chosen if anchors.columns is None else anchors.columns[chosen]
+    few = Anchors(None, None, columns)
+    return few, few.gram(rows.X[chosen])
+
+
+def landmark_quotas(sizes: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Share landmarks out: by size, but a quarter of an equal share to every group at least."""
+    if count < len(sizes):
+        raise InvalidInputError(
+            f"n_landmarks={count} is below the number of groups ({len(sizes)} combinations of "
+            "sensitive_features and control_features): give each at least one landmark."
+        )
+    share = count * sizes / sizes.sum()
+    floor = np.minimum(sizes, max(1, count // (4 * len(sizes))))
+    quotas: NDArray[np.intp] = np.minimum(sizes, np.maximum(floor, share.astype(np.intp)))
+    while quotas.sum() > count:
+        quotas[np.argmax(np.where(quotas > floor, quotas - share, -np.inf))] -= 1
+    while quotas.sum() < count:
+        quotas[np.argmax(np.where(quotas < sizes, share - quotas, -np.inf))] += 1
+    return quotas
+
+
+def choose_landmarks(
+    rows: Rows, count: int, random: np.random.RandomState, cluster: Cluster | None
+) -> tuple[Any, NDArray[np.intp] | None]:
+    """Choose landmarks in every combination of groups and strata; rows drawn have row numbers."""
+    cells = rows.cells()
+    quotas = landmark_quotas(np.bincount(cells), count)
+    members = [np.flatnonzero(cells == cell) for cell in range(len(quotas))]
+    if cluster is None:
+        chosen = np.concatenate(
+            [_draw(inside, quota, random) for inside, quota in zip(members, quotas, strict=True)]
+        )
+        return rows.X[chosen], chosen
+    centres = []
+    for inside, quota in zip(members, quotas.tolist(), strict=True):
+        limit = max(_ROWS_PER_CENTRE * quota, 1000)
+        some = rows.take(_draw(inside, limit, random) if len(inside) > limit else inside)
+        whole = quota == len(some)
+        centres.append(dense(some.X) if whole else cluster(some.X, quota, some.weights, random))
+    return np.concatenate(centres), None
+
+
+def dense(values: Any) -> Array:
+    """Return float64 values in rows; the same array where it is so already."""
+    return np.ascontiguousarray(
+        values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64
+    )
+
+
+def _draw(members: NDArray[np.intp], count: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    return np.sort(random.choice(members, count, replace=False))
+
+
+def inverse_coefficients(
+    anchors: Anchors, scores: Array, weights: Array | None, alpha: float
+) -> Array:
+    """Kernel ridge regression of the anchors on their scores: coefficients of the scores."""
+    if not isinstance(anchors.rows, np.ndarray):
+        raise InvalidInputError("fit_inverse_transform=True needs dense features, but X is sparse.")
+    K = anchors.kernel(scores)
+    # Weights belong to the training rows; landmarks have none.
+    K[np.diag_indices_from(K)] += (
+        alpha if weights is None or len(weights) != len(K) else alpha / weights
+    )
+    solution = scipy.linalg.solve(K, dense(anchors.rows), assume_a="pos", overwrite_a=True)
+    return np.asarray(solution)
+
+
+def row_blocks(n_rows: int, width: int) -> list[slice]:
+    """Split rows so that a block of kernel values against `width` rows stays small."""
+    step = max(64, _BLOCK_ELEMENTS // max(width, 1))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
+def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float | None) -> None:
+    """Refuse a kernel matrix that does not fit into `limit` bytes, before it is built.
+
+    `partial`: some eigenvectors only, computed inside the matrix; `inverse`: a second matrix
+    follows for the inverse transform.
+    """
+    matrix = 8 * n_rows**2
+    # LAPACK's divide and conquer holds the vectors and twice their size beside the matrix.
+    needed = max(matrix * (2 if partial else 4), matrix * 3 if inverse else 0)
+    allowed = machine_memory() if limit is None else limit
+    if needed <= allowed:
+        return
+    kind = "the machine has" if limit is None else "max_memory allows"
+    raise InvalidInputError(
+        f"the kernel matrix of {n_rows} rows takes {_readable(matrix)}, and {_readable(needed)} "
+        f"with its eigenvectors, but {kind} {_readable(allowed)}. Set n_landmarks (500 "
+        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BLOCK_ELEMENTS)}), "
+        f"{'set rank, ' if not partial else ''}or fit on fewer rows."
+    )
+
+
+def machine_memory() -> float:
+    """Bytes of memory of this machine or container; infinite where the system does not say."""
+    try:
+        total = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        total = np.inf
+    with suppress(OSError, ValueError):  # no such file, or the word "max"
+        total = min(total, float(_CGROUP_LIMIT.read_text()))
+    return total if total > 0.0 else np.inf
+
+
+def _readable(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024.0:
+            return f"{size:.4g} {unit}"
+        size /= 1024.0
+    return f"{size:.4g} TiB"
+
+
+def _check_precomputed(K: Any) -> None:
+    if K.shape[0] != K.shape[1]:
+        raise InvalidInputError(
+            "kernel='precomputed' takes the square kernel matrix of the training rows, but X has "
+            f"shape {K.shape}."
+        )
+    if abs(K - K.T).max() > _ASYMMETRY * abs(K).max():
+        raise InvalidInputError(
+            "kernel='precomputed', but X is not symmetric: give the kernel matrix, not features."
+        )

@@ -1,0 +1,86 @@
+"""The way in: a representation with its groups, or rows that are ready, become rows to measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import Array
+from fairpca.rows import Rows, check_matrix
+
+
+def read_rows(
+    U: Any, sensitive_features: Any = None, control_features: Any = None, sample_weight: Any = None
+) -> Rows:
+    """Return rows of positive weight with a dense float64 representation; see `read_matrix`."""
+    if not isinstance(U, Rows):
+        matrix = read_matrix(U, "U")
+        if sensitive_features is None:
+            raise _no_groups()
+        return _counted(
+            Rows.attach(matrix, sensitive_features, control_features, sample_weight, of="U")
+        )
+    given = {
+        "sensitive_features": sensitive_features,
+        "control_features": control_features,
+        "sample_weight": sample_weight,
+    }
+    extra = [name for name, value in given.items() if value is not None]
+    if extra:
+        raise InvalidInputError(
+            f"U is Rows, which has groups, strata and weights of its own: leave out {extra}.",
+            parameter=extra[0],
+        )
+    if U.groups is None:
+        raise _no_groups()
+    return _counted(U.with_features(_settled(U.X, "U")))
+
+
+def _no_groups() -> GroupsError:
+    return GroupsError(
+        "sensitive_features is None: give one group value for each row of U.",
+        parameter="sensitive_features",
+    )
+
+
+def read_matrix(values: Any, of: str) -> Array:
+    """Return a finite, dense float64 matrix; a vector is one column."""
+    return _settled(check_matrix(_as_columns(values), of)[0], of)
+
+
+def _as_columns(values: Any) -> Any:
+    """Make a vector a column; whatever else it is, the validator of rows judges it."""
+    if getattr(values, "ndim", 1) != 1 or hasattr(values, "columns") or issparse(values):
+        return values
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        return values
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _settled(matrix: Any, of: str) -> Array:
+    """Refuse what cannot be measured, and make columns constant that vary by rounding alone."""
+    if issparse(matrix):
+        raise InvalidInputError(f"{of} is a sparse matrix: give {of}.toarray().", parameter=of)
+    array: Array = np.asarray(matrix, dtype=np.float64)
+    if not len(array):
+        raise InvalidInputError(f"{of} has no rows: give at least one.", parameter=of)
+    # A projection of equal rows may differ in the last bits; that is not a difference.
+    noise = np.ptp(array, axis=0) <= 16 * np.finfo(float).eps * np.abs(array).max(axis=0)
+    if noise.any():
+        array = np.where(noise, array[0], array)
+    return array
+
+
+def _counted(rows: Rows) -> Rows:
+    """Leave out rows of weight zero, and equal weights: without any, all counts are exact."""
+    if rows.weights is None:
+        return rows
+    kept = np.flatnonzero(rows.weights)
+    found = rows if len(kept) == len(rows) else rows.take(kept)
+    return replace(found, weights=None) if np.ptp(rows.weights[kept]) == 0 else found

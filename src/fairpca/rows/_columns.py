@@ -1,0 +1,146 @@
+"""Containers of any library become named, complete columns of labels or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from fairpca.exceptions import GroupsError
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column before it is judged: complete values, and whether they are labels by declaration."""
+
+    name: str
+    values: NDArray[Any]
+    declared_categorical: bool = False
+
+
+def read_columns(values: Any, argument: str) -> list[Column]:
+    """Split any accepted container into named, complete columns."""
+    if values is None:
+        raise GroupsError(f"{argument} is None: give one group value for each row of X.")
+    if issparse(values):
+        raise GroupsError(
+            f"{argument} is a sparse matrix: give a dense array, for example {argument}.toarray()."
+        )
+    try:
+        native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    except DuplicateError as error:
+        raise GroupsError(
+            f"{argument} has duplicate column names ({error}): rename the columns."
+        ) from None
+    default = argument.removesuffix("s")
+    if isinstance(native, nw.Series):
+        name = default if native.name in (None, "") else str(native.name)
+        columns = [_read_series(native, name, argument)]
+    elif isinstance(native, nw.DataFrame):
+        pairs = zip(native.iter_columns(), native.columns, strict=True)
+        columns = [_read_series(series, str(name), argument) for series, name in pairs]
+    else:
+        columns = _read_array(values, default, argument)
+    if not columns:
+        raise GroupsError(f"{argument} has no columns: give at least one.")
+    names = [column.name for column in columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise GroupsError(f"{argument} has duplicate column names {repeated}: rename the columns.")
+    return columns
+
+
+def _read_series(series: Any, name: str, argument: str) -> Column:
+    """Read one column of a data frame, of whichever library."""
+    # Asked of the frame library, not of the array: pandas 3 turns a missing string into a float.
+    missing = int(series.is_null().sum())
+    if missing:
+        raise missing_groups_error(name, missing, argument)
+    declared = isinstance(series.dtype, nw.Categorical | nw.Enum)
+    return _complete_column(name, series.to_numpy(), argument, declared)
+
+
+def _read_array(values: Any, default: str, argument: str) -> list[Column]:
+    """Read a vector or matrix that is not a data frame."""
+    if hasattr(values, "collect"):
+        raise GroupsError(f"{argument} is a lazy frame: call .collect() first.")
+    try:
+        # Lists stay objects, so that [["f", 1.5]] does not turn its numbers into text.
+        is_array = hasattr(values, "__array__")
+        array = np.asanyarray(values) if is_array else np.array(values, dtype=object)
+    except ValueError as error:
+        raise GroupsError(
+            f"{argument} is not a rectangular array ({error}): give a vector with one value for "
+            "each row of X, or a table with one row each."
+        ) from None
+    if array.ndim not in (1, 2):
+        raise GroupsError(
+            f"{argument} must be a vector or a 2-D table, but it has {array.ndim} dimensions "
+            f"(type {type(values).__name__})."
+        )
+    if array.ndim == 1:
+        return [_complete_column(default, array, argument)]
+    return [
+        _complete_column(f"{default}_{index}", array[:, index], argument)
+        for index in range(array.shape[1])
+    ]
+
+
+def _complete_column(
+    name: str, values: NDArray[Any], argument: str, declared: bool = False
+) -> Column:
+    """Refuse missing values, and types that are neither labels nor numbers."""
+    data: NDArray[Any] = np.asarray(values)
+    if data.dtype.kind in "cV":
+        raise GroupsError(
+            f"{argument} column {name!r} has type {data.dtype}: "
+            "give strings, categories, booleans, integers or floats."
+        )
+    if data.dtype.kind == "O":
+        nested = [kind.__name__ for kind in set(map(type, data)) if not _is_scalar(kind)]
+        if nested:
+            raise GroupsError(
+                f"{argument} column {name!r} holds values of type {sorted(nested)}: give one plain "
+                "label or number for each row of X (all rows of a table have the same length)."
+            )
+    missing = int(np.count_nonzero(_missing_mask(data) | np.ma.getmaskarray(values)))
+    if missing:
+        raise missing_groups_error(name, missing, argument)
+    return Column(name, data, declared)
+
+
+def _is_scalar(kind: type) -> bool:
+    return kind.__hash__ is not None and not issubclass(kind, tuple | np.ndarray)
+
+
+def _missing_mask(data: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark what stands for no value: NaN, NaT, None and pandas.NA."""
+    mask = np.zeros(len(data), dtype=np.bool_)
+    if data.dtype.kind == "f":
+        mask |= np.isnan(data)
+    elif data.dtype.kind in "mM":
+        mask |= np.isnat(data)
+    elif data.dtype.kind == "O" and not set(map(type, data)) <= {str, bool, int}:
+        mask |= np.fromiter(map(_is_missing, data), dtype=np.bool_, count=len(data))
+    return mask
+
+
+def _is_missing(value: object) -> bool:
+    # pandas is not a dependency, so its NA and NaT are known by the names of their types.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
+    """Say that a column of groups has missing values."""
+    return GroupsError(
+        f"{argument} column {name!r} has {count} missing value{'s' if count > 1 else ''}: "
+        "drop those rows, or give the missing group a name of its own.",
+        parameter=argument,
+    )

@@ -1,0 +1,281 @@
+"""Protected attributes and strata: columns of any kind become names, levels and codes.
+
+Everything after this module sees complete columns of the right length, either coded groups or
+finite numbers.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairpca._choices import MAX_CELLS
+from fairpca.exceptions import GroupsError
+from fairpca.rows._columns import Column, read_columns
+
+Level: TypeAlias = str | int | bool | float
+"""A group's name as a plain Python scalar, so that it can be hashed, printed and stored."""
+
+# Up to this many distinct values a column of fractions is a group label (0.5/1.5), beyond it a
+# number. Moments of batches apply the same rule to the union of their values.
+MAX_FLOAT_LEVELS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """One categorical column: its name, the sorted values that occur, and a code per row."""
+
+    name: str
+    levels: tuple[Level, ...]
+    codes: NDArray[np.intp]  # (n_rows,): position of each row's value in `levels`
+
+
+@dataclass(frozen=True, eq=False)
+class NumericAttribute:
+    """One numeric column: its name and a finite number per row."""
+
+    name: str
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Encoded columns of ``sensitive_features`` or ``control_features``."""
+
+    categorical: tuple[Attribute, ...]
+    numeric: tuple[NumericAttribute, ...]
+    names: tuple[str, ...]  # of all columns, in their order
+    n_rows: int
+
+    @classmethod
+    def none(cls, n_rows: int) -> Groups:
+        """No columns at all."""
+        return cls((), (), (), n_rows)
+
+    def take(self, rows: slice | NDArray[np.intp]) -> Groups:
+        """Return the groups of some of the rows; levels that no longer occur stay listed."""
+        return replace(
+            self,
+            categorical=tuple(replace(c, codes=c.codes[rows]) for c in self.categorical),
+            numeric=tuple(replace(c, values=c.values[rows]) for c in self.numeric),
+            n_rows=len(np.arange(self.n_rows)[rows]),
+        )
+
+
+def encode_groups(
+    values: Any,
+    *,
+    n_rows: int,
+    argument: str = "sensitive_features",
+    numeric: Iterable[str] = (),
+    of: str = "X",
+) -> Groups:
+    """Turn group columns of any kind into names, levels and integer codes.
+
+    Strings, categories, booleans, dates and whole numbers name groups, and whole numbers held as
+    floats (the usual fate of integers with a hole) are the same groups as the integers. A column
+    with fractions is a number, unless it has at most two distinct values. A column with a single
+    value is accepted, since a batch may hold one group only. Levels are sorted plain Python
+    scalars; unused categories are dropped.
+
+    Parameters
+    ----------
+    values : array-like, Series or data frame
+        A vector, a 2-D array, or a pandas, polars or pyarrow column or table.
+    n_rows : int
+        Number of rows that `values` must have.
+    argument : str, default "sensitive_features"
+        Name of the argument, for messages and for columns that have no name.
+    numeric : iterable of str, default ()
+        Names of columns that are numbers whatever their type.
+    of : str, default "X"
+        Name of the argument whose rows the groups belong to, for messages.
+
+    Examples
+    --------
+    >>> from fairpca.rows import encode_groups
+    >>> groups = encode_groups(["b", "a", "b"], n_rows=3)
+    >>> groups.categorical[0].levels, groups.categorical[0].codes
+    (('a', 'b'), array([1, 0, 1]))
+    """
+    try:
+        columns = read_columns(values, argument)
+        _check_lengths(columns, n_rows, argument, of)
+        forced = _forced_names(numeric, columns, argument)
+        encoded = [
+            NumericAttribute(column.name, _to_numbers(column, argument))
+            if column.name in forced
+            else _encode_column(column, argument)
+            for column in columns
+        ]
+    except GroupsError as error:
+        error.parameter = error.parameter or argument
+        raise
+    return Groups(
+        tuple(column for column in encoded if isinstance(column, Attribute)),
+        tuple(column for column in encoded if isinstance(column, NumericAttribute)),
+        tuple(column.name for column in columns),
+        n_rows,
+    )
+
+
+def _check_lengths(columns: Sequence[Column], n_rows: int, argument: str, of: str) -> None:
+    for column in columns:
+        if len(column.values) != n_rows:
+            raise GroupsError(
+                f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
+                f"give one value for each row of {of}."
+            )
+
+
+def _forced_names(numeric: Iterable[str], columns: Sequence[Column], argument: str) -> set[str]:
+    """Check the names that the user declares numeric."""
+    forced = {numeric} if isinstance(numeric, str) else set(numeric)
+    names = [column.name for column in columns]
+    unknown = sorted(str(name) for name in forced - set(names))
+    if unknown:
+        raise GroupsError(
+            f"numeric names {unknown}, which {argument} does not have: its columns are {names}.",
+            parameter="numeric",
+        )
+    return forced
+
+
+def _to_numbers(column: Column, argument: str) -> NDArray[np.float64]:
+    """Convert a column to finite float64 numbers."""
+    try:
+        numbers = np.asarray(column.values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GroupsError(
+            f"{argument} column {column.name!r} is declared numeric but cannot be read as numbers "
+            f"({error}): leave it out of numeric, or convert it."
+        ) from None
+    not_finite = int(np.count_nonzero(~np.isfinite(numbers)))
+    if not_finite:
+        raise GroupsError(
+            f"{argument} column {column.name!r} has {not_finite} infinite or undefined "
+            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them."
+        )
+    return numbers
+
+
+def _encode_column(column: Column, argument: str) -> Attribute | NumericAttribute:
+    """Decide whether a column names groups or holds numbers, and encode it."""
+    values = column.values
+    kind = values.dtype.kind
+    if kind == "O" and _holds_floats(values):
+        values, kind = values.astype(np.float64), "f"
+    if kind == "f":
+        values = _to_numbers(Column(column.name, values), argument)
+    if kind not in "biuf":
+        return _encode_objects(column.name, values, argument)
+    levels, codes = np.unique(values, return_inverse=True)
+    labels: list[Level] = levels.tolist()
+    if kind == "f" and column.declared_categorical:
+        labels = [str(label) for label in labels]  # no later rule takes text for numbers
+    elif kind == "f" and (levels == np.rint(levels)).all():
+        labels = [int(label) for label in labels]
+    elif kind == "f" and len(levels) > MAX_FLOAT_LEVELS:
+        return NumericAttribute(column.name, values)
+    return Attribute(column.name, tuple(labels), codes.astype(np.intp, copy=False))
+
+
+def _holds_floats(values: NDArray[Any]) -> bool:
+    """Whether an object column is what NumPy would call floats: [1, 2.5] is, [1, 2] is not."""
+    kinds = set(map(type, values))
+    numbers = all(issubclass(kind, int | float | np.integer | np.floating) for kind in kinds)
+    floats = any(issubclass(kind, float | np.floating) for kind in kinds)
+    return numbers and floats and bool not in kinds
+
+
+def _encode_objects(name: str, values: NDArray[Any], argument: str) -> Attribute:
+    """Encode text and mixed values; a dictionary beats sorting the rows by far."""
+    kind = values.dtype.kind
+    if kind == "m":
+        values = values.astype(str)
+    rows = list(values) if kind == "M" else values.tolist()  # NumPy makes integers of fine dates
+    distinct = list(dict.fromkeys(rows))
+    try:
+        levels = tuple(dict.fromkeys(_plain(value) for value in sort_levels(distinct)))
+        position = {level: index for index, level in enumerate(levels)}
+        code_of = {value: position[_plain(value)] for value in distinct}
+    except UnicodeDecodeError as error:
+        raise GroupsError(
+            f"{argument} column {name!r} holds bytes that are no UTF-8 text "
+            f"({bytes(error.object[:20])!r}): decode the column with its own encoding first."
+        ) from None
+    codes = np.fromiter(map(code_of.__getitem__, rows), dtype=np.intp, count=len(rows))
+    return Attribute(name, levels, codes)
+
+
+def sort_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
+    """Sort distinct levels by value, or by their text where the types do not compare.
+
+    Examples
+    --------
+    >>> from fairpca.rows import sort_levels
+    >>> sort_levels([10, 9]), sort_levels(["b", 1])
+    ((9, 10), (1, 'b'))
+    """
+    values = list(levels)
+    try:
+        return tuple(sorted(values))
+    except TypeError:
+        return tuple(sorted(values, key=lambda value: (str(value), type(value).__name__)))
+
+
+def _plain(value: Any) -> Level:
+    """Turn a value into the plain Python scalar that names its group."""
+    if isinstance(value, datetime.date | np.datetime64):
+        return _date_text(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode()
+    # Subclasses (numpy strings, enumerations) become their plain base, so that they can be stored.
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value) if kind is not str else str.__str__(value)
+    return str(value)
+
+
+def _date_text(value: Any) -> str:
+    """Text of a date or time, no finer than it needs to be: libraries hold dates as midnights."""
+    if getattr(value, "tzinfo", None) is not None:
+        return str(value)
+    return str(np.datetime_as_string(np.datetime64(value), unit="auto"))
+
+
+# A limit on the number of groups tells a group from an identifier passed by mistake.
+def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:
+    """Refuse groups with more distinct combinations than a table of moments should hold."""
+    columns = [column for part in parts if part is not None for column in part.categorical]
+    for column in columns:
+        if len(column.levels) > limit:
+            raise too_many_cells({column.name: len(column.levels)}, limit)
+    if np.prod([float(len(column.levels)) for column in columns], initial=1.0) <= limit:
+        return
+    seen = len(np.unique(np.column_stack([column.codes for column in columns]), axis=0))
+    if seen > limit:
+        raise too_many_cells({column.name: len(column.levels) for column in columns}, limit)
+
+
+def too_many_cells(levels: Mapping[str, int], limit: int) -> GroupsError:
+    """Say that there are too many groups; `levels` counts the distinct values of each column."""
+    worst = max(levels, key=levels.__getitem__)
+    if levels[worst] > limit:
+        found = f"column {worst!r} has more than {limit} distinct values"
+    else:
+        counts = ", ".join(f"{name!r}: {count}" for name, count in levels.items())
+        found = f"the group columns have more than {limit} distinct combinations ({counts})"
+    return GroupsError(
+        f"{found}: that is an identifier rather than a group. Leave the column out, put its values "
+        "into classes, name it in numeric if it is a number, or raise max_cells (each combination "
+        "holds a matrix of features × features).",
+        parameter="sensitive_features",
+    )

@@ -1,0 +1,211 @@
+"""Rows: features with their groups, strata and weights, validated once and handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairpca._choices import MAX_CELLS
+from fairpca.exceptions import GroupsError
+from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
+from fairpca.rows._pairs import Stratum, form_pairs
+from fairpca.rows.groups import MAX_FLOAT_LEVELS, Groups, check_cells, encode_groups
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Validated rows; what has no groups, strata or weights holds None.
+
+    Made by `read`, which checks everything, or by `attach` where the matrix is known to be good.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of float, shape (n, p)
+        Features, a representation, or kernel values.
+    groups, strata : Groups or None
+        Encoded attributes, and the columns whose combinations are the strata.
+    weights : ndarray, shape (n,), or None
+        Finite weights ≥ 0, not all zero; None stands for ones.
+    feature_names : tuple of str, or None
+        Names of the columns of X.
+
+    Examples
+    --------
+    >>> from fairpca.rows import Rows
+    >>> rows = Rows.read([[1.0], [2.0], [4.0]], ["a", "b", "a"], sample_weight=[1, 1, 2])
+    >>> len(rows), rows.weight, rows.groups.categorical[0].levels
+    (3, 4.0, ('a', 'b'))
+    """
+
+    X: Any
+    groups: Groups | None = None
+    strata: Groups | None = None
+    weights: Floats | None = None
+    feature_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(
+        cls,
+        X: Any,
+        sensitive_features: Any,
+        control_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        numeric: Iterable[str] = (),
+        feature_names: Iterable[str] | None = None,
+        max_cells: int = MAX_CELLS,
+        of: str = "X",
+    ) -> Rows:
+        """Check what a user holds: features, groups, strata and weights.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix, shape (n, p)
+            The features.
+        sensitive_features, control_features : array-like, Series or data frame
+            Protected attributes, and strata or None; see `encode_groups` for their types.
+        sample_weight : array-like, shape (n,), optional
+            Weights ≥ 0.
+        numeric : iterable of str, default ()
+            Names of the sensitive columns that are numbers whatever their type.
+        feature_names : iterable of str, optional
+            Names of the features, where X does not have any.
+        max_cells : int, default 1000
+            Largest number of distinct combinations of groups and strata.
+        of : str, default "X"
+            Name of the argument that holds the features, for messages.
+
+        Returns
+        -------
+        Rows
+            Everything of the same length, finite and complete.
+        """
+        matrix, names = check_matrix(X, of)
+        if sensitive_features is None:
+            raise GroupsError(
+                f"sensitive_features is None: give one group value for each row of {of}.",
+                parameter="sensitive_features",
+            )
+        return cls.attach(
+            matrix,
+            sensitive_features,
+            control_features,
+            sample_weight,
+            numeric=numeric,
+            feature_names=names if feature_names is None else feature_names,
+            max_cells=max_cells,
+            of=of,
+        )
+
+    @classmethod
+    def attach(
+        cls,
+        X: Any,
+        sensitive_features: Any,
+        control_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        numeric: Iterable[str] = (),
+        feature_names: Iterable[str] | None = None,
+        max_cells: int = MAX_CELLS,
+        of: str = "X",
+    ) -> Rows:
+        """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise."""
+        n_rows, n_features = X.shape
+        names = check_feature_names(feature_names, n_features)
+        weights = check_weights(sample_weight, n_rows, of)
+        groups = strata = None
+        if sensitive_features is not None:
+            groups = encode_groups(sensitive_features, n_rows=n_rows, numeric=numeric, of=of)
+        if control_features is not None:
+            strata = encode_groups(
+                control_features, n_rows=n_rows, argument="control_features", of=of
+            )
+        check_cells((groups, strata), max_cells)
+        return cls(X, groups, strata, weights, names).checked()
+
+    def checked(self) -> Rows:
+        """Refuse parts that do not belong together; the way in for parts made elsewhere."""
+        for part in (self.groups, self.strata):
+            if part is not None and part.n_rows != len(self):
+                raise GroupsError(f"groups of {part.n_rows} rows given for {len(self)} rows of X.")
+        if self.strata is not None and self.strata.numeric:
+            raise numeric_strata_error([column.name for column in self.strata.numeric])
+        return self
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights."""
+        return float(len(self) if self.weights is None else self.weights.sum())
+
+    def take(self, rows: slice | NDArray[np.intp]) -> Rows:
+        """Return some of the rows."""
+        return replace(
+            self,
+            X=self.X[rows],
+            groups=None if self.groups is None else self.groups.take(rows),
+            strata=None if self.strata is None else self.strata.take(rows),
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+    def with_features(self, X: Any) -> Rows:
+        """Return the same rows described by other features."""
+        return replace(self, X=X, feature_names=None)
+
+    def cells(self) -> NDArray[np.intp]:
+        """Return the number of the combination of groups and strata that each row belongs to."""
+        parts = [part for part in (self.groups, self.strata) if part is not None]
+        columns = [column.codes for part in parts for column in part.categorical]
+        if not columns:
+            return np.zeros(len(self), dtype=np.intp)
+        return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
+
+    def pairs(
+        self,
+        compare: str = "pairs",
+        *,
+        joint: bool = False,
+        reference: Any = None,
+        min_rows: int = 2,
+    ) -> tuple[Stratum, ...]:
+        """Pair the groups of every attribute, inside every stratum.
+
+        Parameters
+        ----------
+        compare, joint, reference
+            As in `GroupMoments.contrasts`, by the same rule.
+        min_rows : int, default 2
+            Groups with fewer rows are left out. At 2, a group of a single row is an error where
+            there are no strata, and a warning where it is too small in a stratum only.
+
+        Returns
+        -------
+        tuple of Stratum
+            Name, rows and pairs of each; strata without a pair are left out.
+
+        Examples
+        --------
+        >>> from fairpca.rows import Rows
+        >>> [stratum] = Rows.read([[1.0], [2.0], [3.0], [4.0]], list("abab")).pairs()
+        >>> stratum.pairs[0].groups, stratum.pairs[0].signs
+        (('a', 'b'), array([-1,  1, -1,  1], dtype=int8))
+        """
+        return form_pairs(
+            self, compare=compare, joint=joint, reference=reference, min_rows=min_rows
+        )
+
+
+def numeric_strata_error(names: Iterable[str]) -> GroupsError:
+    """Say why numbers cannot be strata."""
+    return GroupsError(
+        f"control_features {list(names)} hold more than {MAX_FLOAT_LEVELS} different floats: "
+        "strata need groups, so bin the values, or convert whole numbers to integers or strings.",
+        parameter="control_features",
+    )

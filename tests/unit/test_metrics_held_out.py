@@ -1,0 +1,66 @@
+"""Values on rows not trained on: their intervals, and permutations that differ between strata."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from fairpca.metrics import delta_fairness
+from fairpca.metrics._intervals import Share, difference, p_value_of_difference, ratio
+
+
+def test_the_interval_is_that_of_the_first_half():
+    rng = np.random.default_rng(3)
+    z = np.arange(400) % 2
+    U = rng.normal(size=(400, 2)) + z[:, None]
+    result = delta_fairness(U, z, cross_fit=True)
+    new = result.held_out
+    assert new.n_rows == (100, 100)
+    assert new.low < new.value < new.high
+    assert new.p_value < 1e-6
+    assert abs(new.value - result.cross_fit_value) < 0.1
+    assert "95 % interval" in repr(result)
+    assert result.to_dict()["held_out"]["low"] == new.low
+
+
+def test_weights_widen_the_interval():
+    rng = np.random.default_rng(0)
+    z = np.arange(400) % 2
+    U = rng.normal(size=400) + z
+    few = np.where(np.arange(400) < 100, 100.0, 0.1)
+    wide, narrow = (
+        delta_fairness(U, z, cross_fit=True, sample_weight=weight).held_out
+        for weight in (few, np.linspace(0.9, 1.1, 400))
+    )
+    assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_wilson_newcombe_and_log_ratio_on_known_numbers():
+    # Newcombe (1998), table II: 56/70 against 48/80, method 10.
+    plus, minus = Share(56 / 70, 70, 70), Share(48 / 80, 80, 80)
+    assert difference(plus, minus, 0.95) == pytest.approx((0.0524, 0.3339), abs=1e-4)
+    assert Share(0.0, 10, 10).interval(0.95) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    low, high = ratio(plus, minus, 0.95)
+    assert low < 4 / 3 < high
+    assert 0 < ratio(Share(0.0, 10, 10), minus, 0.95).low < 0.2
+    pooled = 104 / 150
+    z = 0.2 / np.sqrt(pooled * (1 - pooled) * (1 / 70 + 1 / 80))
+    assert p_value_of_difference(plus, minus) == pytest.approx(norm.sf(z))
+    assert p_value_of_difference(Share(0.0, 5, 5), Share(0.0, 5, 5)) == 1.0
+
+
+def test_strata_are_permuted_apart():
+    # The same rows in both strata: with the same permutations their nulls would be equal.
+    rng = np.random.default_rng(0)
+    U, z = rng.normal(size=(30, 2)), np.arange(30) % 2
+    twice = delta_fairness(
+        np.vstack([U, U]),
+        np.tile(z, 2),
+        control_features=np.repeat(["a", "b"], 30),
+        method="exact",
+        n_permutations=50,
+    )
+    first, second = twice.pairs
+    assert first.value == second.value
+    assert first.null.mean != second.null.mean
+    # The largest of two independent values lies above either, most of the time.
+    assert twice.null_mean > max(first.null.mean, second.null.mean) + 0.01
