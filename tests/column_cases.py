@@ -152,6 +152,14 @@ REFUSED = {
         InvalidInputError,
         r"sensitive names \['gender'\], but the columns are 'a', 'b'",
     ),
+    "a hole in a row of weight zero": (
+        lambda: people(200).assign(
+            a=lambda f: f["a"].where(f.index != 7), w=lambda f: f["w"].where(f.index != 7, 0.0)
+        ),
+        {"sensitive": ["sex"], "features": FEATURES, "weight": "w"},
+        InvalidInputError,
+        r"1 of 200 rows have missing values \(by column: 'a' 1\)",
+    ),
     "no rows": (
         lambda: people(50).assign(w=0.0),
         {"sensitive": ["sex"], "features": FEATURES, "weight": "w"},

@@ -10,6 +10,8 @@ METHODS = {
 """Methods of each family of classifiers, the default first."""
 FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
+ADVERSARIES = ("rbf", "linear", "trees")
+"""Classifiers by which DeltaFairPCA is judged."""
 MISSING = ("error", "drop-rows")
 UNKNOWN = ("error", "ignore")
 ENGINES = ("local", "dask", "spark")

@@ -127,7 +127,7 @@ def transform(model: Path, source: str, target: Path, **given: Any) -> None:
     read and OUT written a batch at a time, so their size does not matter; a directory becomes a
     directory with the same files. OUT appears complete or not at all.
     """
-    from fairpca.cli._fit import run_transform
+    from fairpca.cli._table import run_transform
 
     run_transform(model, source, target, given)
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
     GroupsError,
@@ -17,12 +17,11 @@ from fairpca.exceptions import (
     InvalidInputError,
     NotFittedYetWarning,
 )
-from fairpca.linalg import project
 from fairpca.moments import GroupMoments
 from fairpca.tables import is_lazy
 
 
-class FairPCA(SavedModelMixin, FairnessEstimator):
+class FairPCA(SavedModelMixin, LinearEstimator):
     """Principal components that do not give protected attributes away.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
@@ -200,36 +199,6 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         self._take(moments)
         return self._fit(moments)
 
-    def transform(self, X):
-        """Return the component scores (n_samples, n_components) of rows, in the type of X.
-
-        For a Dask array or data frame: the same with its partitions, not computed yet.
-
-        Parameters
-        ----------
-        X : array-like, data frame, sparse matrix or Dask collection
-            Features, of shape (n_samples, n_features).
-        """
-        check_is_fitted(self, "components_")
-        scale = self._whitening if self.whiten else None
-        if is_lazy(X):
-            return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
-        return project(X, self.mean_, self.components_, scale)
-
-    def inverse_transform(self, X):
-        """Return the points (n_samples, n_features) of the fair subspace with given scores.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Component scores.
-        """
-        U = self._check_scores(X)
-        if self.whiten:
-            U = U * self._whitening.astype(U.dtype)
-        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
-
     def _summarise(self, X, *parts, reset, least=2):
         """Moments of rows; `parts` are their groups, strata and weights."""
         if is_lazy(X):
@@ -243,18 +212,6 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
         X = validate_data(self, X, reset=reset, **checks)
         return GroupMoments.from_rows(self._rows(X, *parts))
-
-    def _lazy_transform(self, X, scale):
-        from fairpca.tables import lazy_transform, sample
-
-        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        names = list(self.get_feature_names_out())
-        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""

@@ -127,11 +127,12 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
     n_rows = columns.n_rows
     # Nulls cost nothing to see. NaN among the features shows in the sums, so that a complete batch
     # is never searched for it; groups and weights are few and are searched at once.
-    # Rows wider than they are many go through a decomposition, which must not see NaN.
-    wide = len(columns.features) > n_rows
-    missing, complete = count_missing(columns, roles, search_features=counting or wide)
+    # But rows of weight zero are in no sum, and rows wider than they are many go through a
+    # decomposition, which must not see NaN.
+    unseen = len(columns.features) > n_rows or positive_rows(columns) is not None
+    missing, complete = count_missing(columns, roles, search_features=counting or unseen)
     if not missing and not counting:
-        if wide:
+        if unseen:
             check_finite(columns, roles)
         try:
             return Partial(*_sum(columns, roles), n_rows)
