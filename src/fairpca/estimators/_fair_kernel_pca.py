@@ -175,9 +175,7 @@ class FairKernelPCA(FairnessEstimator):
         missing_groups="raise",
         verbose=0,
     ):
-        given = locals()
-        for name in self._get_param_names():  # each under its own name, as scikit-learn asks
-            setattr(self, name, given[name])
+        self._set_all(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
