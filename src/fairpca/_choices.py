@@ -3,6 +3,7 @@
 SOLVERS = ("refined", "deflation", "tight", "paper")
 COMPARE = ("one-vs-rest", "pairs", "reference")
 FAMILIES = ("linear", "rbf", "cdf")
+ATTACKERS = ("linear", "gaussian", "trees", "mlp")
 EXPERIMENTS = ("table1", "table2", "table3", "table4", "table5", "figure1", "figure2", "figure3")
 MISSING = ("error", "drop-rows")
 ENGINES = ("local", "dask", "spark")

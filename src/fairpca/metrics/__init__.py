@@ -1,9 +1,12 @@
 """Measures of what a representation gives away about protected groups."""
 
-from fairpca._choices import FAMILIES
+from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca.metrics._attackers import Attack
+from fairpca.metrics._audit_report import AuditReport, Headline, SmallGroup
 from fairpca.metrics._classifiers import HalfSpaceRule, KernelRule, OrthantRule
+from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaComparison, DeltaPair, DeltaResult, NullSummary
-from fairpca.metrics.audits import AuditReport, audit
+from fairpca.metrics.audits import audit
 from fairpca.metrics.bounds import delta_bound, gaussian_bound
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
@@ -17,16 +20,21 @@ from fairpca.metrics.scorers import (
 )
 
 __all__ = [
+    "ATTACKERS",
     "FAMILIES",
+    "Attack",
     "AuditReport",
     "DeltaComparison",
     "DeltaPair",
     "DeltaResult",
     "FairScorer",
     "HalfSpaceRule",
+    "Headline",
+    "HeldOut",
     "KernelRule",
     "NullSummary",
     "OrthantRule",
+    "SmallGroup",
     "audit",
     "cluster_parity_std",
     "cov_gap",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,22 +15,26 @@ from fairpca.rows import Rows, check_matrix
 
 
 def read_rows(
-    U: Any, sensitive_features: Any = None, control_features: Any = None, sample_weight: Any = None
+    U: Any,
+    sensitive_features: Any = None,
+    control_features: Any = None,
+    sample_weight: Any = None,
+    numeric: Iterable[str] = (),
 ) -> Rows:
     """Return rows of positive weight with a dense float64 representation; see `read_matrix`."""
     if not isinstance(U, Rows):
         matrix = read_matrix(U, "U")
         if sensitive_features is None:
             raise _no_groups()
-        return _counted(
-            Rows.attach(matrix, sensitive_features, control_features, sample_weight, of="U")
-        )
-    given = {
+        given = (sensitive_features, control_features, sample_weight)
+        return _counted(Rows.attach(matrix, *given, numeric=numeric, of="U"))
+    beside = {
         "sensitive_features": sensitive_features,
         "control_features": control_features,
         "sample_weight": sample_weight,
+        "numeric": tuple(numeric) or None,
     }
-    extra = [name for name, value in given.items() if value is not None]
+    extra = [name for name, value in beside.items() if value is not None]
     if extra:
         raise InvalidInputError(
             f"U is Rows, which has groups, strata and weights of its own: leave out {extra}.",
