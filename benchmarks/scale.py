@@ -70,7 +70,7 @@ def read_only(folder):
 
 
 def parquet(folder, threads=None):
-    from fairpca.distributed import moments_from_parquet
+    from fairpca.tables import moments_from_parquet
 
     return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
 
@@ -137,7 +137,7 @@ def bench_parquet(folder, rows, repeat):
 MEMORY = """
 import sys
 import results
-from fairpca.distributed import moments_from_parquet
+from fairpca.tables import moments_from_parquet
 def peak():  # of this program; what resource.getrusage says can be that of its parent
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
@@ -160,7 +160,7 @@ def bench_memory(folders):
 def dask_pass(folder, client):
     import dask.dataframe as dd
 
-    from fairpca.distributed import moments_from_dask
+    from fairpca.tables import moments_from_dask
 
     return moments_from_dask(dd.read_parquet(folder), ["g"], NAMES)
 
@@ -207,7 +207,7 @@ def bench_dask(folder, rows, repeat):
 def bench_spark(folder, rows, repeat, dask_seconds):
     from pyspark.sql import SparkSession
 
-    from fairpca.distributed import moments_from_spark
+    from fairpca.tables import moments_from_spark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (

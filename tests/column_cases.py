@@ -1,10 +1,15 @@
-"""Cases of columns that every engine must treat alike."""
+"""Cases of columns that every engine, and every other door to a fit, must treat alike."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from table_support import FEATURES, assert_same_moments, in_memory, people
 
+from fairpca import FairPCA
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 
@@ -159,3 +164,104 @@ def check_refused(case, run):
     make, asked, error, message = case
     with pytest.raises(error, match=message):
         run(make(), **asked)
+
+
+# --- one column of groups, as every door holds it ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A column: values that take turns, and what they mean as they are and as text in a CSV file.
+
+    A meaning is the list of the levels of the values, or the words of the error.
+    """
+
+    values: list[Any]
+    typed: list[Any] | str
+    text: list[Any] | str
+    fields: list[str] | None = None  # in the CSV file; None: the text of the values
+
+    def column(self, n):
+        return [self.values[index % len(self.values)] for index in range(n)]
+
+    def lines(self, n):
+        fields = self.fields or [str(value) for value in self.values]
+        return [fields[index % len(fields)] for index in range(n)]
+
+
+def _missing(count):
+    return (
+        rf"column '{{name}}' has {count} missing values: drop those rows, or give the missing group"
+        " a name of its own"
+    )
+
+
+_ONE_GROUP = "column '{name}' has a single group: 'x' in all 60 rows. Two groups are needed"
+
+N_ROWS = 60
+ALIKE = ["x", "y"]
+NUMBERS = [round(0.37 * index, 2) for index in range(N_ROWS)]
+DATES = [datetime.date(2020, 1, 1), datetime.date(2021, 6, 30)]
+
+GROUPS = {
+    "text": Groups(ALIKE, ALIKE, ALIKE),
+    "the text None": Groups(["None", "y"], ["None", "y"], _missing(30)),
+    "the text NaN": Groups(["NaN", "y"], ["NaN", "y"], _missing(30)),
+    "the text null": Groups(["null", "y"], ["null", "y"], _missing(30)),
+    "the empty string": Groups(["", "y"], ["", "y"], _missing(30)),
+    "the text NA, once in three": Groups(["NA", "x", "y"], ["NA", "x", "y"], _missing(20)),
+    "text with spaces": Groups([" x", "y y "], [" x", "y y "], [" x", "y y "]),
+    "text in quotes": Groups(["a,b", 'say "c"'], ["a,b", 'say "c"'], ["a,b", 'say "c"']),
+    "True and true": Groups(["True", "true", "no"], ["True", "true", "no"], ["True", "true", "no"]),
+    "nothing but truths": Groups(
+        ["True", "true", "False"], ["True", "true", "False"], [True, True, False]
+    ),
+    "booleans": Groups([True, False], [True, False], [True, False]),
+    "whole numbers": Groups([3, 1, 2], [3, 1, 2], [3, 1, 2]),
+    "whole numbers as text": Groups(["3", "1"], ["3", "1"], [3, 1]),
+    "whole numbers as floats": Groups([3.0, 1.0], [3, 1], [3, 1]),
+    "two fractions": Groups([0.5, 1.5], [0.5, 1.5], [0.5, 1.5]),
+    "numbers": Groups(NUMBERS, [], []),
+    "whole numbers with a hole": Groups([1, 2, None], _missing(20), _missing(20), ["1", "2", ""]),
+    "text with a hole": Groups(["x", "y", None], _missing(20), _missing(20), ["x", "y", "NA"]),
+    "dates": Groups(DATES, ["2020-01-01", "2021-06-30"], ["2020-01-01", "2021-06-30"]),
+    "one group": Groups(["x"], _ONE_GROUP, _ONE_GROUP),
+    "bytes in another encoding": Groups(
+        [b"\xe9", b"y"],
+        r"column '{name}' holds bytes that are no UTF-8 text .* decode the column",
+        r"is not UTF-8 text .*convert it first",
+        ["\xe9", "y"],
+    ),
+}
+
+
+def check_groups(case, door, kind):
+    """Fit by a door: the groups, the basis or the error are those of the case.
+
+    `door` takes the features, the case and returns a fitted FairPCA; `kind` is "typed" or "text".
+    """
+    features = people(N_ROWS, seed=11)[FEATURES]
+    expected = getattr(case, kind)
+    name = getattr(door, "column", "g")
+    if isinstance(expected, str):
+        with pytest.raises(InvalidInputError, match=expected.format(name=name)) as error:
+            door(features, case)
+        assert "\n" not in str(error.value)
+        if "UTF-8 text (" not in str(error.value):  # of a whole file, not of its groups
+            assert isinstance(error.value, GroupsError)
+        return
+    fair = door(features, case)
+    if not expected:
+        assert fair.moments_.numeric_attributes == (name,)
+        levels = case.column(N_ROWS)
+    else:
+        found = fair.moments_.levels(name)
+        assert set(map(repr, found)) == set(map(repr, expected))  # 1 is not True, nor 1.0
+        levels = [expected[index % len(expected)] for index in range(N_ROWS)]
+    whole = model().fit(features, sensitive_features=pd.Series(levels, name=name))
+    np.testing.assert_allclose(fair.components_, whole.components_, atol=1e-10)
+
+
+def model():
+    """Means only, whose basis is computed directly: nothing but rounding differs."""
+    return FairPCA(2, cov_weight=0.0)

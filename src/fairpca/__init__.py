@@ -20,7 +20,7 @@ _HOME = {
     "FairPCA": "fairpca.estimators",
     "GroupMoments": "fairpca.moments",
 }
-_ROOMS = ("baselines", "datasets", "estimators", "metrics", "moments", "solvers")
+_ROOMS = ("baselines", "datasets", "estimators", "metrics", "moments", "solvers", "tables")
 
 
 def __getattr__(name: str) -> Any:

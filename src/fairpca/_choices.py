@@ -2,10 +2,18 @@
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
 COMPARE = ("one-vs-rest", "pairs", "reference")
-FAMILIES = ("linear", "rbf", "cdf")
+METHODS = {
+    "linear": ("svm", "search", "exact"),
+    "rbf": ("svm",),
+    "cdf": ("search", "sample", "exact"),
+}
+"""Methods of each family of classifiers, the default first."""
+FAMILIES = tuple(METHODS)
+"""Half-spaces, Gaussian-kernel SVMs and orthants."""
 ATTACKERS = ("linear", "gaussian", "trees", "mlp")
-EXPERIMENTS = ("table1", "table2", "table3", "table4", "table5", "figure1", "figure2", "figure3")
+"""Classifiers that are trained on one half of the rows and measured on the other."""
 MISSING = ("error", "drop-rows")
+UNKNOWN = ("error", "ignore")
 ENGINES = ("local", "dask", "spark")
 MAX_CELLS = 1000
 """Distinct combinations of groups that are accepted unless told otherwise."""

@@ -65,7 +65,7 @@ def write_npz(
 def read_npz(
     path: str | os.PathLike[str], format: str, version: int, what: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what `write_npz` wrote; `what` names such a file in messages."""
+    """Read what `write_npz` wrote, up to a format version; `what` names such a file."""
     name = os.fspath(path)
     try:
         # Opened here, since NumPy leaves a damaged file open.
@@ -78,10 +78,11 @@ def read_npz(
             raise ValueError("another format")
     except DAMAGED:
         raise InvalidInputError(f"{name!r} is not {what}, or it is damaged.") from None
-    if header.get("version") != version:
+    if header.get("version") not in range(1, version + 1):
+        known = "1" if version == 1 else f"1 to {version}"
         raise InvalidInputError(
             f"{name!r} has format version {header.get('version')}, this fairpca reads version "
-            f"{version}: write it again, or use the fairpca that wrote it."
+            f"{known}: write it again, or use the fairpca that wrote it."
         )
     checksum = header.pop("checksum", None)  # files of 0.1.0 have none
     if checksum is not None and checksum != _checksum(header, arrays):

@@ -120,5 +120,19 @@ def test_bad_tables(refused, write, people):
     assert "'sex'" in refused("audit", one, "--sensitive", "sex", *LINEAR)
     people.loc[2, "u"] = np.nan
     line = refused("audit", write(people), "--sensitive", "sex", *LINEAR)
-    assert "missing values in 'u' (1)" in line
+    assert "1 of 120 rows have missing values (by column: 'u' 1)" in line
     assert "--sensitive COL" in refused("audit", write(people))
+
+
+def test_progress_counts_the_statistics(people):
+    calls = []
+    audit(
+        people[FEATURES],
+        people["sex"],
+        families=("linear", "cdf"),
+        attackers=(),
+        n_permutations=0,
+        slow_permutations=0,
+        progress=lambda *counts: calls.append(counts),
+    )
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]  # two linear, orthants, MMD²

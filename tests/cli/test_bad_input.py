@@ -11,7 +11,10 @@ SEX = ("--sensitive", "sex", "--drop", "race,income")
 
 @pytest.mark.parametrize(
     ("value", "complaint"),
-    [(np.nan, "missing values in 'v' (1), of 120 rows"), (np.inf, "infinite values in 'v' (1)")],
+    [
+        (np.nan, "1 of 120 rows have missing values (by column: 'v' 1)"),
+        (np.inf, "column 'v' holds infinite values"),
+    ],
 )
 @pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
 def test_nan_and_infinity_are_named(refused, write, people, value, complaint, name):
@@ -25,14 +28,14 @@ def test_missing_groups_are_counted(refused, write, people, name, role):
     people.loc[[3, 5], "race"] = None
     other = "--control" if role == "--sensitive" else "--sensitive"
     arguments = [role, "race", other, "sex", "--drop", "income"]
-    assert "missing values in 'race' (2)" in refused("fit", write(people, name), *arguments)
+    line = refused("fit", write(people, name), *arguments)
+    assert line.startswith(f"{role} column 'race' has 2 missing values")
 
 
-def test_words_that_pandas_reads_as_missing_are_explained(refused, write, people):
+def test_words_that_stand_for_nothing_are_missing(refused, write, people):
     frame = people.assign(race=people["race"].replace("a", "None"))
     line = refused("fit", write(frame), "--sensitive", "race", "--drop", "sex,income")
-    assert "missing values in 'race' (40)" in line
-    assert "NA, None, null" in line
+    assert "column 'race' has 40 missing values" in line
 
 
 def test_one_group_only(refused, write, people):
@@ -167,12 +170,15 @@ def test_unreadable_files(refused, tmp_path, name, content, complaint):
     assert name in line
 
 
-def test_text_features_are_named_with_an_example(refused, write, people):
+def test_numbers_with_a_word_among_them_are_named_with_an_example(refused, run, write, people):
     people["w"] = people["w"].astype(str).where(people.index != 5, "unknown")
     line = refused("fit", write(people), "--sensitive", "sex")
-    assert "'w' (such as 'unknown')" in line
-    assert "'race' (such as " in line
-    assert "--drop w,race,income" in line
+    assert "column 'w' holds numbers, and text such as 'unknown'" in line
+    assert "--drop w" in line
+    assert run("fit", write(people), "--sensitive", "sex", "--drop", "w").exit_code == 0
+    asked = ["--sensitive", "sex", "--categorical", "w", "--json"]
+    features = json.loads(run("fit", write(people), *asked).stdout)["data"]["features"]
+    assert "w=unknown" in features
 
 
 @pytest.mark.parametrize(
@@ -200,12 +206,15 @@ def test_other_separator_is_suspected(refused, tmp_path):
     [
         (["--control", "sex"], "--control sex: the column is named by --sensitive already"),
         (["--sensitive", "sex"], "--sensitive sex: the column is named by --sensitive already"),
-        (["--weight", "race"], "--weight column is not numeric: 'race'"),
+        (["--weight", "race"], "--weight: the weights 'race' are string"),
         (["--numeric", "race"], "--numeric race: not one of the protected columns"),
         (["--numeric", "sex"], "'sex' is declared numeric"),
-        (["--reference", "q"], "--reference=q is not a level of 'sex'"),
-        (["--compare", "reference"], "--compare=reference needs the reference group of 'sex'"),
-        (["--compare", "pairs", "--reference", "f"], "--compare=pairs"),
+        (["--reference", "q"], "--reference='q' is not a level of 'sex'"),
+        (["--compare", "reference"], "--compare='reference' needs the reference group of 'sex'"),
+        (
+            ["--compare", "pairs", "--reference", "f"],
+            "--reference='f' has no meaning with compare='pairs'",
+        ),
         (["--keep", "race"], "give --out as well"),
         (["--features", "u,v", "--drop", "u"], "'u' is named by --features and by --drop"),
     ],

@@ -13,7 +13,7 @@ def never(*_, **__):
 
 
 def test_an_existing_file_is_refused_before_any_work(refused, write, people, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairpca.cli._inputs.read_table", never)
+    monkeypatch.setattr("fairpca.tables.table.Table.moments", never)
     out = tmp_path / "reduced.csv"
     out.write_text("precious")
     line = refused("fit", write(people), *SEX, "--out", out)
@@ -67,7 +67,7 @@ def test_the_input_is_never_replaced(refused, write, people, tmp_path):
 def test_places_that_cannot_be_written(
     refused, write, people, tmp_path, monkeypatch, name, complaint
 ):
-    monkeypatch.setattr("fairpca.cli._inputs.read_table", never)
+    monkeypatch.setattr("fairpca.tables.table.Table.moments", never)
     out = tmp_path / name if name else (tmp_path / "folder.csv")
     if not name:
         out.mkdir()
@@ -75,7 +75,7 @@ def test_places_that_cannot_be_written(
 
 
 def test_a_directory_without_permission(refused, write, people, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairpca.cli._inputs.read_table", never)
+    monkeypatch.setattr("fairpca.tables.table.Table.moments", never)
     # The superuser may write anywhere, so the answer of the system is replaced.
     monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
     assert "not writable" in refused("fit", write(people), *SEX, "--out", tmp_path / "o.csv")
@@ -86,13 +86,11 @@ def test_a_directory_without_permission(refused, write, people, tmp_path, monkey
 def test_a_failure_while_writing_leaves_nothing(
     run, write, people, tmp_path, monkeypatch, error, name
 ):
-    def half_written(_, path, **__):
-        path.write_text("half")
+    def fail(*_):
         raise error
 
     source = write(people)
-    monkeypatch.setattr(pd.DataFrame, "to_csv", half_written)
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", half_written)
+    monkeypatch.setattr("fairpca.tables._model.Projection.scores", fail)
     out = tmp_path / name
     result = run("fit", source, *SEX, "--out", out)
     assert result.exit_code == (130 if error is KeyboardInterrupt else 1)

@@ -78,7 +78,7 @@ def test_interruption_leaves_no_file_and_no_traceback(long_work, tmp_path, numbe
     assert [path.name for path in tmp_path.iterdir()] == ["wide.parquet"]
 
 
-@pytest.mark.parametrize("missing", ["click", "rich", "pandas"])
+@pytest.mark.parametrize("missing", ["click", "rich", "pyarrow"])
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch, capsys, missing):
     # In this process, since a new one takes seconds to import scikit-learn.
     for name in [name for name in sys.modules if name.startswith("fairpca.cli._")]:

@@ -151,6 +151,33 @@ def test_alternative_label_leaves_the_features(tiny_magic):
         load_dataset("magic", target="fSize")
 
 
+def test_definition_as_printed(tiny_magic):
+    magic = load_dataset("magic", definition="printed")
+    assert magic.target.name == "classIsGamma?"
+    assert list(magic.sensitive_features.columns) == ["fDist>173.5"]
+    assert len(magic.data.columns) == 9
+    assert not {"fDist", "DummyMain", "classIsGamma?"} & set(magic.data.columns)
+    released = load_dataset("magic")
+    expected = (released.data["fDist"] > 173.5).astype(int)
+    np.testing.assert_array_equal(magic.sensitive_features["fDist>173.5"], expected)
+    with pytest.raises(InvalidInputError, match="'released' or 'printed'"):
+        load_dataset("magic", definition="other")
+    with pytest.raises(InvalidInputError, match="leave target out"):
+        load_dataset("magic", definition="printed", target="fDist")
+    with pytest.raises(InvalidInputError, match="no definition 'printed'"):
+        load_dataset("wine_quality", definition="printed")
+
+
+def test_definitions_name_columns_of_the_file():
+    readings = [(s.info, s.info.printed) for s in list_datasets() if s.info.printed is not None]
+    assert len(readings) >= 6
+    for info, reading in readings:
+        assert {reading.sensitive, reading.target, *reading.left_out} <= set(info.columns)
+        assert reading.sensitive != reading.target
+        assert "DummyMain" not in {*info.columns} - {*reading.left_out}
+        assert reading.evidence in info.description
+
+
 def test_wrong_checksum_is_an_error(tiny_magic, empty_folders):
     entry, frame = tiny_magic
     frame.iloc[0, 0] += 1.0

@@ -1,15 +1,17 @@
-"""Experiments without data files: protocol, methods, store, runner and report."""
+"""Experiments without data files: protocol, methods, store, runner and search."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import (
     EXPERIMENTS,
+    NAMES,
     Cell,
     Experiment,
     Options,
@@ -17,17 +19,18 @@ from fairpca.experiments import (
     _runner,
     cov_weight_from_paper,
     run,
+    search,
     table1,
     table3,
     table4,
     table5,
-    write_report,
 )
+from fairpca.experiments._machines import gaussian_released, ks_released, score_delta
 from fairpca.experiments._methods import METHODS, fit_bases, representation
-from fairpca.experiments._printed import printed, printed_clusters
-from fairpca.experiments._protocol import DATASETS, MATCHING, make_split, standardise
-from fairpca.experiments._results import Results
+from fairpca.experiments._protocol import DATASETS, choose_rows, make_split, standardise
+from fairpca.experiments._results import printed, printed_clusters
 from fairpca.experiments._store import Store, read_csv, write_atomically, write_csv
+from fairpca.metrics import delta_fairness
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def toy(monkeypatch):
     stretch = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
     X[z == 1] = stretch * X[z == 1] + rng.normal(size=8)
     y = (X[:, 0] + rng.normal(size=240) > 0).astype(int)
-    monkeypatch.setattr(_protocol, "rows_of", lambda name, label=None: (X, z, y))
+    monkeypatch.setattr(_protocol, "rows_of", lambda name, definition="released": (X, z, y))
     return X, z, y
 
 
@@ -105,13 +108,12 @@ def test_printed_tables_are_complete():
     for table, per_set in (("table1", 9), ("table3", 4), ("table4", 8), ("table5", 10)):
         assert len(printed(table)) == per_set * len(DATASETS)
     assert printed_clusters()["pca"] == [43.18, 32.94, 8.71]
-    assert set(MATCHING) < set(DATASETS)
 
 
 @pytest.mark.parametrize("module", [table1, table3, table4, table5])
 def test_tables_on_toy_data(toy, module, tmp_path):
     options = Options(splits=1, quick=True)
-    params = {"dataset": "wine_quality", "label": None, "split": 0}
+    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
     store = Store(tmp_path, "x")
     rows = module.compute(params, options, store)
     assert rows == module.compute(params, options, store)
@@ -122,22 +124,123 @@ def test_tables_on_toy_data(toy, module, tmp_path):
     json.dumps(rows)
 
 
-def test_untuned_machine_comes_apart(toy, tmp_path):
-    params = {"dataset": "wine_quality", "label": None, "split": 0, "untuned": True}
+def test_table1_has_the_machine_of_the_program(toy, tmp_path):
+    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
     rows = table1.compute(params, Options(quick=True), Store(tmp_path, "x"))
-    assert {row["measure"] for row in rows} == {"gaussian_untuned"}
-    assert set(rows[0]) == set(table1.EXPERIMENT.columns)
+    found = {(row["d"], row["method"]) for row in rows if row["measure"] == "gaussian_released"}
+    assert found == {(2, "pca"), (2, "mean"), (2, "both")}
 
 
-def test_tables_have_a_second_row_for_coin_flips():
+def test_tables_are_run_for_both_definitions():
     options = Options(splits=2)
-    assert len(table1.cells(options)) == 2 * 2 * 15
-    cells = table5.cells(options)
-    assert len(cells) == 2 * (15 + 7)
-    labels = {cell.params["label"] for cell in cells if cell.params["dataset"] == "magic"}
-    assert labels == {"DummyMain", "fDist"}
-    assert {c.params["label"] for c in cells if c.params["dataset"] == "biodeg"} == {"nX>0"}
-    assert len({cell.full_key for cell in cells}) == len(cells)
+    for module in (table1, table3, table4, table5):
+        cells = module.EXPERIMENT.cells(options)
+        assert len({cell.full_key for cell in cells}) == len(cells)
+        found = {(cell.params["dataset"], cell.params["definition"]) for cell in cells}
+        assert {("magic", "released"), ("magic", "printed"), ("wine_quality", "released")} <= found
+        assert ("wine_quality", "printed") not in found
+        assert len(cells) == 2 * len(found)
+
+
+def test_gaussian_machine_of_the_program_sees_a_ring():
+    rng = np.random.default_rng(0)
+    z = np.arange(300) % 2
+    U = rng.normal(size=(300, 2))
+    U[z == 1] *= 2.5 / np.linalg.norm(U[z == 1], axis=1, keepdims=True)
+    assert gaussian_released(U, z, 0) > 0.8
+    assert gaussian_released(U, rng.permutation(z), 0) < 0.6
+    assert gaussian_released(U, z, 0) == gaussian_released(U, z, 0)
+
+
+def test_delta_of_a_score_is_that_of_the_metrics():
+    rng = np.random.default_rng(2)
+    z = np.arange(60) % 2
+    for score in (rng.normal(size=60) + z, rng.integers(0, 4, 60).astype(float)):
+        assert score_delta(score, z) == pytest.approx(float(delta_fairness(score, z)))
+    assert score_delta(score, np.ones(60)) == 0.0
+
+
+def test_distance_of_the_program_by_brute_force():
+    rng = np.random.default_rng(1)
+    z = np.arange(40) % 2
+    U = rng.normal(size=(40, 2)) + 0.5 * z[:, None]
+    for found, (x, y) in zip(ks_released(U, z), (U.T, U.T[::-1]), strict=True):
+        places = np.argsort(y)
+        weights = np.where(z == 1, -1 / 20, 1 / 20)
+        sums = [
+            abs(weights[(x >= low) & (places <= last)].sum()) for low in x for last in range(40)
+        ]
+        assert found == pytest.approx(max(sums))
+
+
+def test_rows_that_are_used():
+    np.testing.assert_array_equal(choose_rows(11, "all rows"), np.arange(11))
+    np.testing.assert_array_equal(choose_rows(11, "first fifth"), [0, 1])
+    random = choose_rows(1000, "random fifth")
+    assert len(set(random)) == 200
+    assert random.max() > 900
+
+
+@pytest.fixture
+def hidden(monkeypatch):
+    """A file whose printed row was made with column c > 1 protected and the class as label."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 5)) @ rng.normal(size=(5, 5))
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    frame["c"] = rng.integers(0, 4, 600)
+    frame["a"] += 1.5 * (frame["c"] > 1)
+    data = SimpleNamespace(
+        data=frame,
+        sensitive_features=pd.DataFrame({"class": (X[:, 1] > 0).astype(int)}),
+        target=pd.Series(rng.integers(0, 2, 600), name="DummyMain"),
+    )
+    monkeypatch.setattr(search, "load_dataset", lambda name: data)
+    monkeypatch.setattr(search, "PAIRS_UP_TO", 0)
+    reader = search.Reader("any", 2)
+    truth = search.Candidate("c", 1.0, ("c", "class"), "all rows")
+    found = [search.full_cells(split, s) for s, split in enumerate(reader.splits(truth))]
+    values = {table: {} for table in ("table1", "table3", "table5")}
+    for name in found[0]:
+        table, method, measure = name.split()
+        values[table]["any", method, measure] = np.mean([cells[name] for cells in found])
+    monkeypatch.setattr(search, "printed", lambda table: values[table])
+    return reader, truth
+
+
+def test_search_finds_what_was_hidden(hidden):
+    reader, truth = hidden
+    place = reader.candidates.index(truth)
+    best = reader.best("any", "all rows", 40, 10)
+    assert place in [i for _, i in best[:2]]
+    score = {i: score for score, i in best}[place]
+    assert score < 0.5
+    found = [search.full_cells(split, s) for s, split in enumerate(reader.splits(truth))]
+    cells, overall, agreeing = search._judge("any", found)
+    assert overall == pytest.approx(0.0, abs=1e-12)
+    assert agreeing == len(cells) == 18
+
+
+def test_screening_agrees_with_the_methods(hidden):
+    reader, truth = hidden
+    place = reader.candidates.index(truth)
+    fits = [
+        fit_bases(split.train, split.z_train, 2, mu=0.01, methods=("pca", "mean"))
+        for split in reader.splits(truth)
+    ]
+    expected = [np.mean([fit[name]["variance"] for fit in fits]) for name in ("pca", "mean")]
+    np.testing.assert_allclose(reader.cheap[place], expected)
+
+
+def test_thresholds_leave_rows_on_both_sides():
+    assert search.thresholds(np.repeat([0.0, 1.0, 2.0], [90, 7, 3])) == [0.0]
+    cuts = search.thresholds(np.arange(1000.0))
+    assert len(cuts) == 19
+    assert min(cuts) >= 49
+
+
+def test_names_are_declared_once():
+    assert tuple(EXPERIMENTS) == NAMES
+    assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
 
 
 def test_store_keeps_only_what_fits(tmp_path):
@@ -213,11 +316,11 @@ def test_a_stopped_run_continues(counted, tmp_path):
         ["counted"],
         Options(),
         tmp_path / "stopped",
-        progress=lambda cells, *counts: seen.append(([cell.key for cell in cells], *counts)),
+        progress=lambda *told: seen.append(told),
     )
     assert counted.computed == [0, 1, 2, 3, 4]
     # What is running is named while it runs. (The first call is the empty stage before.)
-    assert seen[1:] == [(["i=3"], 3, 5), (["i=4"], 4, 5), ([], 5, 5)]
+    assert seen[1:] == [(3, 5, "counted-i=3"), (4, 5, "counted-i=4"), (5, 5, "")]
     assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
 
 
@@ -253,7 +356,7 @@ def test_unknown_experiment():
         run(["table9"], Options(), "nowhere")
 
 
-def test_figure_and_manifest_are_the_same_every_time(tmp_path):
+def test_numbers_and_manifest_are_the_same_every_time(tmp_path):
     options = Options(quick=True)
     run(["figure1"], options, tmp_path / "one")
     run(["figure1"], options, tmp_path / "two")
@@ -261,57 +364,3 @@ def test_figure_and_manifest_are_the_same_every_time(tmp_path):
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
     assert manifest["experiments"] == {"figure1": 1}
     assert {"numpy", "scipy", "scikit-learn"} <= set(manifest["packages"])
-
-
-MEASURES = {
-    "table1": ("variance", "linear", "gaussian", "cov_gap", "linear_null_mean"),
-    "table3": ("ks", "ks_null_mean"),
-    "table4": ("score", "std"),
-    "table5": ("auc", "delta"),
-}
-
-
-@pytest.fixture
-def toy_run(tmp_path, monkeypatch):
-    """A finished run of two data sets with made-up values."""
-
-    def invent(params, options, store):
-        rng = np.random.default_rng(params["split"])
-        return [
-            {**params, "d": d, "method": method, "measure": measure, "value": rng.uniform()}
-            for d in (2, 3, 5)
-            for method in (*METHODS, "calmon", "fsvm")
-            for measure in MEASURES[params["table"]]
-        ]
-
-    for name in MEASURES:
-        experiment = EXPERIMENTS[name]
-        few = [
-            replace(cell, params={**cell.params, "table": name})
-            for cell in experiment.cells(Options(splits=2))
-            if cell.params["dataset"] in ("wine_quality", "magic") and "untuned" not in cell.params
-        ]
-        small = replace(
-            experiment, cells=lambda o, few=few: few, compute=invent, prepare=None, datasets=()
-        )
-        monkeypatch.setitem(_runner.EXPERIMENTS, name, small)
-        monkeypatch.setitem(_runner._ALL, name, small)
-    run(list(MEASURES), Options(splits=2, quick=True), tmp_path)
-    return tmp_path
-
-
-def test_report_has_every_row_and_a_verdict(toy_run):
-    path = write_report(toy_run, toy_run / "docs" / "page.md")
-    text = path.read_text()
-    for part in ("## Table 1", "## Table 3", "## Table 4", "## Table 5", "wine_quality"):
-        assert part in text
-    assert "magic, y = fDist" in text
-    assert "coin flip" in text
-    assert "(50.21)" in text
-    assert "mean absolute difference" in text
-    for line in text.splitlines():
-        if line.startswith(("| wine_quality |", "| magic")) and "verdict" in line:
-            assert any(word in line for word in ("agrees", "differs", "cannot be checked"))
-    results = Results(toy_run / "table1.csv")
-    assert results.get("wine_quality", "pca", "variance", 2).count == 2
-    assert results.get("wine_quality", "pca", "nothing", 2) is None

@@ -16,56 +16,31 @@ Only matrices of the size of x are factorised, so the cost of an iteration is li
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-Array: TypeAlias = NDArray[np.float64]
+from fairpca.linalg import Array
 
 _FLOOR = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class HingeProblem:
-    """Data of the convex problem.
+    """Data of the convex problem; shapes with n rows, r features, m quadratics, j mean gaps."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, r + 1)
-        B: signed rows with a last column of signs for the intercept.
-    weights : ndarray of shape (n,)
-        Positive weights of the hinge losses; they add up to 1.
-    alpha : float
-        Weight of the squared norm.
-    price : float
-        Price of the largest quadratic; 0: none.
-    matrices : ndarray of shape (m, r, r)
-        Positive semidefinite matrices of the quadratics.
-    slopes : ndarray of shape (m, r)
-        Their linear parts l.
-    constants : ndarray of shape (m,)
-        Their constants.
-    gaps : ndarray of shape (j, r)
-        Mean gaps f, empty where they are met by construction.
-    delta : float
-        Bound on the gaps.
-    """
-
-    rows: Array
-    weights: Array
+    rows: Array  # B, (n, r + 1)
+    weights: Array  # c, (n,): positive, adding up to 1
     alpha: float
-    price: float
-    matrices: Array
-    slopes: Array
-    constants: Array
-    gaps: Array
+    price: float  # of the largest quadratic; 0: none
+    matrices: Array  # A, (m, r, r): positive semidefinite
+    slopes: Array  # l, (m, r)
+    constants: Array  # k, (m,)
+    gaps: Array  # f, (j, r); empty where they are met by construction
     delta: float
 
     @property
     def n_quadratics(self) -> int:
-        """Number of quadratics that have a price."""
         return len(self.matrices) if self.price > 0.0 else 0
 
 
@@ -96,22 +71,7 @@ class _Point:
 
 
 def solve_hinge(problem: HingeProblem, tol: float = 1e-12, max_iter: int = 100) -> HingeSolution:
-    """Solve by Mehrotra's predictor-corrector method from an infeasible start.
-
-    Parameters
-    ----------
-    problem : HingeProblem
-        The problem.
-    tol : float
-        Bound on the complementarity; the residuals may be a thousand times as large.
-    max_iter : int
-        Limit on the iterations.
-
-    Returns
-    -------
-    HingeSolution
-        The solution; `converged` is False at the limit.
-    """
+    """Solve by Mehrotra's predictor-corrector method; the residuals may be 1000 times `tol`."""
     point, before = _start(problem), np.inf
     for iteration in range(max_iter):
         residuals = _residuals(problem, point)

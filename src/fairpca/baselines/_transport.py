@@ -21,8 +21,8 @@ from scipy.optimize import linprog
 from scipy.spatial import cKDTree
 
 from fairpca.exceptions import InfeasibleError
+from fairpca.linalg import Array
 
-Array: TypeAlias = NDArray[np.float64]
 Index: TypeAlias = NDArray[np.intp]
 
 # Among mappings of equal deviation the one of least distortion is wanted. A unit of deviation is
@@ -32,59 +32,31 @@ _DISTORTION_PRICE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Observed cells and sources.
+    """Observed cells and sources."""
 
-    Parameters
-    ----------
-    bins : ndarray of int, shape (n_cells, k)
-        Bins of each cell.
-    labels : ndarray of int, shape (n_cells,)
-        Label of each cell, 0 or 1.
-    cell : ndarray of int, shape (n_sources,)
-        Cell of each source.
-    group : ndarray of int, shape (n_sources,)
-        Group of each source.
-    mass : ndarray of shape (n_sources,)
-        Share of the rows in each source; adds up to 1.
-    """
-
-    bins: Index
-    labels: Index
-    cell: Index
-    group: Index
-    mass: Array
+    bins: Index  # (n_cells, k)
+    labels: Index  # (n_cells,): 0 or 1
+    cell: Index  # (n_sources,): cell of each source
+    group: Index  # (n_sources,)
+    mass: Array  # (n_sources,): share of the rows, adding up to 1
 
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
         return int(self.group.max()) + 1
 
     @property
     def cell_mass(self) -> Array:
-        """Share of the rows in each cell."""
         return _sums(self.cell, self.mass, len(self.bins))
 
 
 @dataclass(frozen=True, eq=False)
 class Mapping:
-    """A randomised mapping from sources to cells.
+    """A randomised mapping from sources to cells."""
 
-    Parameters
-    ----------
-    near : csr_array of shape (n_sources, n_cells)
-        Probability of each short move, staying included.
-    far : ndarray of shape (n_sources,)
-        Probability of a move through the pool of the group.
-    pool : ndarray of shape (n_groups, n_cells)
-        Where the pool of each group sends its mass.
-    deviation : float
-        Total variation between old and new distribution of the cells.
-    """
-
-    near: sparse.csr_array
-    far: Array
-    pool: Array
-    deviation: float
+    near: sparse.csr_array  # (n_sources, n_cells): short moves, staying included
+    far: Array  # (n_sources,): probability of a move through the pool of the group
+    pool: Array  # (n_groups, n_cells): where the pool of each group sends its mass
+    deviation: float  # total variation between old and new distribution of the cells
 
     def expectation(self, values: Array, group: Index) -> Array:
         """Return the expected value of a function of the new cell, for each source."""
@@ -101,27 +73,7 @@ class _Moves:
 
 
 def solve_mapping(cells: Cells, distortion_bound: float, parity_bound: float) -> Mapping:
-    """Find the mapping that changes the distribution of the cells least.
-
-    Parameters
-    ----------
-    cells : Cells
-        Observed cells.
-    distortion_bound : float
-        Bound on the expected distortion in every cell.
-    parity_bound : float
-        Bound on |P(label | group) / P(label) − 1| after the mapping.
-
-    Returns
-    -------
-    Mapping
-        Among mappings of least deviation one of least distortion.
-
-    Raises
-    ------
-    InfeasibleError
-        If no mapping meets both bounds; it states the smallest distortion bound that can be met.
-    """
+    """Find the mapping of least deviation, and of least distortion among those."""
     moves = _short_moves(cells)
     result = _solve(cells, moves, parity_bound, distortion_bound)
     if result is None:
@@ -151,10 +103,7 @@ def _short_moves(cells: Cells) -> _Moves:
 
 
 def _solve(cells, moves, parity_bound, distortion_bound):
-    """Masses (moves, far, pool, ups, downs[, bound]); None where there is no solution.
-
-    Without `distortion_bound` the smallest feasible one is minimised and comes last.
-    """
+    """Masses (moves, far, pool, ups, downs); without a bound the smallest one comes last."""
     n_sources, n_cells, n_groups = len(cells.mass), len(cells.bins), cells.n_groups
     sizes = (len(moves.source), n_sources, n_groups * n_cells, n_cells, n_cells)
     equal, right = _balance(cells, moves, sizes)

@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from fairpca.baselines._binning import Binning
-from fairpca.baselines._rows import (
+from fairpca.baselines._cells import (
+    Binning,
     draw_from_rows,
     most_correlated,
     observed_cells,
@@ -76,10 +76,8 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         The observed cells.
     mapping_ : Mapping
         The randomised mapping.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    n_features_in_, feature_names_in_ : int and ndarray of str
+        Number of features, and their names where X had any.
 
     References
     ----------
@@ -142,10 +140,8 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,)
-            Label of two classes.
+        X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
+            Features, and a label of two classes.
         sensitive_features : array-like or data frame, one or more columns
             Protected attributes; several of them count by their combinations.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -202,10 +198,8 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,)
-            Labels.
+        X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
+            Features and labels.
         sensitive_features : array-like or data frame, default=None
             Protected attributes.
 

@@ -62,10 +62,8 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         Largest |wᵀQw| on the training rows.
     n_iter_ : int
         Convex problems solved: the plain one, then one for each round.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    n_features_in_, feature_names_in_ : int and ndarray of str
+        Number of features, and their names where X had any.
 
     References
     ----------
@@ -123,10 +121,8 @@ class FairSVC(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        y : array-like of shape (n_samples,)
-            Labels of two classes.
+        X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
+            Features, and labels of two classes.
         sensitive_features : array-like or data frame, one or more columns
             Protected attributes.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -169,8 +165,8 @@ class FairSVC(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
+        X : array-like
+            Features, as for `decision_function`.
 
         Returns
         -------

@@ -1,41 +1,46 @@
-"""The ``fairpca`` command: parse, call, exit code.
+"""The ``fairpca`` command: parse, call, show, exit code.
 
 Nothing heavy is imported before `main` runs, so that a missing extra is one line and no traceback.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from typing import NoReturn
 
-_EXTRA = {"click", "rich", "pandas"}
+_EXTRA = ("click", "rich", "pyarrow")
 
 
 def main() -> NoReturn:
     """Run the command line and exit.
 
-    Exit codes: 0 done, 1 a failure of the machine (disk, memory), 2 bad input, 130 interrupted.
+    Exit codes: 0 done, 1 a failure of the machine (disk, memory) or of fairpca, 2 bad input,
+    130 interrupted.
     """
     try:
         # A terminated run cleans up after itself like an interrupted one.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         _tolerate_encoding()
-        try:
-            import pandas  # noqa: F401  the tables are read with it, much later
+        for package in _EXTRA:
+            if not _is_installed(package):
+                hint = "pip install 'fairpca[cli]'"
+                print(f"fairpca: error: the command line needs {package}: {hint}", file=sys.stderr)
+                sys.exit(2)
+        from fairpca.cli._app import app
 
-            from fairpca.cli._app import app
-        except ModuleNotFoundError as error:
-            package = str(error.name).partition(".")[0]
-            if package not in _EXTRA:
-                raise
-            hint = "pip install 'fairpca[cli]'"
-            print(f"fairpca: error: the command line needs {package}: {hint}", file=sys.stderr)
-            sys.exit(2)
         app.main(prog_name="fairpca")
     except KeyboardInterrupt:  # before click was there to catch it
         sys.exit(130)
     sys.exit(0)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # switched off by None in sys.modules
+        return False
 
 
 def _tolerate_encoding() -> None:

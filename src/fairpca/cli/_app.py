@@ -1,29 +1,30 @@
-"""The command group: what exists, and how every failure becomes one line and an exit code."""
+"""The commands, and the guard that turns every failure into one line and an exit code."""
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from fairpca import __version__
-from fairpca.cli._audit import audit
-from fairpca.cli._datasets import datasets
-from fairpca.cli._fit import fit
-from fairpca.cli._messages import as_options
-from fairpca.cli._reproduce import reproduce
-from fairpca.cli._transform import transform
+from fairpca.cli import _options as options
+from fairpca.cli._messages import in_options, one_line
 from fairpca.exceptions import InvalidInputError
+from fairpca.experiments import NAMES
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 
 
-class OneLineErrors(click.Group):
-    """A group whose failures are one line on standard error, never a traceback.
+class GuardedGroup(click.Group):
+    """A group whose failures are one line on standard error, never a traceback."""
 
-    Only what a user can cause is caught: a defect of the program still shows its traceback.
-    """
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of use."""
+        return list(self.commands)
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Run a command and exit with its code."""
@@ -35,28 +36,36 @@ class OneLineErrors(click.Group):
             sys.exit(BAD_INPUT)
         except (click.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
-        except click.ClickException as error:
-            _fail(error.format_message(), BAD_INPUT)
-        except InvalidInputError as error:
-            _fail(as_options(str(error)), BAD_INPUT)
-        except MemoryError:
-            _fail("not enough memory for this table: use fewer rows or columns.", FAILURE)
-        except OSError as error:
-            _fail(_describe(error), FAILURE)
+        except Exception as error:
+            if os.environ.get("FAIRPCA_DEBUG"):
+                traceback.print_exc()
+            message, code = explain(error)
+            click.echo(f"fairpca: error: {one_line(message)}", err=True)
+            sys.exit(code)
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _describe(error: OSError) -> str:
-    reason = error.strerror or str(error) or type(error).__name__
-    return f"{reason}: {error.filename}" if error.filename else reason
+def explain(error: Exception) -> tuple[str, int]:
+    """Return what to say of a failure, and the exit code."""
+    if isinstance(error, click.ClickException):
+        return error.format_message(), BAD_INPUT
+    if isinstance(error, InvalidInputError):
+        return in_options(error), BAD_INPUT
+    if isinstance(error, ImportError):  # an extra that is not installed; the message names it
+        return str(error), BAD_INPUT
+    if isinstance(error, MemoryError):
+        return "not enough memory for this table: use fewer rows or columns.", FAILURE
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error) or type(error).__name__
+        return f"{reason}: {error.filename}" if error.filename else reason, FAILURE
+    return (
+        f"fairpca failed, which is its own defect ({type(error).__name__}: {str(error)[:300]}). "
+        "Please report it, with the command and what it prints with FAIRPCA_DEBUG=1 set.",
+        FAILURE,
+    )
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    click.echo(f"fairpca: error: {' '.join(message.split())}", err=True)
-    sys.exit(code)
-
-
-@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=GuardedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fairpca", message="%(prog)s %(version)s")
 def app() -> None:
     """Reduce a table to a few components that do not give protected attributes away.
@@ -65,8 +74,119 @@ def app() -> None:
     """
 
 
-app.add_command(fit)
-app.add_command(transform)
-app.add_command(audit)
-app.add_command(reproduce)
-app.add_command(datasets)
+# The commands import what they need when they run: help and version do not wait for numbers.
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  fairpca fit                                     embedded data, sex protected
+  fairpca fit people.csv --sensitive sex -d 3
+  fairpca fit people.csv --sensitive sex --target income --cov-tol 0.05 --out reduced.csv
+  fairpca fit people.parquet --sensitive sex,race --joint --control income
+  fairpca fit people.csv --sensitive race --reference white --drop id,name --json
+  fairpca fit people.csv --sensitive age --numeric age --features height,weight,pulse
+  fairpca fit table/ --sensitive sex --checkpoint kept --save model.npz
+  fairpca fit table/ --sensitive sex --engine dask --scheduler tcp://head:8786
+"""
+)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@options.with_options(options.FIT)
+def fit(data: tuple[str, ...], **given: Any) -> None:
+    """Reduce DATA (.csv, .csv.gz or .parquet) to a few fair components.
+
+    The features are standardised, the fair components are compared with as many plain principal
+    components, and a certificate says how far from optimal they can be at most. Without DATA it
+    runs on embedded data: scikit-learn's diabetes data, with sex protected.
+
+    DATA may be several files, globs and directories of one table. The rows are summed in one pass
+    and never held in memory, so that their number does not matter.
+    """
+    from fairpca.cli._fit import run_fit
+
+    run_fit(data, given)
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  fairpca fit table/ --sensitive sex --save model.npz
+  fairpca transform model.npz table/ reduced/ --keep id
+  fairpca transform model.npz new.parquet reduced.csv
+"""
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@options.with_options(options.TRANSFORM)
+def transform(model: Path, source: str, target: Path, **given: Any) -> None:
+    """Project the rows of IN on the components of MODEL and write them to OUT.
+
+    MODEL is a file written by fairpca fit --save. The protected columns are not needed. IN is
+    read and OUT written a batch at a time, so their size does not matter; a directory becomes a
+    directory with the same files. OUT appears complete or not at all.
+    """
+    from fairpca.cli._fit import run_transform
+
+    run_transform(model, source, target, given)
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  fairpca audit                                   embedded data, sex protected
+  fairpca audit people.csv --sensitive sex --drop id,name
+  fairpca audit reduced.csv --sensitive sex --features fairpca0,fairpca1
+  fairpca audit people.parquet --sensitive race --control income --family linear --json
+"""
+)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@options.with_options(options.AUDIT)
+def audit(data: tuple[str, ...], **given: Any) -> None:
+    """Measure how well classifiers tell protected groups apart in DATA.
+
+    The columns may be raw features or a representation. For every family of classifiers Δ is the
+    largest difference between the shares of two groups that one of them flags: 0 where none sees
+    a difference, 1 where one separates the groups. Beside it stand its value under permuted
+    groups, its value on rows not trained on, and an upper bound of the true Δ.
+    """
+    from fairpca.cli._audit import run_audit
+
+    run_audit(data, given)
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  fairpca reproduce all --splits 5 --out results --jobs 2
+  fairpca reproduce table1 table2 --quick
+  fairpca reproduce search
+"""
+)
+@click.argument("names", nargs=-1, required=True, type=click.Choice([*NAMES, "all"]))
+@options.with_options(options.REPRODUCE)
+def reproduce(names: tuple[str, ...], **given: Any) -> None:
+    """Compute tables and figures of the paper beside its printed values.
+
+    "search" looks for the protected labels that the paper evidently used.
+
+    Finished cells are kept: a run that was stopped continues where it was. The data are looked
+    for in the folder FAIRPCA_DATA; "fairpca datasets" lists what is present.
+    """
+    from fairpca.cli._paper import run_reproduce
+
+    run_reproduce(names, given)
+
+
+@app.command()
+@click.argument("name", required=False)
+@options.AS_JSON
+def datasets(name: str | None, as_json: bool) -> None:
+    """List data sets and whether their files are present, or describe one.
+
+    Files are looked for in the folder FAIRPCA_DATA, then in FAIRPCA_HOME or else in the folder
+    fairpca of scikit-learn's data home.
+    """
+    from fairpca.cli._paper import run_datasets
+
+    run_datasets(name, as_json)

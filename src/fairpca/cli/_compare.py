@@ -1,120 +1,108 @@
-"""A fair fit and a plain one of the same table, side by side."""
+"""A fair fit and a plain one from the same moments, side by side, and their JSON documents."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from fairpca import FairPCA, GroupMoments
-from fairpca.cli._columns import Columns
-from fairpca.cli._messages import collected_notes
-from fairpca.moments import Standardization
+from fairpca import __version__
+from fairpca.estimators import FairPCA, SavedModel
+from fairpca.estimators._fair_pca import fit_with_plain
+from fairpca.moments import GroupMoments, Standardization
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What `fairpca fit` reports.
+    """The fit asked for, and principal components without any constraint.
 
-    Parameters
-    ----------
-    fair, plain : FairPCA
-        The fit asked for, and principal components without any constraint.
-    scaling : Standardization
-        What the features are centred and divided by before the projection.
-    n_rows : int
-        Rows with a positive weight.
-    notes : list of str
-        What the library warned of.
+    `scaling` is what rows are centred and divided by first; None where they keep their units.
     """
 
-    fair: Any
-    plain: Any
-    scaling: Standardization
-    n_rows: int
-    notes: list[str]
+    fair: FairPCA
+    plain: FairPCA
+    scaling: Standardization | None
 
-    def reduce(self, features: Any) -> Any:
-        """Project rows on the fair components.
+    @property
+    def n_rows(self) -> int:
+        """Rows with a positive weight."""
+        return self.fair.moments_.n_samples
 
-        Parameters
-        ----------
-        features : pandas.DataFrame
-            Features in their own units.
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, indicators included."""
+        return list(self.fair.feature_names_in_)
 
-        Returns
-        -------
-        pandas.DataFrame
-            One column for each component.
-        """
-        rows = (features - self.scaling.mean) / self.scaling.scale
-        return pd.DataFrame(
-            self.fair.transform(rows),
-            columns=self.fair.get_feature_names_out(),
-            index=features.index,
-        )
+    @property
+    def model(self) -> SavedModel:
+        """The fair fit with what its rows need."""
+        return SavedModel(self.fair, self.scaling)
 
 
-def compare(columns: Columns, settings: dict[str, Any], *, standardize: bool) -> Comparison:
-    """Fit fair and plain components from the same moments.
+def compare(moments: GroupMoments, settings: dict[str, Any], *, standardize: bool) -> Comparison:
+    """Fit fair and plain components from moments, wherever the rows are."""
+    scaling = moments.standardization() if standardize else None
+    fair = FairPCA(**settings)
+    plain = fit_with_plain(fair, moments.standardized(scaling) if scaling else moments)
+    return Comparison(fair, plain, scaling)
 
-    Parameters
-    ----------
-    columns : Columns
-        The table.
-    settings : dict
-        Parameters of `FairPCA`.
-    standardize : bool
-        Whether the features get unit variance first.
 
-    Returns
-    -------
-    Comparison
-        Both fits.
+def fit_document(comparison: Comparison) -> dict[str, Any]:
+    """Gather every figure of a fit."""
+    fair, plain = comparison.fair, comparison.plain
+    contrasts = {
+        **fair.contrasts_,
+        "mean_gap_plain": plain.contrasts_["mean_gap"],
+        "cov_gap_plain": plain.contrasts_["cov_gap"],
+    }
+    mean, scale = comparison.scaling or (0.0, np.ones(fair.n_features_in_))
+    return {
+        "fair": {**_figures(fair), "n_iter": fair.n_iter_},
+        "plain": _figures(plain),
+        "certificate": fair.certificate_.as_dict(),
+        "contrasts": [
+            dict(zip(contrasts, row, strict=True)) for row in zip(*contrasts.values(), strict=True)
+        ],
+        "components": fair.components_,
+        "center": mean + fair.mean_ * scale,
+        "scale": scale,
+    }
+
+
+def _figures(fitted: FairPCA) -> dict[str, Any]:
+    return {
+        "variance_kept": float(fitted.explained_variance_ratio_.sum()),
+        "explained_variance": fitted.explained_variance_,
+        "explained_variance_ratio": fitted.explained_variance_ratio_,
+        "mean_gap": fitted.mean_gap_,
+        "cov_gap": fitted.cov_gap_,
+    }
+
+
+def to_json(command: str, document: dict[str, Any]) -> str:
+    """Write a document as ASCII JSON; NaN and infinity, which JSON does not have, become null.
+
+    >>> from fairpca.cli._compare import to_json
+    >>> print(to_json("fit", {"gap": float("inf")}).split(",")[-1])
+      "gap": null
+    }
     """
-    with collected_notes() as notes:
-        moments = GroupMoments.from_arrays(
-            columns.features,
-            columns.sensitive,
-            columns.control,
-            columns.weight,
-            numeric=settings["numeric"] or (),
-        )
-    return compare_moments(moments, settings, standardize=standardize, notes=notes)
+    whole = {"fairpca": __version__, "command": command, **document}
+    return json.dumps(_plain(whole), indent=2, allow_nan=False)
 
 
-def compare_moments(
-    moments: GroupMoments, settings: dict[str, Any], *, standardize: bool, notes: list[str]
-) -> Comparison:
-    """Fit fair and plain components from moments, wherever the rows are.
-
-    Parameters
-    ----------
-    moments : GroupMoments
-        Of the features in their own units.
-    settings : dict
-        Parameters of `FairPCA`.
-    standardize : bool
-        Whether the features get unit variance first.
-    notes : list of str
-        What the library has warned of so far.
-
-    Returns
-    -------
-    Comparison
-        Both fits.
-    """
-    with collected_notes() as more:
-        scaling = moments.standardization()
-        if standardize:
-            moments = moments.standardized()
-        else:  # FairPCA centres by itself
-            p = moments.n_features
-            scaling = Standardization(np.zeros(p), np.ones(p))
-        fair = FairPCA(**settings).fit_moments(moments)
-        # Without constraints the exact solution is plain PCA, with the gaps of the same contrasts.
-        free = {**settings, "mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
-        plain = FairPCA(**free).fit_moments(moments)
-    return Comparison(fair, plain, scaling, moments.n_samples, list(dict.fromkeys(notes + more)))
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

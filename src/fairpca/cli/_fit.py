@@ -1,142 +1,173 @@
-"""``fairpca fit``: a table in, a comparison with plain PCA and the reduced rows out."""
+"""``fairpca fit`` and ``fairpca transform``: rows to a model, and rows through it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
-import pandas as pd
 
-from fairpca.cli._columns import Columns, Roles
-from fairpca.cli._compare import Comparison, compare
-from fairpca.cli._document import fit_document, to_json
-from fairpca.cli._engine import (
-    check_model_output,
-    fit_streamed,
-    is_streamed,
-    model_file,
-    save_model,
-)
-from fairpca.cli._fit_options import FIT_OPTIONS
-from fairpca.cli._inputs import Inputs, open_table, roles_of
-from fairpca.cli._messages import print_notes
-from fairpca.cli._options import read_reference
+from fairpca._choices import COMPARE, ENGINES
+from fairpca.cli._compare import Comparison, compare, fit_document, to_json
+from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
-from fairpca.cli._shared_options import with_options
-from fairpca.cli._write import check_output, write_table
-
-_EXAMPLES = """\b
-Examples:
-  fairpca fit                                     embedded data, sex protected
-  fairpca fit people.csv --sensitive sex -d 3
-  fairpca fit people.csv --sensitive sex --target income --cov-tol 0.05 --out reduced.csv
-  fairpca fit people.parquet --sensitive sex --sensitive race --joint --control income
-  fairpca fit people.csv --sensitive race --reference white --drop id,name --json
-  fairpca fit people.csv --sensitive age --numeric age --features height,weight,pulse
-  fairpca fit table/ --sensitive sex --engine local --checkpoint kept --save model.npz
-  fairpca fit table/ --sensitive sex --engine dask --scheduler tcp://head:8786
-"""
+from fairpca.cli._table import Asked, open_asked, read_reference, split_names
+from fairpca.moments import GroupMoments
+from fairpca.tables import check_target, moments_from_files, open_table, project_table
 
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("data", nargs=-1, metavar="[DATA]...")
-@with_options(FIT_OPTIONS)
-def fit(data: tuple[str, ...], **given: Any) -> None:
-    """Reduce DATA (.csv, .csv.gz or .parquet) to a few fair components.
-
-    The features are standardised, the fair components are compared with as many plain principal
-    components, and a certificate says how far from optimal they can be at most. Without DATA it
-    runs on embedded data: scikit-learn's diabetes data, with sex protected.
-
-    Several files, globs and directories of one table, and tables of any size with --engine, are
-    summed in one pass without being held in memory.
-    """
-    streamed = is_streamed(data, given)
-    file = Path(data[0]) if data else None
-    roles = roles_of(given, file)
-    _check_request(given)
-    settings = _settings(given, roles)
-    if given["save"] is not None:
-        check_model_output(given["save"], force=given["force"])
-    if streamed:
-        inputs, result = fit_streamed(data, roles, settings, given)
-    else:
-        inputs, result = _fit_in_memory(file, roles, settings, given)
-    if given["save"] is not None:
-        save_model(result, given["save"], standardized=not given["no_standardize"])
-    print_notes(result.notes)
-    _show(result, inputs, settings, given)
-
-
-def _fit_in_memory(
-    file: Path | None, roles: Roles, settings: dict[str, Any], given: dict[str, Any]
-) -> tuple[Inputs, Comparison]:
-    out: Path | None = given["out"]
-    if out is not None:
-        check_output(out, force=given["force"], source=file)
-    with Stages(enabled=not given["quiet"]) as stages:
-        inputs = open_table(file, roles, given["separator"], stages)
-        columns = inputs.columns
-        stages.begin(f"fitting {len(columns.features)} rows, {columns.features.shape[1]} features")
-        result = compare(columns, settings, standardize=not given["no_standardize"])
-        if out is not None:
-            stages.begin(f"writing {out.name}")
-            write_table(_reduced(result, columns), out, force=given["force"])
-    return inputs, result
+def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Sum the rows, fit from the sums, write what was asked for and show the comparison."""
+    _check_request(data, given)
+    notes: list[str] = []
+    with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
+        stages.begin("reading")
+        asked = open_asked(data, given)
+        settings = _settings(given, asked)
+        if given["out"] is not None:
+            check_target(asked.table, given["out"], force=given["force"])
+        stages.begin(f"summing {asked.name}")
+        moments = _moments(asked, given, stages)
+        notes += asked.encoding_notes(moments.feature_names or ())
+        stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
+        result = compare(moments, settings, standardize=not given["no_standardize"])
+        if given["save"] is not None:
+            result.fair.save(_model_file(given["save"]), standardization=result.scaling)
+        if given["out"] is not None:
+            stages.begin(f"writing {given['out'].name}")
+            keep = tuple(dict.fromkeys(asked.keep + asked.target))
+            project_table(
+                asked.table,
+                result.model,
+                given["out"],
+                keep=keep,
+                force=given["force"],
+                missing=given["missing"],
+                progress=stages,
+            )
+    print_notes(notes)
+    _show(result, asked, settings, given, notes)
 
 
-def _check_request(given: dict[str, Any]) -> None:
+def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
+    """Refuse options that do not belong together, and a model that could not be written."""
     if given["cov_tol"] is not None and given["cov_weight"] is not None:
         raise click.UsageError("--cov-tol and --cov-weight exclude each other: give one of them.")
     if given["keep"] and given["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out as well.")
+    if given["engine"] is not None and not data:
+        raise click.UsageError("--engine needs DATA: files, globs or directories.")
+    for name, engine in (("scheduler", "dask"), ("master", "spark"), ("checkpoint", "local")):
+        if given[name] and (given["engine"] or "local") != engine:
+            raise click.UsageError(f"--{name} needs --engine {engine}.")
+    if given["out"] is not None:
+        _check_place("--out", given["out"], given["force"])
+    if given["save"] is not None:
+        _check_place("--save", _model_file(given["save"]), given["force"])
 
 
-def _settings(given: dict[str, Any], roles: Roles) -> dict[str, Any]:
+def _check_place(option: str, path: Path, force: bool) -> None:
+    """Refuse to replace a file, and places that there cannot be, before any work."""
+    try:
+        if path.is_file() and not force:
+            raise click.ClickException(
+                f"{option} {path} exists already: use --force to replace it."
+            )
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            raise click.ClickException(
+                f"{option} {path}: the directory {folder.name!r} does not exist."
+            )
+    except (OSError, RuntimeError) as error:  # links in a circle, names that are too long
+        reason = getattr(error, "strerror", None) or str(error)
+        raise click.ClickException(f"{option} {path}: {reason}.") from None
+
+
+def _model_file(path: Path) -> Path:
+    """Name of the file that a model is written to."""
+    if not path.name:
+        raise click.ClickException(f"--save {path}: give the name of a file.")
+    return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
+
+
+def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     """Parameters of `FairPCA` for what was asked."""
-    reference = read_reference(given["reference"], roles.sensitive)
-    default = "one-vs-rest" if reference is None else "reference"
+    reference = read_reference(given["reference"], asked.roles.sensitive)
+    default = COMPARE[0] if reference is None else "reference"
+    same = ("mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size", "tol")
     return {
         "n_components": given["components"],
-        "mean_tol": given["mean_tol"],
-        "cov_weight": given["cov_weight"],
-        "cov_tol": given["cov_tol"],
-        "solver": given["solver"],
-        "compare": given["comparison"] or default,
-        "joint": given["joint"],
+        **{name: given[name] for name in (*same, "max_iter")},
+        "compare": given["compare"] or default,
         "reference": reference,
-        "numeric": list(roles.numeric) or None,
-        "min_group_size": given["min_group_size"],
+        "numeric": list(asked.roles.numeric) or None,
         "certify": not given["no_certify"],
-        "tol": given["tol"],
-        "max_iter": given["max_iter"],
     }
 
 
-def _reduced(result: Comparison, columns: Columns) -> Any:
-    reduced = result.reduce(columns.features)
-    clash = [name for name in columns.keep.columns if name in reduced.columns]
-    if clash:
-        raise click.ClickException(
-            f"column {clash[0]!r} has the name of a component: rename it, or do not keep it."
-        )
-    return pd.concat([reduced, columns.keep], axis=1)
+def _moments(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMoments:
+    """Sum the rows, here or by an engine."""
+    parts = dict(vars(asked.roles))
+    del parts["single"]
+    return moments_from_files(
+        asked.table,
+        parts.pop("sensitive"),
+        engine=given["engine"] or ENGINES[0],
+        scheduler=given["scheduler"],
+        master=given["master"],
+        checkpoint=given["checkpoint"],
+        progress=stages,
+        **parts,
+    )
 
 
 def _show(
-    result: Comparison, inputs: Inputs, settings: dict[str, Any], given: dict[str, Any]
+    result: Comparison,
+    asked: Asked,
+    settings: dict[str, Any],
+    given: Mapping[str, Any],
+    notes: list[str],
 ) -> None:
     out = None if given["out"] is None else str(given["out"])
-    standardized = not given["no_standardize"]
+    names, standardized = result.feature_names, result.scaling is not None
     if given["as_json"]:
-        data = inputs.as_dict(result.n_rows, standardized)
-        click.echo(to_json(fit_document(result, data, settings, out)))
+        document = {
+            "data": asked.as_dict(result.n_rows, names, standardized),
+            "options": settings,
+            **fit_document(result),
+            "notes": notes,
+            "output": out,
+        }
+        click.echo(to_json("fit", document))
     elif not given["quiet"]:
-        units = "standardised" if standardized else "in their own units"
-        print_fit(result, inputs.heading(result.n_rows, units))
+        print_fit(result, asked.heading(result.n_rows, len(names), standardized))
         if out is not None:
             click.echo(f"Reduced rows written to {out}")
         if given["save"] is not None:
-            click.echo(f"Model written to {model_file(given['save'])}")
+            click.echo(f"Model written to {_model_file(given['save'])}")
+
+
+def run_transform(model: Path, source: str, target: Path, given: dict[str, Any]) -> None:
+    """Project the rows of a table with a saved model."""
+    if given["keep"] and given["keep_all"]:
+        raise click.UsageError("--keep and --keep-all exclude each other: give one of them.")
+    if not model.is_file():
+        raise click.ClickException(f"{model}: no such file.")
+    with Stages(enabled=not given["quiet"]) as stages:
+        stages.begin(f"writing {target.name}")
+        table = open_table(source, separator=given["separator"])
+        keep = table.names if given["keep_all"] else split_names(given["keep"], table.names)
+        project_table(
+            table,
+            model,
+            target,
+            keep=keep,
+            kept_first=True,
+            force=given["force"],
+            unknown=given["unknown"],
+            progress=stages,
+        )
+    if not given["quiet"]:
+        click.echo(f"{stages.done} rows written to {target}")

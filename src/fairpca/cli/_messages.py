@@ -1,109 +1,105 @@
-"""What the library says, in the words of the command line and on one line."""
+"""What the library says, on one line, in the words of the command line, harmless to a terminal."""
 
 from __future__ import annotations
 
-import re
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-from sklearn.exceptions import ConvergenceWarning
 
-from fairpca.exceptions import (
-    DroppedRowsWarning,
-    NestedAttributeWarning,
-    SmallGroupWarning,
-)
+from fairpca.exceptions import FairnessWarning, InvalidInputError
 
-_NOTABLE = (ConvergenceWarning, SmallGroupWarning, NestedAttributeWarning, DroppedRowsWarning)
+LONGEST = 1000
+"""Characters of one message; what is longer loses its middle."""
 
-_OPTION_OF = {
+# The options that do not have the name of the parameter they set, and those that do.
+_OPTION = {
     "n_components": "--components",
     "sensitive_features": "--sensitive",
     "control_features": "--control",
     "sample_weight": "--weight",
-    "mean_tol": "--mean-tol",
-    "cov_weight": "--cov-weight",
-    "cov_tol": "--cov-tol",
-    "min_group_size": "--min-group-size",
-    "max_iter": "--max-iter",
-    "max_cells": "--max-cells",
-    "tol": "--tol",
+    "overwrite": "--force",
+    "families": "--family",
+    "n_permutations": "--permutations",
+    "random_state": "--seed",
 }
-_WORDS = (
-    "solver",
-    "compare",
-    "reference",
-    "missing",
-    "engine",
-    "master",
-    "checkpoint",
-)  # these are options only where they have a value
-# Not inside quotes, where it would be a column of the user's.
-_PARAMETER = re.compile(
-    rf"""(?<![\w'"-])(?:({"|".join(_OPTION_OF)})(?![\w'"])|({"|".join(_WORDS)})(?==))"""
-)
-_VALUE = re.compile(r"(--[a-z-]+=)'([^']*)'")
+_SAME = """
+    mean_tol cov_weight cov_tol compare reference joint min_group_size solver tol max_iter
+    max_cells max_levels sensitive control weight numeric features categorical missing unknown
+    out keep engine scheduler master checkpoint separator confidence max_samples slow_permutations
+"""
+_OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
+_HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
+_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
-def as_options(message: str) -> str:
-    r"""Put a message of the library on one line and call its parameters by their options.
+def visible(text: str) -> str:
+    r"""Write out what a terminal would obey instead of show.
 
-    Parameters
-    ----------
-    message : str
-        Text of an error or a warning.
-
-    Returns
-    -------
-    str
-        The same, for somebody at the command line.
-
-    Examples
-    --------
-    >>> from fairpca.cli._messages import as_options
-    >>> as_options("cov_tol=0 cannot be met. Raise cov_tol or\nlower n_components.")
-    '--cov-tol=0 cannot be met. Raise --cov-tol or lower --components.'
+    >>> from fairpca.cli._messages import visible
+    >>> visible("a\x1b[31mb")
+    'a\\x1b[31mb'
     """
-    text = " ".join(message.split()).replace("overwrite=True", "--force")
-    text = _PARAMETER.sub(_option, text)
-    return _VALUE.sub(r"\1\2", text)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        repr(mark)[1:-1]
+        if unicodedata.category(mark) in _HIDDEN or unicodedata.bidirectional(mark) in _TURNING
+        else mark
+        for mark in text
+    )
 
 
-def _option(match: re.Match[str]) -> str:
-    return _OPTION_OF[match[1]] if match[1] else f"--{match[2]}"
+def one_line(message: str) -> str:
+    """Return a message without line breaks and control characters, and not endless."""
+    text = visible(" ".join(message.split()))
+    if len(text) <= LONGEST:
+        return text
+    end = LONGEST // 4  # where the advice stands
+    return f"{text[: LONGEST - end]} … {text[-end:]}"
+
+
+def in_options(error: InvalidInputError) -> str:
+    """Say an error with the option in place of the parameter that it is about."""
+    text, place = str(error), ""
+    if error.place:
+        place = f"{error.place}: "
+        text = text.removeprefix(place)
+    parameter = error.parameter
+    if parameter in _OPTION:
+        option = _OPTION[parameter]
+        rest = text.removeprefix(parameter)
+        begins = rest != text and not rest[:1].isalnum() and rest[:1] != "_"
+        text = option + rest if begins else text if option in text else f"{option}: {text}"
+    return place + text
 
 
 @contextmanager
-def collected_notes() -> Iterator[list[str]]:
-    """Collect what the library warns of; other warnings pass through unchanged.
+def collected_notes(notes: list[str]) -> Iterator[None]:
+    """Add what the library warns of to the notes, each once; other warnings pass through."""
+    from sklearn.exceptions import ConvergenceWarning  # heavy, and help does without it
 
-    Yields
-    ------
-    list of str
-        Filled when the block ends, each note on one line and only once.
-    """
-    notes: list[str] = []
+    notable = (ConvergenceWarning, FairnessWarning)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield notes
+        yield
     for entry in caught:
-        if issubclass(entry.category, _NOTABLE):
-            text = as_options(str(entry.message))
-            if text not in notes:
-                notes.append(text)
+        if issubclass(entry.category, notable):
+            add_note(notes, str(entry.message))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
 
 
-def print_notes(notes: list[str]) -> None:
-    """Print notes on standard error.
+def add_note(notes: list[str], text: str) -> None:
+    """Add a note on one line, unless it is there."""
+    note = one_line(text)
+    if note not in notes:
+        notes.append(note)
 
-    Parameters
-    ----------
-    notes : list of str
-        One line each.
-    """
+
+def print_notes(notes: list[str]) -> None:
+    """Print notes on standard error."""
     for note in notes:
         click.echo(f"fairpca: note: {note}", err=True)

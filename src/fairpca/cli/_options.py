@@ -1,29 +1,38 @@
-"""Types and readers of option values, stricter than click's own."""
+"""Every option once, the commands that have it, and types of values stricter than click's own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from fairpca._choices import (
+    COMPARE,
+    ENGINES,
+    FAMILIES,
+    MAX_CELLS,
+    MAX_LEVELS,
+    MISSING,
+    SOLVERS,
+    UNKNOWN,
+)
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 
 class Number(click.ParamType):
-    """A finite number with a lower limit, or the word ``none`` where that has a meaning.
-
-    Parameters
-    ----------
-    positive : bool, default False
-        Whether 0 is refused as well.
-    optional : bool, default False
-        Whether ``none`` is accepted.
-    """
+    """A finite number between limits, or the word ``none`` where that has a meaning."""
 
     name = "number"
 
-    def __init__(self, *, positive: bool = False, optional: bool = False) -> None:
-        self.positive, self.optional = positive, optional
+    def __init__(
+        self, accepted: str, inside: Callable[[float], bool], *, optional: bool = False
+    ) -> None:
+        self.accepted = accepted + (", or none" if optional else "")
+        self.inside, self.optional = inside, optional
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -36,105 +45,215 @@ class Number(click.ParamType):
         except ValueError:
             number = math.nan
         # click's FloatRange lets nan and inf through.
-        if not math.isfinite(number) or number < 0 or (self.positive and number == 0):
-            accepted = "a number larger than 0" if self.positive else "a number, 0 or larger"
-            suffix = ", or none" if self.optional else ""
-            self.fail(f"{value!r} is not {accepted}{suffix}.", param, ctx)
-        return number
-
-
-class Probability(click.ParamType):
-    """A number between 0 and 1, both excluded."""
-
-    name = "probability"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read one value or fail with a message that says what is accepted."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not 0 < number < 1:
-            self.fail(f"{value!r} is not a number between 0 and 1.", param, ctx)
+        if not math.isfinite(number) or not self.inside(number):
+            self.fail(f"{value!r} is not {self.accepted}.", param, ctx)
         return number
 
 
 class Separator(click.ParamType):
-    """One character, or the word ``tab``."""
+    """One character of one byte, or the word ``tab``."""
 
     name = "separator"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Read one value or fail with a message that says what is accepted."""
         text = {"tab": "\t", "\\t": "\t"}.get(str(value), str(value))
-        if len(text) != 1 or text in '\r\n"':
-            self.fail(f"{value!r} is not one character, such as ';', or tab.", param, ctx)
+        if len(text) != 1 or not text.isascii() or text in '\r\n"\0':
+            self.fail(f"{value!r} is not one ASCII character, such as ';', or tab.", param, ctx)
         return text
 
 
-def split_names(values: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Read ``a,b,c`` options into column names.
-
-    Parameters
-    ----------
-    values : sequence of str
-        What was given, one entry for each time the option was used.
-    known : sequence of str
-        Columns of the table: a name that contains a comma is taken whole.
-
-    Returns
-    -------
-    list of str
-        The names, each once, in the order given.
-
-    Examples
-    --------
-    >>> from fairpca.cli._options import split_names
-    >>> split_names(["a,b", "height, cm", "a"], ["a", "b", "height, cm"])
-    ['a', 'b', 'height, cm']
-    """
-    names: list[str] = []
-    for value in values:
-        names += [value] if value in known else [part.strip() for part in value.split(",")]
-    return list(dict.fromkeys(name for name in names if name))
+_NOT_NEGATIVE = Number("a number, 0 or larger", lambda number: number >= 0)
+_NOT_NEGATIVE_OR_NONE = Number(_NOT_NEGATIVE.accepted, _NOT_NEGATIVE.inside, optional=True)
+_POSITIVE = Number("a number larger than 0", lambda number: number > 0)
+_SHARE = Number("a number between 0 and 1", lambda number: 0 < number < 1)
+_COUNT, _ONE_OR_MORE = click.IntRange(min=0), click.IntRange(min=1)
 
 
-def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dict[str, str] | None:
-    """Read ``LEVEL`` or ``COLUMN=LEVEL`` options.
+def _columns(*names: str, help: str, one: bool = False) -> Decorator:
+    """Return an option that names columns, several with commas or by repeating it."""
+    return click.option(*names, metavar="COL" if one else "COL,…", multiple=not one, help=help)
 
-    Parameters
-    ----------
-    values : sequence of str
-        What was given.
-    sensitive : sequence of str
-        Protected columns. Text before ``=`` that is none of them belongs to the level.
 
-    Returns
-    -------
-    str, dict of str to str, or None
-        What `FairPCA` takes as `reference`.
+def _value(name: str, kind: click.ParamType, default: Any, help: str, **about: Any) -> Decorator:
+    """Return an option with a number, whose help shows its default."""
+    about = {"metavar": "N" if isinstance(kind, click.IntRange) else "X", **about}
+    shown = default is not None
+    return click.option(
+        *name.split(), type=kind, default=default, show_default=shown, help=help, **about
+    )
 
-    Examples
-    --------
-    >>> from fairpca.cli._options import read_reference
-    >>> read_reference(["white"], ["race"]), read_reference(["race=white"], ["race", "sex"])
-    ('white', {'race': 'white'})
-    """
-    if not values:
-        return None
-    pairs: dict[str, str] = {}
-    for value in values:
-        column, _, level = value.partition("=")
-        if column in sensitive and level:
-            pairs[column] = level
-        elif len(values) == 1 and len(sensitive) == 1:
-            return value
-        else:
-            raise click.BadParameter(
-                f"{value!r} does not say which attribute it belongs to: write COLUMN=LEVEL with "
-                f"a column of --sensitive ({', '.join(sensitive)}).",
-                param_hint="'--reference'",
-            )
-    return pairs
+
+def _choice(name: str, among: Sequence[str], help: str, **about: Any) -> Decorator:
+    """Return an option with one of several words."""
+    shown = "default" in about
+    return click.option(
+        *name.split(), type=click.Choice(list(among)), show_default=shown, help=help, **about
+    )
+
+
+def _path(name: str, metavar: str, help: str, **about: Any) -> Decorator:
+    about = {"type": click.Path(path_type=Path), **about}
+    return click.option(*name.split(), metavar=metavar, help=help, **about)
+
+
+def _flag(name: str, help: str) -> Decorator:
+    return click.option(*name.split(), is_flag=True, help=help)
+
+
+_SENSITIVE = _columns("-s", "--sensitive", help="Protected columns.")
+_FEATURES = (
+    _columns("--features", help="Feature columns. Default: all that have no other part."),
+    _columns("--drop", help="Columns to leave out of the features."),
+)
+_GROUPS = (
+    _columns("--control", help="Compare groups only within the strata of these columns."),
+    _columns("--weight", help="Column of row weights.", one=True),
+)
+_ROWS = (
+    _columns("--categorical", help="Features to be one-hot encoded; text always is."),
+    _choice("--missing", MISSING, "Rows with missing values.", default=MISSING[0]),
+    _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
+    _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
+)
+_SEPARATOR = _value(
+    "--separator", Separator(), ",", "Between the fields of a CSV file.", metavar="C"
+)
+_QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
+AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
+_SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
+
+_PROBLEM = (
+    _columns("--numeric", help="Protected columns that are numbers, not groups."),
+    _value(
+        "--mean-tol",
+        _NOT_NEGATIVE_OR_NONE,
+        0.0,
+        "Largest distance between group means; none: any.",
+    ),
+    _value(
+        "--cov-weight",
+        _NOT_NEGATIVE,
+        None,
+        "Variance to give up per unit of covariance gap; 0: equal means only. Default: 1, or none "
+        "with --cov-tol.",
+    ),
+    _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
+    _choice(
+        "--compare",
+        COMPARE,
+        f"What faces what among three or more groups. Default: {COMPARE[0]}.",
+    ),
+    click.option(
+        "--reference",
+        metavar="[COL=]LEVEL",
+        multiple=True,
+        help="Reference group; implies --compare reference.",
+    ),
+    _flag("--joint", "Compare the intersections of several attributes as well."),
+    _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
+    _flag("--no-standardize", "Keep the units of the features; they are centred only."),
+    _flag("--no-certify", "Do not compute the bound: faster for many features."),
+    _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
+    _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_OUTPUT = (
+    _path("-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz or .parquet file."),
+    _columns("--keep", help="Columns to copy to --out."),
+    _path("--save", "MODEL", "Write the fitted model to an .npz file, for fairpca transform."),
+    _flag("--force", "Replace --out and --save if they exist."),
+)
+_ENGINE = (
+    _choice("--engine", ENGINES, "Who sums the rows: this process (default), Dask or Spark."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask scheduler, such as tcp://head:8786. Default: threads of this process.",
+    ),
+    click.option(
+        "--master", metavar="URL", help="Spark master, such as spark://head:7077. Default: local."
+    ),
+    _path(
+        "--checkpoint",
+        "DIR",
+        "Keep the sums so far, so that an interrupted pass over Parquet goes on.",
+    ),
+)
+
+FIT = (
+    _SENSITIVE,
+    _value("-d --components", _ONE_OR_MORE, 2, "Components to keep."),
+    *_FEATURES,
+    _columns("--target", help="Columns to predict later: no features, copied to --out."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_OUTPUT,
+    *_ROWS,
+    *_ENGINE,
+    *_SHOWN,
+)
+AUDIT = (
+    _SENSITIVE,
+    *_FEATURES,
+    *_GROUPS,
+    _choice(
+        "--family families",
+        FAMILIES,
+        "Classifiers to try: half-spaces, Gaussian-kernel SVM, orthants. Default: all.",
+        multiple=True,
+    ),
+    _value("--permutations", _COUNT, 200, "Permutations for the null of fast statistics; 0: none."),
+    _value("--slow-permutations", _COUNT, 20, "The same for statistics that repeat a costly fit."),
+    _flag("--no-cross-fit", "No values on rows not trained on."),
+    _value("--confidence", _SHARE, 0.95, "Of the bounds."),
+    _value(
+        "--max-samples",
+        click.IntRange(min=10),
+        1000,
+        "Rows that Gaussian-kernel SVMs are trained on at most.",
+    ),
+    _value("--seed", click.IntRange(0, 2**32 - 1), 0, "Of the permutations and splits."),
+    _flag("--standardize", "Give every column unit variance first."),
+    *_ROWS,
+    *_SHOWN,
+)
+TRANSFORM = (
+    _columns("--keep", help="Columns to copy."),
+    _flag("--keep-all", "Copy all columns."),
+    _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
+    _flag("--force", "Replace OUT if it exists."),
+    _SEPARATOR,
+    _QUIET,
+)
+REPRODUCE = (
+    _value("--splits", _ONE_OR_MORE, None, "Splits; 5, or 1 with --quick."),
+    _path(
+        "--out",
+        "DIR",
+        "Folder for tables, figures, manifest and finished cells.",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("reproduction"),
+        show_default=True,
+    ),
+    _value("--jobs", _ONE_OR_MORE, None, "Processes. Default: the number of cores."),
+    _flag("--quick", "A few minutes; coarser numbers."),
+    _path(
+        "--report",
+        "FILE",
+        "Write the page with measured beside printed here. Default: reproduction.md in --out.",
+        type=click.Path(dir_okay=False, path_type=Path),
+    ),
+    _QUIET,
+)
+
+
+def with_options(options: Sequence[Decorator]) -> Decorator:
+    """Combine options into one decorator, in the order in which the help shows them."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

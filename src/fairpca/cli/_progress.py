@@ -6,37 +6,37 @@ import sys
 import threading
 import time
 from types import TracebackType
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from fairpca.cli._messages import visible
 
 DELAY = 1.0
 
 
 class Stages:
-    """Shows the current stage and the time taken so far; silent during the first second.
+    """Shows the current stage, how much of it is done and the time so far; silent at first.
 
-    On a terminal a spinner that disappears at the end; elsewhere a plain line for each stage and,
-    within a long stage, one each time the elapsed time has doubled.
+    On a terminal a bar that disappears at the end; elsewhere a plain line for each stage and,
+    within a long stage, one each time the elapsed time has doubled. An instance is the callback
+    ``progress(done, total)`` of the library.
 
-    Parameters
-    ----------
-    enabled : bool
-        False: nothing is shown at all.
-
-    Examples
-    --------
     >>> from fairpca.cli._progress import Stages
     >>> with Stages(enabled=True) as stages:
     ...     stages.begin("fitting")
+    ...     stages(10, 20)
     """
 
-    def __init__(self, enabled: bool) -> None:
+    def __init__(self, enabled: bool, delay: float | None = None) -> None:
         self._enabled = enabled
-        self._stage = "starting"
+        self._delay = DELAY if delay is None else delay
+        self._stage = ""
+        self.done = 0
+        self._total: int | None = None
         self._changed = threading.Condition()
         self._finished = False
+        self._told, self._following = "", 0.0
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Stages:
@@ -58,42 +58,62 @@ class Stages:
             self._thread.join()
 
     def begin(self, stage: str) -> None:
-        """Name what happens next.
-
-        Parameters
-        ----------
-        stage : str
-            For example ``"fitting"``.
-        """
+        """Name what happens next."""
         with self._changed:
-            self._stage = stage
+            self._stage, self.done, self._total = visible(stage), 0, None
+            self._tell()
             self._changed.notify()
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Say how much of the stage is done, of how much where that is known."""
+        self.done, self._total = done, total or None
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._start
 
     def _watch(self) -> None:
         with self._changed:
-            if self._changed.wait_for(lambda: self._finished, timeout=DELAY):
+            if self._changed.wait_for(lambda: self._finished, timeout=self._delay):
                 return
-        if sys.stderr.isatty():
-            self._spin()
-        else:
-            self._tell()
-
-    def _spin(self) -> None:
-        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(self._stage)
-            bar.tasks[0].start_time = self._start  # the silent second counts
-            with self._changed:
-                while not self._finished:
-                    bar.update(task, description=self._stage)
-                    self._changed.wait()
+            if sys.stderr.isatty():
+                self._draw()
+                return
+            while not self._finished:
+                self._tell()
+                self._changed.wait(timeout=max(self._following - self._elapsed, 0.1))
 
     def _tell(self) -> None:
-        following, told = DELAY, ""
-        with self._changed:
+        """Print a line if the stage is new or has taken long; nothing on a terminal."""
+        elapsed = self._elapsed
+        if not self._enabled or not self._stage or elapsed < self._delay or sys.stderr.isatty():
+            return
+        if self._stage != self._told or elapsed >= self._following:
+            share = f", {self.done / self._total:.0%}" if self.done and self._total else ""
+            click.echo(f"fairpca: {self._stage}{share} ({elapsed:.0f} s)", err=True)
+            self._told, self._following = self._stage, max(2.0 * elapsed, DELAY)
+
+    def _draw(self) -> None:
+        """Keep a bar up to date until the end; called with the lock held."""
+        with _new_bar() as bar:
+            task = bar.add_task(self._stage, total=None)
+            bar.tasks[0].start_time = self._start  # the silent second counts
             while not self._finished:
-                elapsed = time.monotonic() - self._start
-                if self._stage != told or elapsed >= following:
-                    click.echo(f"fairpca: {self._stage} ({elapsed:.0f} s)", err=True)
-                    told, following = self._stage, max(2.0 * elapsed, DELAY)
-                self._changed.wait(timeout=max(following - elapsed, 0.1))
+                bar.update(task, description=self._stage, completed=self.done, total=self._total)
+                self._changed.wait(timeout=0.1)
+
+
+def _new_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class KnownBar(BarColumn):
+        """A bar only where the end is known."""
+
+        def render(self, task: Any) -> Any:
+            return Text("") if task.total is None else super().render(task)
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), KnownBar()
+    shown = Console(stderr=True)
+    return Progress(*columns, TimeElapsedColumn(), console=shown, transient=True)

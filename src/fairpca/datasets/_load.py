@@ -1,15 +1,114 @@
-"""load_dataset: from a name to features, label and protected attributes."""
+"""Where data files are, whether they are the right ones, and what is in them."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairpca.datasets._locate import check_file, data_folders, find_file
 from fairpca.datasets._openml import Fetcher, fetch_frame
-from fairpca.datasets._registry import DatasetInfo, TargetOption, dataset_info
+from fairpca.datasets._registry import (
+    DatasetInfo,
+    Definition,
+    TargetOption,
+    dataset_info,
+    registry,
+)
 from fairpca.exceptions import InvalidInputError
+
+
+@dataclass(frozen=True)
+class DatasetStatus:
+    """A data set and whether its file is here.
+
+    Parameters
+    ----------
+    info : DatasetInfo
+        Entry of the registry.
+    path : pathlib.Path or None
+        Where its file was found.
+    """
+
+    info: DatasetInfo
+    path: Path | None
+
+    @property
+    def name(self) -> str:
+        """Name for `load_dataset`."""
+        return self.info.name
+
+    @property
+    def present(self) -> bool:
+        """Whether the file was found."""
+        return self.path is not None
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether OpenML has it."""
+        return self.info.openml is not None
+
+
+def data_folders() -> tuple[Path, ...]:
+    """Folders in which data files are looked for, in this order.
+
+    Returns
+    -------
+    tuple of pathlib.Path
+        ``FAIRPCA_DATA`` if set, then ``FAIRPCA_HOME`` or else the folder ``fairpca`` in
+        scikit-learn's data home.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import data_folders
+    >>> len(data_folders()) in (1, 2)
+    True
+    """
+    folders = []
+    if given := os.environ.get("FAIRPCA_DATA"):
+        folders.append(Path(given).expanduser())
+    if home := os.environ.get("FAIRPCA_HOME"):
+        folders.append(Path(home).expanduser())
+    else:
+        # The rule of sklearn.datasets.get_data_home, which would also create the folder.
+        base = os.environ.get("SCIKIT_LEARN_DATA", "~/scikit_learn_data")
+        folders.append(Path(base).expanduser() / "fairpca")
+    return tuple(folders)
+
+
+def find_file(info: DatasetInfo) -> Path | None:
+    """Return the first place where the file of a data set is, or None."""
+    candidates = (folder / info.file for folder in data_folders())
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def check_file(info: DatasetInfo, path: Path) -> None:
+    """Raise InvalidInputError unless the file has the checksum of the registry."""
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != info.sha256:
+        raise InvalidInputError(
+            f"{path} is not the file of {info.name!r}: its SHA-256 is {found}, expected "
+            f"{info.sha256}. Replace it with the original, or remove it."
+        )
+
+
+def list_datasets() -> tuple[DatasetStatus, ...]:
+    """List all data sets and where their files are.
+
+    Returns
+    -------
+    tuple of DatasetStatus
+        One for each entry of the registry; `present` says whether the file is here and
+        `fetchable` whether it can be fetched.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import list_datasets
+    >>> [status.name for status in list_datasets()][:3]
+    ['adult', 'biodeg', 'ecoli']
+    """
+    return tuple(DatasetStatus(info, find_file(info)) for info in registry().values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +155,7 @@ def load_dataset(
     name: str,
     *,
     target: str | None = None,
+    definition: str = "released",
     download: bool = True,
     fetcher: Fetcher | None = None,
 ) -> Dataset:
@@ -73,6 +173,9 @@ def load_dataset(
         Another label than the main one: a name in ``dataset_info(name).targets``. The seven
         files whose label is a coin flip have a real feature to offer, binarised at its median
         and removed from the features.
+    definition : {"released", "printed"}, default="released"
+        Which columns are protected and label: as the file has it, or as fits the figures that
+        the paper prints, where ``dataset_info(name).printed`` has such a reading.
     download : bool, default=True
         Whether OpenML may be asked.
     fetcher : callable, default=None
@@ -99,15 +202,21 @@ def load_dataset(
     """
     info = dataset_info(name)
     option = _target_option(info, target)
+    _check_definition(info, definition, target)
     frame, origin = _read(info, download, fetcher)
-    label, used = _label(info, option, frame)
-    # Another label replaces the main one, which is then no feature either.
-    taken = {info.target, used, *info.sensitive, *info.other}
+    if definition == "printed" and info.printed is not None:
+        label, sensitive, taken = _as_printed(info.printed, frame)
+        taken.update(info.other)
+    else:
+        label, used = _label(info, option, frame)
+        sensitive = frame[list(info.sensitive)]
+        # Another label replaces the main one, which is then no feature either.
+        taken = {info.target, used, *info.sensitive, *info.other}
     return Dataset(
         name=name,
         data=frame[[column for column in frame.columns if column not in taken]],
         target=label,
-        sensitive_features=frame[list(info.sensitive)],
+        sensitive_features=sensitive,
         other=frame[[column for column in info.other if column in frame.columns]],
         description=info.description,
         origin=origin,
@@ -135,6 +244,31 @@ def _target_option(info: DatasetInfo, target: str | None) -> TargetOption | None
     raise InvalidInputError(
         f"{info.name!r} has no label {target!r}; choose from {[n for n in known if n]}."
     )
+
+
+def _check_definition(info: DatasetInfo, definition: str, target: str | None) -> None:
+    if definition not in ("released", "printed"):
+        raise InvalidInputError(f"definition must be 'released' or 'printed', not {definition!r}.")
+    if definition == "printed" and info.printed is None:
+        raise InvalidInputError(
+            f"{info.name!r} has no definition 'printed': the file as released agrees with the "
+            "paper, or no other reading is known. Use definition='released'."
+        )
+    if definition == "printed" and target is not None:
+        raise InvalidInputError("definition='printed' has its own label: leave target out.")
+
+
+def _as_printed(reading: Definition, frame: Any) -> tuple[Any, Any, set[str | None]]:
+    """Label, protected attribute and the columns that are no features."""
+    label = _above(frame[reading.target], reading.target_above)
+    sensitive = _above(frame[reading.sensitive], reading.above).to_frame()
+    return label, sensitive, {reading.target, reading.sensitive, *reading.left_out}
+
+
+def _above(values: Any, threshold: float | None) -> Any:
+    if threshold is None:
+        return values
+    return (values > threshold).astype(int).rename(f"{values.name}>{threshold:g}")
 
 
 def _read(info: DatasetInfo, download: bool, fetcher: Fetcher | None) -> tuple[Any, str]:

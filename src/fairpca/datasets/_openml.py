@@ -16,25 +16,7 @@ Fetcher = Callable[..., Any]
 
 
 def fetch_frame(info: DatasetInfo, fetcher: Fetcher | None = None) -> Any:
-    """Fetch a data set and return it with our columns, in our order.
-
-    Parameters
-    ----------
-    info : DatasetInfo
-        Entry with an OpenML source.
-    fetcher : callable, default=None
-        Stands in for `sklearn.datasets.fetch_openml`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The columns of the file, except those that OpenML does not have.
-
-    Raises
-    ------
-    InvalidInputError
-        If shape or content differ from the file of the registry.
-    """
+    """Fetch a data set with our columns in our order, checked against our file."""
     source = info.openml
     if source is None:
         raise InvalidInputError(f"OpenML does not have {info.name!r}. {_put_file(info)}")
@@ -63,10 +45,7 @@ def fetch_frame(info: DatasetInfo, fetcher: Fetcher | None = None) -> Any:
 
 
 def content_digest(frame: Any) -> str:
-    """SHA-256 of the rows of a data frame, the same for any order of the rows.
-
-    Numbers count to six significant digits, so that 1, 1.0 and 1.00000001 are equal.
-    """
+    """SHA-256 of the rows in any order; numbers count to six significant digits, so 1 = 1.0."""
     numeric = frame.select_dtypes("number").columns
     texts = [
         [f"{value:.6g}" for value in frame[column].astype(float)]

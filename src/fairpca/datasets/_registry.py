@@ -37,6 +37,34 @@ class TargetOption:
 
 
 @dataclass(frozen=True)
+class Definition:
+    """Another reading of a file: what is protected, what is the label, what is left out.
+
+    Parameters
+    ----------
+    sensitive : str
+        Column of the protected attribute; it is no feature.
+    above : float or None
+        Protected means above this value; None: the column as it is.
+    target : str
+        Column of the label; it is no feature either.
+    target_above : float or None
+        The label says whether the column is above this value; None: the column as it is.
+    left_out : tuple of str
+        Further columns that are no features.
+    evidence : str
+        Why this reading, and how firm it is.
+    """
+
+    sensitive: str
+    target: str
+    evidence: str
+    above: float | None = None
+    target_above: float | None = None
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class OpenMLSource:
     """How to build the file's columns from a data set on OpenML.
 
@@ -91,6 +119,8 @@ class DatasetInfo:
         Columns that are neither features nor labels: identifiers, filters, outcomes.
     targets : tuple of TargetOption
         Further labels to choose from.
+    printed : Definition or None
+        The reading that fits what the paper prints, where the file as released does not.
     separator : str
         Separator of the file; a blank means: without header.
     openml : OpenMLSource or None
@@ -118,6 +148,7 @@ class DatasetInfo:
     target: str | None = None
     other: tuple[str, ...] = ()
     targets: tuple[TargetOption, ...] = ()
+    printed: Definition | None = None
     separator: str = ","
     openml: OpenMLSource | None = None
 
@@ -135,6 +166,8 @@ class DatasetInfo:
             lines.append(f"Label {self.target}: {self.meaning[self.target]}.")
         lines += [f"Other label, target={t.name!r}: {t.meaning}." for t in self.targets]
         lines += [f"Protected attribute {c}: {self.meaning[c]}." for c in self.sensitive]
+        if self.printed is not None:
+            lines.append(f"As printed, definition='printed': {self.printed.evidence}")
         lines += [f"Source: {self.source}.", f"Licence: {self.licence}."]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
@@ -181,8 +214,12 @@ def dataset_info(name: str) -> DatasetInfo:
 def _entry(name: str, raw: dict[str, Any]) -> DatasetInfo:
     values = _frozen(raw)
     values["targets"] = tuple(TargetOption(**option) for option in raw.get("targets", ()))
+    if "printed" in raw:
+        values["printed"] = Definition(**_frozen(raw["printed"]))
     if "openml" in raw:
-        values["openml"] = OpenMLSource(**_frozen(raw["openml"]))
+        absent = raw["openml"].get("absent", ())
+        same = tuple(column for column in raw["columns"] if column not in absent)
+        values["openml"] = OpenMLSource(**{"columns": same, **_frozen(raw["openml"])})
     return DatasetInfo(name=name, **values)
 
 

@@ -134,7 +134,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return ContrastSet((), moments.n_features)
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
-    def _form_problem(self, covariance, contrasts, n_components):
+    def _form_problem(self, covariance, contrasts, n_components, padding=0):
         return FairProblem.from_contrasts(
             covariance,
             contrasts,
@@ -142,6 +142,7 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             mean_tol=self.mean_tol,
             cov_weight=self.cov_weight,
             cov_tol=self.cov_tol,
+            padding=padding,
         )
 
     def _solve(self, problem):
@@ -154,10 +155,11 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             cov_shift=self.cov_shift,
         )
 
-    def _keep(self, covariance, contrasts, solution, total):
+    def _keep(self, covariance, contrasts, solution, total, span=None):
         """Set the attributes that follow from the solution; `total` is all the variance."""
-        basis = solution.basis
-        self.components_ = np.ascontiguousarray(basis.T)
+        basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
+        components = basis.T if span is None else span.lift(solution.basis)
+        self.components_ = np.ascontiguousarray(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
         self.certificate_ = solution.certificate

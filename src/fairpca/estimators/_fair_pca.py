@@ -10,8 +10,6 @@ from sklearn.base import _fit_context, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.estimators._inputs import is_lazy, project
-from fairpca.estimators._lazy import lazy_moments, lazy_transform
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
     GroupsError,
@@ -19,7 +17,9 @@ from fairpca.exceptions import (
     InvalidInputError,
     NotFittedYetWarning,
 )
+from fairpca.linalg import project
 from fairpca.moments import GroupMoments
+from fairpca.tables import is_lazy
 
 
 class FairPCA(SavedModelMixin, FairnessEstimator):
@@ -237,7 +237,7 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
         if is_lazy(X):
-            return lazy_transform(self, X, scale)
+            return self._lazy_transform(X, scale)
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
         return project(X, self.mean_, self.components_, scale)
 
@@ -266,14 +266,20 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
 
     def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset, least=2):
         if is_lazy(X):
+            from fairpca.tables import lazy_moments, sample  # needs pyarrow
+
             if sensitive_features is None:
                 self._require_groups_optional()
-            parts = {
-                "sensitive_features": sensitive_features,
-                "control_features": control_features,
-                "sample_weight": sample_weight,
-            }
-            return lazy_moments(self, X, parts, reset=reset)
+            validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
+            return lazy_moments(
+                X,
+                sensitive_features,
+                control_features,
+                sample_weight,
+                numeric=self.numeric,
+                names=getattr(self, "feature_names_in_", None),
+                at_least=least,
+            )
         X = validate_data(
             self,
             X,
@@ -284,6 +290,13 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
         )
         rows = self._rows(X, sensitive_features, control_features, sample_weight)
         return GroupMoments.from_rows(rows)
+
+    def _lazy_transform(self, X, scale):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        names = list(self.get_feature_names_out())
+        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -306,14 +319,25 @@ class FairPCA(SavedModelMixin, FairnessEstimator):
             del self.feature_names_in_
 
     def _fit(self, moments):
-        return self._fit_summaries(moments, moments.pooled(), self._form_contrasts(moments))
+        return self._fit_summaries(moments, *self._summaries(moments))
+
+    def _summaries(self, moments):
+        """Pooled moments and contrasts, in the span of the rows where the data are wide."""
+        inner = moments.coordinates()
+        return inner.pooled(), self._form_contrasts(inner)
 
     def _fit_summaries(self, moments, pooled, contrasts):
         _, mean, covariance = pooled
-        solution = self._solve(self._form_problem(covariance, contrasts, self.n_components))
+        span, outside = moments.span, 0
+        if span is not None:
+            mean = span.place(mean)
+            # Directions outside the span are all alike, so that no basis needs more than d of them.
+            outside = min(int(self.n_components), moments.n_features - len(span))
+        problem = self._form_problem(covariance, contrasts, self.n_components, outside)
+        solution = self._solve(problem)
         self.moments_ = moments
         self.mean_ = mean
-        self._keep(covariance, contrasts, solution, float(np.trace(covariance)))
+        self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         return self
 
 
@@ -323,6 +347,6 @@ def fit_with_plain(model, moments):
     plain = clone(model).set_params(mean_tol=None, cov_weight=0.0, cov_tol=None)
     model._take(moments)
     plain._take(moments)
-    summaries = moments.pooled(), model._form_contrasts(moments)
+    summaries = model._summaries(moments)
     model._fit_summaries(moments, *summaries)
     return plain._fit_summaries(moments, *summaries)

@@ -1,28 +1,16 @@
-"""Fitted models on disk: arrays in an npz file, the rest in a JSON header, no pickle.
-
-A file can be read without running code from it, by any later version that knows its format
-version, and by other programs: it is a zip of plain arrays and one JSON text.
-"""
+"""Fitted estimators written to files and read from them."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._files import DAMAGED, read_npz, write_npz
+from fairpca._models import ModelFile, damaged_model, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments import GroupMoments, Standardization
-from fairpca.solvers import Certificate
-
-FORMAT = "fairpca.model"
-VERSION = 1
+from fairpca.moments import Standardization
 
 Model = TypeVar("Model", bound="SavedModelMixin")
 
@@ -75,8 +63,7 @@ class SavedModelMixin:
         Examples
         --------
         >>> import os, tempfile
-        >>> import numpy as np
-        >>> from fairpca import FairPCA
+        >>>         >>> from fairpca import FairPCA
         >>> X = np.random.default_rng(0).normal(size=(50, 3))
         >>> fair = FairPCA(1).fit(X, sensitive_features=np.arange(50) % 2)
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -86,27 +73,14 @@ class SavedModelMixin:
         True
         """
         check_is_fitted(self, "components_")
-        arrays: dict[str, Any] = {}
         state = {
-            name: _encode(value, name, arrays)
+            name: value
             for name, value in sorted(vars(self).items())
             if name.endswith("_") and not name.startswith("_") and (moments or name != "moments_")
         }
         parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "written_by": version("fairpca"),
-            "class": type(self).__name__,
-            "parameters": {name: _encode(parameters[name], name, arrays) for name in parameters},
-            "state": state,
-            "standardization": _encode(
-                None if standardization is None else list(standardization),
-                "standardization",
-                arrays,
-            ),
-        }
-        return write_npz(path, header, arrays)
+        found = ModelFile(type(self).__name__, parameters, state, standardization)
+        return write_model(path, found)
 
     @classmethod
     def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
@@ -164,114 +138,12 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     >>> model.transform((X - mean) / scale).shape
     (50, 1)
     """
-    what = "a model file, as the save method of an estimator writes it"
-    header, arrays = read_npz(path, FORMAT, VERSION, what)
+    found = read_model_file(path)
     known = {kind.__name__: kind for kind in SavedModelMixin.__subclasses__()}
     try:
-        kind = known[header["class"]]
-        parameters = {name: _decode(value, arrays) for name, value in header["parameters"].items()}
-        model = kind(**parameters)
-        for name, value in header["state"].items():
-            setattr(model, name, _decode(value, arrays))
-        values = _decode(header["standardization"], arrays)
-        standardization = None if values is None else Standardization(*values)
-        _check_model(model, standardization)
-    except DAMAGED as error:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is damaged, or of a model that this fairpca does not know "
-            f"({error}): write it again."
-        ) from None
-    return SavedModel(model, standardization)
-
-
-def _check_model(model: Any, standardization: Standardization | None) -> None:
-    """Refuse a fitted state that no fit can have."""
-    d, p = model.components_.shape
-    shapes = {
-        "components_": (d, p),
-        "mean_": (p,),
-        "explained_variance_": (d,),
-        "explained_variance_ratio_": (d,),
-    }
-    for name, shape in shapes.items():
-        array = getattr(model, name)
-        if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
-            raise ValueError(f"{name} is not {shape} finite numbers")
-    if np.abs(model.components_ @ model.components_.T - np.eye(d)).max(initial=0.0) > 1e-6:
-        raise ValueError("the components are not orthonormal")
-    if (model.explained_variance_ < 0).any():
-        raise ValueError("a variance is negative")
-    widths = [model.n_features_in_, *(len(part) for part in standardization or ())]
-    widths += [len(getattr(model, "feature_names_in_", model.mean_))]
-    if hasattr(model, "moments_"):
-        widths.append(model.moments_.n_features)
-    if set(widths) != {p}:
-        raise ValueError(f"{p} features in one place and {sorted(set(widths))} in others")
-    if standardization is not None and not (
-        np.isfinite(standardization.mean).all()
-        and np.isfinite(standardization.scale).all()
-        and (standardization.scale > 0).all()
-    ):
-        raise ValueError("the standardisation is not finite and positive")
-
-
-def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
-    """Turn a value into JSON, with its arrays set aside under numbered names."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_encode(item, name, arrays) for item in value]}
-    if isinstance(value, dict):
-        pairs = value.items()
-        return {"dict": [[_encode(k, name, arrays), _encode(v, name, arrays)] for k, v in pairs]}
-    if isinstance(value, Certificate):
-        return {"certificate": asdict(value)}
-    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return {"objects": [_encode(item, name, arrays) for item in value.tolist()]}
-    key = f"{name}.{len(arrays)}"
-    if isinstance(value, np.ndarray):
-        arrays[key] = value
-        return {"array": key}
-    if isinstance(value, GroupMoments):
-        arrays[key] = _moments_to_bytes(value)
-        return {"moments": key}
-    raise InvalidInputError(
-        f"{name} is a {type(value).__name__}, which cannot be written to a model file: only "
-        "numbers, text, arrays and lists of them can."
-    )
-
-
-def _decode(value: Any, arrays: dict[str, Any]) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind in ("list", "tuple", "objects"):
-        items = [_decode(item, arrays) for item in content]
-        if kind == "objects":
-            return np.array(items, dtype=object)
-        return tuple(items) if kind == "tuple" else items
-    if kind == "dict":
-        return {_decode(k, arrays): _decode(v, arrays) for k, v in content}
-    if kind == "certificate":
-        return Certificate(**content)
-    if kind == "moments":
-        return _moments_from_bytes(arrays[content])
-    if kind == "array":
-        return arrays[content]
-    raise ValueError(f"a value of kind {kind!r}")
-
-
-def _moments_to_bytes(moments: GroupMoments) -> Any:
-    """Moments in their own format, so that there is one description of it only."""
-    with tempfile.TemporaryDirectory() as folder:
-        return np.fromfile(moments.save(Path(folder, "moments.npz")), dtype=np.uint8)
-
-
-def _moments_from_bytes(content: Any) -> GroupMoments:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "moments.npz")
-        path.write_bytes(content.tobytes())
-        return GroupMoments.load(path)
+        model = known[found.kind](**found.parameters)
+    except (KeyError, TypeError) as error:
+        raise damaged_model(path, error) from None
+    for name, value in found.state.items():
+        setattr(model, name, value)
+    return SavedModel(model, found.standardization)

@@ -1,16 +1,34 @@
 """Every table and figure of the paper, computed anew: one module each, and a resumable runner."""
 
-from fairpca.experiments._experiment import Cell, Experiment, Options
-from fairpca.experiments._protocol import cov_weight_from_paper
-from fairpca.experiments._report import write_report
-from fairpca.experiments._runner import EXPERIMENTS, run
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "EXPERIMENTS",
-    "Cell",
-    "Experiment",
-    "Options",
-    "cov_weight_from_paper",
-    "run",
-    "write_report",
-]
+if TYPE_CHECKING:
+    from fairpca.experiments._experiment import Cell, Experiment, Options
+    from fairpca.experiments._protocol import cov_weight_from_paper
+    from fairpca.experiments._runner import EXPERIMENTS, run
+
+NAMES = (
+    *(f"table{number}" for number in range(1, 6)),
+    *(f"figure{number}" for number in range(1, 4)),
+    "search",
+)
+"""What can be computed; each is a module of this package."""
+
+# Imported when first used, so that the command line can name the choices without waiting.
+_HOME = {
+    "EXPERIMENTS": "fairpca.experiments._runner",
+    "Cell": "fairpca.experiments._experiment",
+    "Experiment": "fairpca.experiments._experiment",
+    "Options": "fairpca.experiments._experiment",
+    "cov_weight_from_paper": "fairpca.experiments._protocol",
+    "run": "fairpca.experiments._runner",
+    "write_report": "fairpca.report",
+}
+__all__ = ["EXPERIMENTS", "NAMES", "Cell", "Experiment", "Options", "cov_weight_from_paper", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'fairpca.experiments' has no attribute {name!r}")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from fairpca.experiments._store import Store
 
 Row = dict[str, Any]
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Raised whenever the meaning of a cell changes, so that older files do not count."""
 
 
@@ -100,8 +99,6 @@ class Experiment:
         Parameters of a cell, options and store to rows; pure but for the store's cache.
     datasets : tuple of str
         Data sets it needs, for the manifest.
-    plot : callable or None
-        Rows to figures in a folder; returns the files.
     prepare : callable or None
         Options to cells of "bases" that should be computed before.
     """
@@ -112,11 +109,7 @@ class Experiment:
     cells: Callable[[Options], Sequence[Cell]]
     compute: Callable[[Mapping[str, Any], Options, Store], list[Row]]
     datasets: tuple[str, ...] = ()
-    plot: Callable[[Sequence[Row], Path], list[Path]] | None = None
     prepare: Callable[[Options], Sequence[Cell]] | None = None
-
-
-TABLE_COLUMNS = ("dataset", "label", "split", "d", "method", "measure", "value")
 
 
 def measures(values: Mapping[str, Any], **where: Any) -> list[Row]:

@@ -44,6 +44,11 @@ MATCHING = (
 FIRST_FIFTH = ("adult", "letter_recognition", "magic", "taiwanese_credit")
 """Sets of which the original script uses the first 20 % of the rows."""
 
+RANDOM_FIFTH = (("statlog_landsat", "printed"),)
+"""The file is sorted by its class, so its first fifth cannot be what was used; see `search`."""
+
+ROWS = ("all rows", "first fifth", "random fifth")
+
 TRAIN_SHARE = 0.7
 PAPER_MU = 0.01
 SEED = 2019
@@ -51,24 +56,14 @@ SEED = 2019
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Standardised training and test rows with their groups and labels.
-
-    Parameters
-    ----------
-    train, test : ndarray of shape (n, p)
-        Features, standardised with the training rows; constant features are zero.
-    z_train, z_test : ndarray of int
-        Protected label.
-    y_train, y_test : ndarray of int or None
-        Main label.
-    """
+    """Training and test rows, standardised with the training rows; groups z and labels y."""
 
     train: NDArray[np.float64]
     test: NDArray[np.float64]
     z_train: NDArray[np.intp]
     z_test: NDArray[np.intp]
-    y_train: NDArray[np.intp] | None
-    y_test: NDArray[np.intp] | None
+    y_train: Any
+    y_test: Any
 
 
 def cov_weight_from_paper(mu: float, n_rows: int, n_features: int) -> float:
@@ -98,25 +93,28 @@ def cov_weight_from_paper(mu: float, n_rows: int, n_features: int) -> float:
     return mu * float(np.sqrt(n_rows * n_features))
 
 
-def alternative_label(name: str) -> str | None:
-    """Return the real label documented for a set whose own label is a coin flip."""
-    info = dataset_info(name)
-    return info.targets[0].name if info.target == "DummyMain" else None
+def definitions(name: str) -> tuple[str, ...]:
+    """Name the readings of a file: as released, and as printed where there is such a one."""
+    return ("released",) if dataset_info(name).printed is None else ("released", "printed")
 
 
-def binary_label(name: str) -> str | None:
-    """Return the label of a set for classification: its own, or for biodeg the binarised one."""
-    return "nX>0" if name == "biodeg" else dataset_info(name).target
+def choose_rows(n_rows: int, rows: str) -> NDArray[np.intp]:
+    """Return the numbers of the rows that are used: one of `ROWS`."""
+    if rows == "random fifth":
+        return np.random.default_rng(SEED).permutation(n_rows)[: n_rows // 5]
+    return np.arange(n_rows // 5 if rows == "first fifth" else n_rows)
 
 
 @lru_cache(maxsize=4)
-def rows_of(name: str, label: str | None = None) -> tuple[Any, Any, Any]:
+def rows_of(name: str, definition: str = "released") -> tuple[Any, Any, Any]:
     """Features, protected label and main label of the rows that the protocol uses."""
-    data = load_dataset(name, target=label)
-    n = len(data.data) // 5 if name in FIRST_FIFTH else len(data.data)
-    y = None if data.target is None else data.target.to_numpy()[:n]
-    z = data.sensitive_features.iloc[:, 0].to_numpy()[:n]
-    return data.data.to_numpy(np.float64)[:n], z.astype(np.intp), y
+    # The label of biodeg is a count; whether it is positive serves where a class is needed.
+    target = "nX>0" if (name, definition) == ("biodeg", "released") else None
+    data = load_dataset(name, target=target, definition=definition)
+    rows = "random fifth" if (name, definition) in RANDOM_FIFTH else "all rows"
+    used = choose_rows(len(data.data), "first fifth" if name in FIRST_FIFTH else rows)
+    z = data.sensitive_features.iloc[:, 0].to_numpy()[used].astype(np.intp)
+    return data.data.to_numpy(np.float64)[used], z, data.target.to_numpy()[used]
 
 
 def standardise(train: Any, *others: Any) -> tuple[NDArray[np.float64], ...]:
@@ -127,27 +125,16 @@ def standardise(train: Any, *others: Any) -> tuple[NDArray[np.float64], ...]:
     return tuple((rows - mean) / scale for rows in (train, *others))
 
 
-def make_split(name: str, split: int, label: str | None = None) -> Split:
-    """Shuffle and cut 70/30, then standardise with the training rows.
+def cut(n_rows: int, split: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Shuffle and cut 70/30, the same for all definitions and methods."""
+    order = np.random.default_rng((SEED, split)).permutation(n_rows)
+    place = round(TRAIN_SHARE * n_rows)
+    return order[:place], order[place:]
 
-    Parameters
-    ----------
-    name : str
-        Data set.
-    split : int
-        Number of the split; splits are the same for all labels and methods.
-    label : str or None
-        Main label, where another than the file's own is wanted.
 
-    Returns
-    -------
-    Split
-        Training and test rows.
-    """
-    X, z, y = rows_of(name, label)
-    order = np.random.default_rng((SEED, split)).permutation(len(X))
-    cut = round(TRAIN_SHARE * len(X))
-    first, second = order[:cut], order[cut:]
+def make_split(name: str, split: int, definition: str = "released") -> Split:
+    """Cut the rows of a set 70/30 and standardise them with the training rows."""
+    X, z, y = rows_of(name, definition)
+    first, second = cut(len(X), split)
     train, test = standardise(X[first], X[second])
-    labels = (None, None) if y is None else (y[first], y[second])
-    return Split(train, test, z[first], z[second], *labels)
+    return Split(train, test, z[first], z[second], y[first], y[second])

@@ -1,15 +1,47 @@
-"""Results of a run, read back from its files and averaged over splits."""
+"""Printed values of the paper, and measured ones read back from a run, averaged over splits."""
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
-from fairpca.experiments._protocol import alternative_label
 from fairpca.experiments._store import read_csv
+
+_RENAMED = {"var_pct": "variance", "": "ks"}
+
+
+@cache
+def printed(table: str) -> dict[tuple[str, str, str], float]:
+    """Return printed values by data set, method and measure, such as "adult", "pca", "linear"."""
+    values = {}
+    for row in _printed_rows(table):
+        dataset = row.pop("dataset")
+        for column, text in row.items():
+            method, _, measure = column.partition("_")
+            values[dataset, method, _RENAMED.get(measure, measure)] = float(text)
+    return values
+
+
+@cache
+def printed_clusters() -> dict[str, list[float]]:
+    """Return the printed shares over 40 of table 2 by method, falling."""
+    rows = [row for row in _printed_rows("table2") if row["cluster"] != "std"]
+    return {
+        method: sorted((float(row[f"{method}_over_40_pct"]) for row in rows), reverse=True)
+        for method in ("pca", "mean", "both")
+    }
+
+
+def _printed_rows(table: str) -> list[dict[str, str]]:
+    source = files("fairpca.experiments").joinpath("printed", f"{table}.csv")
+    return list(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
 
 
 @dataclass(frozen=True)
@@ -20,42 +52,39 @@ class Estimate:
     deviation: float
     count: int
 
+    @classmethod
+    def of(cls, values: Sequence[float], ddof: int = 1) -> Estimate:
+        """Estimate from the values of all splits."""
+        spread = float(np.std(values, ddof=ddof)) if len(values) > 1 else 0.0
+        return cls(float(np.mean(values)), spread, len(values))
+
     def text(self, digits: int = 2) -> str:
         """Mean with its spread."""
-        if self.count < 2:
-            return f"{self.mean:.{digits}f}"
-        return f"{self.mean:.{digits}f} ± {self.deviation:.{digits}f}"
+        spread = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
+        return f"{self.mean:.{digits}f}{spread}"
 
 
 class Results:
-    """Values of a table by data set, label, components, method and measure.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        CSV file of a table.
-    """
+    """Values of a table by data set, definition, components, method and measure."""
 
     def __init__(self, path: Path) -> None:
         values: dict[tuple[str, ...], list[float]] = defaultdict(list)
         for row in read_csv(path):
-            label = row["label"] if row["label"] == alternative_label(row["dataset"]) else ""
-            key = (row["dataset"], label, row["d"], row["method"], row["measure"])
+            key = (row["dataset"], row["definition"], row["d"], row["method"], row["measure"])
             values[key].append(float(row["value"]))
         self._values = dict(values)
 
     def get(
-        self, dataset: str, method: str, measure: str, d: int | None = None, label: str = ""
+        self, dataset: str, definition: str, method: str, measure: str, d: int | None = None
     ) -> Estimate | None:
         """Return an estimate; None where there is nothing. Without d any dimension counts."""
         for key, values in self._values.items():
-            same = key[0] == dataset and key[1] == label and key[3:] == (method, measure)
+            same = key[:2] == (dataset, definition) and key[3:] == (method, measure)
             if same and (d is None or key[2] == str(d)):
-                spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-                return Estimate(float(np.mean(values)), spread, len(values))
+                return Estimate.of(values)
         return None
 
     @property
-    def labels(self) -> list[tuple[str, str]]:
-        """Data sets with their labels, in the order of the file."""
+    def rows(self) -> list[tuple[str, str]]:
+        """Data sets with their definitions, in the order of the file."""
         return list(dict.fromkeys((key[0], key[1]) for key in self._values))

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,33 +20,22 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from fairpca.datasets import dataset_info, load_dataset
-from fairpca.datasets._locate import find_file
+from fairpca.datasets._load import find_file
 from fairpca.exceptions import InvalidInputError
-from fairpca.experiments import (
-    _bases,
-    figure1,
-    figure2,
-    figure3,
-    table1,
-    table2,
-    table3,
-    table4,
-    table5,
-)
+from fairpca.experiments import NAMES
 from fairpca.experiments._experiment import CODE_VERSION, Cell, Experiment, Options, Row
 from fairpca.experiments._protocol import SEED
 from fairpca.experiments._store import Store, digest, write_atomically, write_csv
+from fairpca.experiments._tables import BASES
 
 EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (table1, table2, table3, table4, table5, figure1, figure2, figure3)
+    name: import_module(f"fairpca.experiments.{name}").EXPERIMENT for name in NAMES
 }
-_ALL = {**EXPERIMENTS, "bases": _bases.EXPERIMENT}
+_ALL = {**EXPERIMENTS, "bases": BASES}
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
 
-Progress = Callable[[Sequence[Cell], int, int], None]
-"""Called with the running cells, how many are done and how many there are, when that changes."""
-
+Progress = Callable[[int, int, str], None]
+"""Called with how many cells are done, how many there are, and which ones are running."""
 
 _Task = tuple[Cell, Options, str, str]
 
@@ -65,7 +55,7 @@ def run(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Compute what is missing and write tables, figures and the manifest.
+    """Compute what is missing and write the numbers and the manifest.
 
     Parameters
     ----------
@@ -78,7 +68,8 @@ def run(
     jobs : int, default=1
         Processes.
     progress : callable, default=None
-        Called when cells start and end.
+        Called as ``progress(done, total, label)`` when cells start and end; the label names
+        those that are running.
 
     Returns
     -------
@@ -92,7 +83,7 @@ def run(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = run(["figure1"], Options(quick=True), folder)
     ...     sorted(path.name for path in files)
-    ['figure1.csv', 'figure1.png', 'figure1.svg', 'manifest.json']
+    ['figure1.csv', 'manifest.json']
     """
     chosen = choose(names)
     folder = Path(out)
@@ -105,8 +96,6 @@ def run(
         path = folder / f"{experiment.name}.csv"
         write_csv(path, rows, list(experiment.columns))
         files.append(path)
-        if experiment.plot is not None:
-            files += experiment.plot(rows, folder)
     return [*files, _write_manifest(folder, chosen, options, store)]
 
 
@@ -163,7 +152,7 @@ def _compute_missing(
         for running, left in _running(stage, options, store, jobs):
             done = before + len(stage) - left
             if progress is not None:
-                progress(running, done, total)
+                progress(done, total, ", ".join(cell.full_key for cell in running))
 
 
 def _check_data(names: Sequence[str]) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that it is either complete or not there."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is either complete or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
@@ -28,22 +28,14 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 class Store:
-    """Results of cells in a folder, each under a key and valid for one fingerprint.
-
-    Parameters
-    ----------
-    folder : path
-        Where the files go.
-    fingerprint : str
-        Options and versions the results depend on; a file with another one does not count.
-    """
+    """Results in a folder, by key; those made under another fingerprint do not count."""
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
         self.folder = Path(folder)
         self.fingerprint = fingerprint
 
     def path(self, key: str) -> Path:
-        """File of a key."""
+        """Name the file of a key."""
         return self.folder / (re.sub(r"[^\w.=-]+", "_", key) + ".json")
 
     def read(self, key: str) -> dict[str, Any] | None:

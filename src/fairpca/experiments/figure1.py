@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-from sklearn.svm import SVC
 
 from fairpca.datasets import make_two_gaussians
 from fairpca.experiments._experiment import Cell, Experiment, Options, Row
-from fairpca.experiments._methods import LABELS
-from fairpca.experiments._plots import new_figure, save_figure
 from fairpca.experiments._protocol import cov_weight_from_paper, standardise
 from fairpca.experiments._store import Store
 from fairpca.metrics import delta_fairness
@@ -44,22 +38,7 @@ def cells(options: Options) -> list[Cell]:
 
 
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
-    """Variance and Δ of each panel.
-
-    Parameters
-    ----------
-    params : mapping
-        Empty.
-    options : Options
-        Rows of the Gaussian machine.
-    store : Store
-        Not used.
-
-    Returns
-    -------
-    list of dict
-        Tidy rows.
-    """
+    """Variance and Δ of each panel."""
     X, z, found = planes()
     rows: list[Row] = []
     for method, V in found.items():
@@ -75,45 +54,10 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
     return rows
 
 
-def plot(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Draw the cloud and the three planes with linear (solid) and Gaussian (dotted) boundaries."""
-    X, z, found = planes()
-    figure = new_figure(4)
-    axis = figure.add_subplot(1, 4, 1, projection="3d")
-    for group, color in ((0, "tab:blue"), (1, "tab:orange")):
-        axis.scatter(*X[z == group].T, s=1, color=color)
-    axis.set_title("original data", fontsize=9)
-    for place, method in enumerate(PANELS, start=2):
-        axis = figure.add_subplot(1, 4, place)
-        values = {r["measure"]: r["value"] for r in rows if r["method"] == method}
-        _panel(axis, X @ found[method], z)
-        name = "both constraints" if method == "both" else LABELS[method]
-        text = f"Δ {values['linear']:.2f} / {values['gaussian']:.2f}"
-        axis.set_title(f"{name}\n{text}", fontsize=9)
-    return save_figure(figure, folder, "figure1")
-
-
-def _panel(axis: Any, U: Any, z: Any) -> None:
-    for group, color in ((0, "tab:blue"), (1, "tab:orange")):
-        axis.scatter(*U[z == group].T, s=1, color=color)
-    low, high = U.min(axis=0), U.max(axis=0)
-    grid = np.meshgrid(*(np.linspace(a, b, 80) for a, b in zip(low, high, strict=True)))
-    points = np.column_stack([side.ravel() for side in grid])
-    for kernel, style, width in (("linear", "-", 2.0), ("rbf", ":", 1.2)):
-        machine = SVC(kernel=kernel, class_weight="balanced").fit(U, z)
-        scores = machine.decision_function(points).reshape(grid[0].shape)
-        if scores.min() < 0.0 < scores.max():
-            axis.contour(
-                *grid, scores, levels=[0.0], colors="red", linestyles=style, linewidths=width
-            )
-    axis.tick_params(labelsize=7)
-
-
 EXPERIMENT = Experiment(
     name="figure1",
     title="Two Gaussian clouds with SVM boundaries",
     columns=COLUMNS,
     cells=cells,
     compute=compute,
-    plot=plot,
 )

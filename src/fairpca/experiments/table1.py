@@ -3,71 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from sklearn.svm import SVC
-
-from fairpca.experiments._bases import basis_cells, split_and_bases, table_cells
-from fairpca.experiments._experiment import TABLE_COLUMNS, Cell, Experiment, Options, Row, measures
-from fairpca.experiments._methods import representation
-from fairpca.experiments._protocol import DATASETS
+from fairpca.experiments._experiment import Options, Row, measures
+from fairpca.experiments._machines import gaussian_released
+from fairpca.experiments._methods import PAPER_METHODS
 from fairpca.experiments._store import Store
+from fairpca.experiments._tables import representations, split_table
 from fairpca.metrics import delta_fairness
 
 DIMENSIONS = (2, 5)
 WITH_KERNEL_NULL = ("refined_gap",)
 
 
-def cells(options: Options) -> list[Cell]:
-    """One cell for each data set and split, and a cheap one for the machine without tuning."""
-    tuned = table_cells("table1", options, labels=False)
-    untuned = [
-        replace(cell, key=f"untuned-{cell.key}", params={**cell.params, "untuned": True}, cost=0.1)
-        for cell in tuned
-    ]
-    return [*tuned, *untuned]
-
-
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
-    """Variance on the training rows, Δ-fairness on the test rows, for every method.
-
-    Parameters
-    ----------
-    params : mapping
-        ``dataset``, ``label`` (None), ``split``, and ``untuned`` for the cheap cells.
-    options : Options
-        Permutations and rows of the Gaussian machine.
-    store : Store
-        Cache of the bases.
-
-    Returns
-    -------
-    list of dict
-        Tidy rows.
-    """
+    """Variance on the training rows, Δ-fairness on the test rows, for every method."""
     rows: list[Row] = []
-    where = {name: params[name] for name in ("dataset", "label", "split")}
-    for d in DIMENSIONS:
-        split, bases = split_and_bases(**where, d=d, store=store)
-        for method, fit in bases.items():
-            U = representation(split.test, fit["basis"])
-            if params.get("untuned"):
-                values = {"gaussian_untuned": _untuned(U, split.z_test)}
-            else:
-                values = {
-                    "variance": fit["variance"],
-                    "cov_gap": fit["cov_gap"],
-                    **_linear(U, split.z_test, params["split"], options),
-                    **_kernel(U, split.z_test, params["split"], d, method, options),
-                }
-            rows += measures(values, **where, d=d, method=method)
+    seed = params["split"]
+    for d, method, split, fit, U in representations(params, DIMENSIONS, store):
+        values = {
+            "variance": fit["variance"],
+            "cov_gap": fit["cov_gap"],
+            **_linear(U, split.z_test, seed, options),
+            **_kernel(U, split.z_test, seed, d, method, options),
+        }
+        if d == 2 and method in PAPER_METHODS:
+            values["gaussian_released"] = gaussian_released(U, split.z_test, seed)
+        rows += measures(values, **params, d=d, method=method)
     return rows
-
-
-def _untuned(U: Any, z: Any) -> float:
-    """Gaussian machine with scikit-learn's defaults: no cross-validation, groups as they are."""
-    return float(delta_fairness(SVC().fit(U, z).decision_function(U), z))
 
 
 def _linear(U: Any, z: Any, seed: int, options: Options) -> dict[str, Any]:
@@ -92,7 +55,7 @@ def _kernel(U: Any, z: Any, seed: int, d: int, method: str, options: Options) ->
         n_permutations=options.kernel_permutations if wanted else 0,
         random_state=seed,
     )
-    null = None if result.null_values is None else result.null_values
+    null = result.null_values
     return {
         "gaussian": result.value,
         "gaussian_null_mean": None if null is None else null.mean(),
@@ -100,12 +63,6 @@ def _kernel(U: Any, z: Any, seed: int, d: int, method: str, options: Options) ->
     }
 
 
-EXPERIMENT = Experiment(
-    name="table1",
-    title="Explained variance and Δ-fairness of linear and Gaussian SVMs",
-    columns=TABLE_COLUMNS,
-    cells=cells,
-    compute=compute,
-    datasets=DATASETS,
-    prepare=lambda options: basis_cells(options, labels=False, dimensions=DIMENSIONS),
+EXPERIMENT = split_table(
+    "table1", "Explained variance and Δ-fairness of linear and Gaussian SVMs", compute, DIMENSIONS
 )

@@ -8,41 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from fairpca.experiments._bases import basis_cells, split_and_bases, table_cells
-from fairpca.experiments._calmon import run_calmon
-from fairpca.experiments._experiment import TABLE_COLUMNS, Cell, Experiment, Options, Row, measures
-from fairpca.experiments._protocol import DATASETS
+from fairpca.experiments._experiment import Options, Row, measures
+from fairpca.experiments._methods import run_calmon
 from fairpca.experiments._store import Store
+from fairpca.experiments._tables import split_and_bases, split_table
 from fairpca.metrics import cluster_parity_std
 
-DIMENSIONS = (5,)
 N_CLUSTERS = 5
 """The paper does not say how many clusters it uses here."""
 
 
-def cells(options: Options) -> list[Cell]:
-    """One cell for each data set, label and split."""
-    return table_cells("table4", options, labels=True)
-
-
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
-    """Distance of test rows to their centre, and how unevenly the clusters are made up.
-
-    Parameters
-    ----------
-    params : mapping
-        ``dataset``, ``label`` and ``split``.
-    options : Options
-        Not used.
-    store : Store
-        Cache of the bases.
-
-    Returns
-    -------
-    list of dict
-        Tidy rows.
-    """
-    split, bases = split_and_bases(params["dataset"], params["label"], params["split"], 5, store)
+    """Distance of test rows to their centre, and how unevenly the clusters are made up."""
+    split, bases = split_and_bases(**params, d=5, store=store)
     rows: list[Row] = []
     for method, fit in bases.items():
         V = np.asarray(fit["basis"])
@@ -54,24 +32,7 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
 
 
 def cluster(train: Any, test: Any, z: Any, seed: int) -> dict[str, float]:
-    """Cluster training rows and judge the clusters by test rows.
-
-    Parameters
-    ----------
-    train, test : ndarray
-        Reduced rows.
-    z : ndarray
-        Protected label of the test rows.
-    seed : int
-        Seed of k-means.
-
-    Returns
-    -------
-    dict
-        ``distance``: mean squared distance to the closest centre; ``score``: the same as a share
-        of the variance of the test rows; ``std``: standard deviation over clusters of the share
-        with z = 1, in points.
-    """
+    """Cluster training rows and judge the clusters by test rows."""
     # Preprocessed rows take few distinct values, and k-means needs as many as it has clusters.
     count = min(N_CLUSTERS, len(np.unique(train, axis=0)))
     model = KMeans(count, n_init=10, random_state=seed).fit(train)
@@ -85,12 +46,6 @@ def cluster(train: Any, test: Any, z: Any, seed: int) -> dict[str, float]:
     }
 
 
-EXPERIMENT = Experiment(
-    name="table4",
-    title="Clustering: closeness and make-up of the clusters",
-    columns=TABLE_COLUMNS,
-    cells=cells,
-    compute=compute,
-    datasets=DATASETS,
-    prepare=lambda options: basis_cells(options, labels=True, dimensions=DIMENSIONS),
+EXPERIMENT = split_table(
+    "table4", "Clustering: closeness and make-up of the clusters", compute, (5,)
 )

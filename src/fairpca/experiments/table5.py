@@ -12,49 +12,28 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from fairpca.baselines import FairSVC
-from fairpca.experiments._bases import basis_cells, split_and_bases, table_cells
-from fairpca.experiments._calmon import run_calmon
-from fairpca.experiments._experiment import TABLE_COLUMNS, Cell, Experiment, Options, Row, measures
-from fairpca.experiments._methods import representation
-from fairpca.experiments._protocol import DATASETS
+from fairpca.experiments._experiment import Options, Row, measures
+from fairpca.experiments._methods import representation, run_calmon
 from fairpca.experiments._store import Store
+from fairpca.experiments._tables import split_and_bases, split_table
 from fairpca.metrics import delta_fairness
 
-DIMENSIONS = (5,)
+DIMENSIONS = (2, 5)
 ALPHAS = (1e-3, 1e-2, 1e-1)
 FSVM_PRICE = 0.1
 
 
-def cells(options: Options) -> list[Cell]:
-    """One cell for each data set, label and split."""
-    return table_cells("table5", options, labels=True)
-
-
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
-    """AUC of the main label and Δ of the score, on the test rows.
-
-    Parameters
-    ----------
-    params : mapping
-        ``dataset``, ``label`` and ``split``.
-    options : Options
-        Not used.
-    store : Store
-        Cache of the bases.
-
-    Returns
-    -------
-    list of dict
-        Tidy rows; "fsvm" uses all features, Calmon et al. three.
-    """
-    split, bases = split_and_bases(params["dataset"], params["label"], params["split"], 5, store)
-    y_train, y_test, z_test = _binary(split.y_train), _binary(split.y_test), split.z_test
+    """AUC of the main label and Δ of the score, on the test rows."""
     rows: list[Row] = []
-    for method, fit in bases.items():
-        train = representation(split.train, fit["basis"])
-        test = representation(split.test, fit["basis"], scale_by=split.train)
-        score = plain_svm(train, y_train, params["split"]).decision_function(test)
-        rows += measures(judge(score, y_test, z_test), **params, d=5, method=method)
+    for d in DIMENSIONS:
+        split, bases = split_and_bases(**params, d=d, store=store)
+        y_train, y_test, z_test = _binary(split.y_train), _binary(split.y_test), split.z_test
+        for method, fit in bases.items():
+            train = representation(split.train, fit["basis"])
+            test = representation(split.test, fit["basis"], scale_by=split.train)
+            score = plain_svm(train, y_train, params["split"]).decision_function(test)
+            rows += measures(judge(score, y_test, z_test), **params, d=d, method=method)
     mapped = run_calmon(split, params["split"])
     labels = _binary(mapped.labels)
     if len(np.unique(labels)) == 2:
@@ -108,12 +87,4 @@ def _quietly(model: FairSVC, X: Any, y: Any, z: Any) -> FairSVC:
         return model.fit(X, y, sensitive_features=z)
 
 
-EXPERIMENT = Experiment(
-    name="table5",
-    title="Linear SVM for the main label: AUC and Δ",
-    columns=TABLE_COLUMNS,
-    cells=cells,
-    compute=compute,
-    datasets=DATASETS,
-    prepare=lambda options: basis_cells(options, labels=True, dimensions=DIMENSIONS),
-)
+EXPERIMENT = split_table("table5", "Linear SVM for the main label: AUC and Δ", compute, DIMENSIONS)

@@ -1,6 +1,7 @@
 """Helpers for small symmetric matrices; knows NumPy, SciPy and the BLAS thread guard only."""
 
 from fairpca.linalg._blas import single_blas_thread
+from fairpca.linalg._projection import project
 from fairpca.linalg._spectral import (
     Array,
     complement_basis,
@@ -23,6 +24,7 @@ __all__ = [
     "fix_signs",
     "ky_fan",
     "orthonormalize",
+    "project",
     "shared_level",
     "single_blas_thread",
     "spectral_norms",

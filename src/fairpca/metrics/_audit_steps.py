@@ -102,22 +102,20 @@ class Audit:
         self._d = rows.X.shape[1]
         self._searched: DeltaResult | None = None
 
-    def run(self, progress: Callable[[float, str], None] | None) -> AuditReport:
+    def run(self, progress: Callable[[int, int], None] | None) -> AuditReport:
         """Take one step after the other until all are done or the budget is."""
         report = self._begin()
         steps = list(self._steps())
         try:
-            for number, (name, step) in enumerate(steps):
-                if progress is not None:
-                    progress(number / len(steps), name)
+            for number, (name, step) in enumerate(steps, start=1):
                 if self._budget.is_spent():
                     report = _cut(report, f"{name}: not measured, the budget was used up")
                 else:
                     report = step(report)
+                if progress is not None:
+                    progress(number, len(steps))
         except KeyboardInterrupt:
             raise AuditInterrupted(report) from None
-        if progress is not None:
-            progress(1.0, "done")
         return report
 
     def _begin(self) -> AuditReport:

@@ -32,7 +32,7 @@ def audit(
     confidence: float = 0.95,
     max_samples: int = 1000,
     random_state: int | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
     """Measure a representation by every family and attacker, with nulls, intervals and bounds.
 
@@ -82,7 +82,7 @@ def audit(
     random_state : int, optional
         Seed.
     progress : callable, optional
-        Called with the share that is done and what comes next.
+        Called with the number of steps that are done, and of all steps.
 
     Returns
     -------

@@ -6,16 +6,12 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
+from fairpca._choices import METHODS
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._measure import Settings, measure
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics._rows import read_rows
 
-METHODS = {  # the default first
-    "linear": ("svm", "search", "exact"),
-    "rbf": ("svm",),
-    "cdf": ("search", "sample", "exact"),
-}
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
 
 

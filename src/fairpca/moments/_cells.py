@@ -110,7 +110,7 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
     origin = matrix[rows[0]].astype(np.float64)
     # Distances from a row, so that a constant column is exactly constant.
     guess = origin + (_take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
-    step = max(_PIECE_NUMBERS // p, 4 * p)
+    step = max(_PIECE_NUMBERS // max(p, 1), 4 * p)
     shift, scatter = np.zeros(p), np.zeros((p, p))
     for start in range(0, n, step):
         x = _take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)

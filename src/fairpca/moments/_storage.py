@@ -12,11 +12,12 @@ import numpy as np
 from fairpca._files import DAMAGED, read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import Cell, FloatArray
+from fairpca.moments._span import Span
 from fairpca.moments._table import Table
 from fairpca.rows import Level
 
 FORMAT = "fairpca.GroupMoments"
-VERSION = 1
+VERSION = 2
 
 
 def save_moments(
@@ -24,11 +25,12 @@ def save_moments(
     n_features: int,
     feature_names: tuple[str, ...] | None,
     table: Table,
+    span: Span | None,
 ) -> Path:
     """Write a cell table; the file appears complete or not at all."""
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if span is None else 2,  # what 0.1.0 reads stays as it was
         "n_features": n_features,
         "feature_names": feature_names,
         "attributes": table.attributes,
@@ -36,9 +38,11 @@ def save_moments(
         "controls": table.controls,
         "keys": list(table.cells),  # JSON keeps str, int, bool and float apart, floats exactly
     }
-    return write_npz(
-        path, header, _stack(list(table.cells.values()), n_features, len(table.numeric))
-    )
+    size = n_features if span is None else len(span)
+    arrays = _stack(list(table.cells.values()), size, len(table.numeric))
+    if span is not None:
+        arrays |= {"span_origin": span.origin, "span_basis": span.basis}
+    return write_npz(path, header, arrays)
 
 
 def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
 
 def load_moments(
     path: str | os.PathLike[str],
-) -> tuple[int, tuple[str, ...] | None, Table]:
+) -> tuple[int, tuple[str, ...] | None, Table, Span | None]:
     """Read what `save_moments` wrote: number and names of the features, and the cells."""
     what = "a file of moments, as GroupMoments.save writes them"
     header, arrays = read_npz(path, FORMAT, VERSION, what)
@@ -78,14 +82,16 @@ def load_moments(
 
 def _unpack(
     header: dict[str, Any], arrays: dict[str, FloatArray]
-) -> tuple[int, tuple[str, ...] | None, Table]:
+) -> tuple[int, tuple[str, ...] | None, Table, Span | None]:
     keys = [tuple(key) for key in header["keys"]]
     names = header["feature_names"]
     table = Table(
         tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), {}
     )
     _check_names(header["n_features"], names, table, keys)
-    _check_arrays(arrays, _stack([], header["n_features"], len(table.numeric)), len(keys))
+    span = _unpack_span(arrays, header["n_features"]) if header["version"] == 2 else None
+    size = header["n_features"] if span is None else len(span)
+    _check_arrays(arrays, _stack([], size, len(table.numeric)), len(keys))
     moments = [name for name in arrays if name not in ("n_rows", "weight")]
     cells = {
         key: Cell(
@@ -96,7 +102,19 @@ def _unpack(
         for index, key in enumerate(keys)
     }
     table = Table(table.attributes, table.numeric, table.controls, cells)
-    return header["n_features"], None if names is None else tuple(names), table
+    return header["n_features"], None if names is None else tuple(names), table, span
+
+
+def _unpack_span(arrays: dict[str, FloatArray], n_features: int) -> Span:
+    """Take the span out of the arrays."""
+    span = Span(arrays.pop("span_origin"), arrays.pop("span_basis"))
+    if span.origin.shape != (n_features,) or span.basis.shape != (len(span), n_features):
+        raise ValueError("the span has other features")
+    if not np.isfinite(span.origin).all():
+        raise ValueError("the span has no origin")
+    if np.abs(span.basis @ span.basis.T - np.eye(len(span))).max(initial=0.0) > 1e-6:
+        raise ValueError("the span is not orthonormal")
+    return span
 
 
 def _check_names(

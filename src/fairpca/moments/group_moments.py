@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import symmetrize
 from fairpca.moments._cells import merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, form_contrasts
 from fairpca.moments._question import check_question
+from fairpca.moments._span import MIN_FEATURES, Span, find_span, join, move_into
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
@@ -39,6 +41,9 @@ class GroupMoments:
         Their names.
     table : Table
         The cells.
+    span : Span or None
+        Where there are more features than rows: the directions in which the rows differ. The
+        cells then hold the moments of coordinates in it.
 
     Examples
     --------
@@ -54,6 +59,7 @@ class GroupMoments:
     n_features: int
     feature_names: tuple[str, ...] | None
     table: Table
+    span: Span | None = None
 
     @classmethod
     def from_arrays(
@@ -108,13 +114,17 @@ class GroupMoments:
         return cls.from_rows(rows)
 
     @classmethod
-    def from_rows(cls, rows: Rows) -> GroupMoments:
+    def from_rows(cls, rows: Rows, *, wide: float = 1.0) -> GroupMoments:
         """Sum rows that have been validated.
 
         Parameters
         ----------
         rows : Rows
             Features with their groups, strata and weights.
+        wide : float, default 1.0
+            Features for each row beyond which the moments are kept in the span of the rows, so
+            that no matrix of features × features is formed. Batches of a long stream want more,
+            because their spans grow together.
 
         Returns
         -------
@@ -128,7 +138,12 @@ class GroupMoments:
         >>> GroupMoments.from_rows(Rows.read([[1.0], [3.0]], ["a", "b"])).n_samples
         2
         """
-        return cls(int(rows.X.shape[1]), rows.feature_names, tabulate(rows))
+        n_rows, n_features = map(int, rows.X.shape)
+        if n_features <= n_rows * wide or n_features < MIN_FEATURES or not n_rows:
+            return cls(n_features, rows.feature_names, tabulate(rows))
+        span, coordinates = find_span(rows.X)
+        table = tabulate(rows.with_features(coordinates))
+        return cls(n_features, rows.feature_names, table, span)
 
     @classmethod
     def from_groups(
@@ -184,7 +199,52 @@ class GroupMoments:
                 f"moments of different features cannot be merged: {names} and "
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
-        return GroupMoments(self.n_features, names, merge_tables(self.table, other.table))
+        span, (mine, theirs) = self._common_span(other)
+        return GroupMoments(self.n_features, names, merge_tables(mine, theirs), span)
+
+    def _common_span(self, other: GroupMoments) -> tuple[Span | None, tuple[Table, Table]]:
+        """Bring two tables into the same coordinates; None stands for the features themselves."""
+        if self.span is None and other.span is None:
+            return None, (self.table, other.table)
+        is_wide = self.n_samples + other.n_samples < self.n_features
+        if is_wide and self.span is not None and other.span is not None:
+            span = join(self.span, other.span)
+            mine = move_into(self.table, self.span, span)
+            return span, (mine, move_into(other.table, other.span, span))
+        return None, (self.expanded().table, other.expanded().table)
+
+    def coordinates(self) -> GroupMoments:
+        """Moments of coordinates in the span of the rows: the same, with fewer features.
+
+        Returns
+        -------
+        GroupMoments
+            Without names, and `self` where there is no span. Distances, variances and gaps are
+            those of the features, because the directions of the span are orthonormal.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.moments import GroupMoments
+        >>> X = np.random.default_rng(0).normal(size=(6, 1000))
+        >>> GroupMoments.from_arrays(X, [0, 0, 0, 1, 1, 1]).coordinates().n_features
+        5
+        """
+        if self.span is None:
+            return self
+        return GroupMoments(len(self.span), None, self.table)
+
+    def expanded(self) -> GroupMoments:
+        """Moments of the features themselves, with a matrix of all features for every cell.
+
+        Returns
+        -------
+        GroupMoments
+            Without span.
+        """
+        if self.span is None:
+            return self
+        return replace(self, table=self.span.expand(self.table), span=None)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -256,6 +316,10 @@ class GroupMoments:
     def _pooled(self) -> Pooled:
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        if self.span is not None:
+            weight, mean, covariance = self.coordinates().pooled()
+            basis = self.span.basis
+            return Pooled(weight, self.span.place(mean), symmetrize(basis.T @ covariance @ basis))
         whole = merge(list(self.table.cells.values()))
         return Pooled(whole.weight, whole.mean, whole.covariance)
 
@@ -279,8 +343,11 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
         Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
         """
-        _, mean, covariance = self.pooled()
-        deviation = np.sqrt(np.diag(covariance))
+        _, mean, covariance = self.coordinates().pooled()
+        variance = np.diag(covariance)
+        if self.span is not None:
+            mean, variance = self.span.place(mean), self.span.spread(covariance)
+        deviation = np.sqrt(np.maximum(variance, 0.0))
         constant = deviation <= ROUNDING * np.abs(mean)
         return Standardization(mean, np.where(constant, 1.0, deviation))
 
@@ -308,6 +375,9 @@ class GroupMoments:
                [0., 0.]])
         """
         mean, scale = self.standardization() if by is None else by
+        if self.span is not None:
+            span, table = self.span.rescale(self.table, mean, scale)
+            return replace(self, table=table, span=span)
         cells = {key: rescale(cell, mean, scale) for key, cell in self.table.cells.items()}
         return replace(self, table=replace(self.table, cells=cells))
 
@@ -358,6 +428,8 @@ class GroupMoments:
         >>> moments.contrasts(compare="reference", reference="b").labels
         ['sensitive_feature: a vs b', 'sensitive_feature: c vs b']
         """
+        if self.span is not None:
+            return self.expanded().contrasts(compare, joint, reference, min_group_size)
         question = check_question(self.table, compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, question)
         contrasts.warn(stacklevel=2)
@@ -389,7 +461,7 @@ class GroupMoments:
         ...     path.name, GroupMoments.load(path).n_samples
         ('batch.npz', 2)
         """
-        return save_moments(path, self.n_features, self.feature_names, self.table)
+        return save_moments(path, self.n_features, self.feature_names, self.table, self.span)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:

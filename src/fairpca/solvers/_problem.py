@@ -96,6 +96,7 @@ class FairProblem:
         mean_tol: float | None = 0.0,
         cov_weight: float | None = None,
         cov_tol: float | None = None,
+        padding: int = 0,
     ) -> FairProblem:
         """Pose the problem of contrasts that are formed already.
 
@@ -109,6 +110,8 @@ class FairProblem:
             As for the class.
         cov_weight : float or None
             As for the class; None is 1.
+        padding : int, default 0
+            Directions to add, the last, in which nothing varies: those outside the span of rows.
 
         Returns
         -------
@@ -126,10 +129,11 @@ class FairProblem:
         >>> problem.mean_gaps.shape, problem.cov_gaps.shape
         ((1, 4), (1, 4, 4))
         """
+        ends = (0, padding)
         return cls(
-            covariance,
-            contrasts.mean_gaps,
-            contrasts.cov_gaps,
+            np.pad(covariance, (ends, ends)),
+            np.pad(contrasts.mean_gaps, ((0, 0), ends)),
+            np.pad(contrasts.cov_gaps, ((0, 0), ends, ends)),
             int(n_components),
             mean_tol=mean_tol,
             cov_weight=1.0 if cov_weight is None else float(cov_weight),

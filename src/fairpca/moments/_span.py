@@ -1,0 +1,131 @@
+"""Wide data: moments in the span of the rows, so that no matrix of features × features is formed.
+
+Means and covariances of n rows live in the at most n − 1 directions in which the rows differ.
+Letters: x a row of features, y its coordinates: x = origin + Wᵀy with orthonormal rows W.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse import issparse
+
+from fairpca.linalg import symmetrize
+from fairpca.moments._cells import Cell, FloatArray, centre
+from fairpca.moments._table import Table
+
+# Below this many features a matrix of all of them is smaller than the bookkeeping of a span.
+MIN_FEATURES = 128
+# A direction that sticks out of a span by less than this is rounding.
+_OUTSIDE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The points origin + Wᵀy: `origin` (p,) and `basis` W (r, p) with orthonormal rows."""
+
+    origin: FloatArray
+    basis: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.basis)
+
+    def place(self, y: FloatArray) -> FloatArray:
+        """Return the point with the coordinates y."""
+        return self.origin + y @ self.basis
+
+    def spread(self, matrix: FloatArray) -> FloatArray:
+        """Diagonal of WᵀMW, feature by feature."""
+        return np.asarray(np.einsum("rp,rp->p", self.basis, matrix @ self.basis))
+
+    def lift(self, basis: FloatArray) -> FloatArray:
+        """Directions as rows (d, p) from a basis (r + k, d) of the span and k directions outside.
+
+        Which directions outside does not matter: nothing is known of them but zeros.
+        """
+        inside, outside = basis[: len(self)], basis[len(self) :]
+        lifted: FloatArray = inside.T @ self.basis
+        if np.linalg.norm(outside) <= _OUTSIDE:
+            return lifted
+        start = np.random.default_rng(0).normal(size=(len(outside), self.basis.shape[1]))
+        for _ in range(2):
+            start = start - (start @ self.basis.T) @ self.basis
+        outer: FloatArray = np.linalg.qr(start.T)[0].T
+        return lifted + outside.T @ outer
+
+    def expand(self, table: Table) -> Table:
+        """Moments of the features themselves, with a matrix of p × p for every cell."""
+        return _move(table, self.basis.T, self.origin)
+
+    def rescale(self, table: Table, mean: FloatArray, scale: FloatArray) -> tuple[Span, Table]:
+        """Span and moments of (x − mean) / scale."""
+        constant = ~self.basis.any(axis=0)
+        basis, factor = _orthonormal_rows(self.basis / scale)
+        basis[:, constant] = 0.0
+        span = Span((self.origin - mean) / scale, basis)
+        return span, _move(table, factor, np.zeros(len(basis)))
+
+
+def find_span(X: Any) -> tuple[Span, FloatArray]:
+    """Span of the rows of a matrix, and their coordinates."""
+    is_sparse = issparse(X)
+    rows = X.toarray() if is_sparse else X
+    centred = np.array(rows, dtype=np.float64, order="C")  # its transpose is in LAPACK's order
+    ones = np.ones(len(centred))
+    origin, rest = centre(centred, ones, float(len(centred)))
+    constant = ~centred.any(axis=0)
+    basis, factor = _orthonormal_rows(centred)
+    basis[:, constant] = 0.0  # exactly, so that the column is seen to be constant
+    return Span(origin + rest, basis), factor.T.copy()
+
+
+def _orthonormal_rows(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal rows W of full rank and T with matrix = TᵀW; `matrix` may be overwritten."""
+    factors: Any = scipy.linalg.qr(matrix.T, mode="economic", overwrite_a=True, check_finite=False)
+    q, r = factors
+    left, values, right = np.linalg.svd(r)
+    floor = max(matrix.shape) * float(np.finfo(np.float64).eps) * values.max(initial=0.0)
+    rank = int(np.count_nonzero(values > floor))
+    if rank == len(r):
+        return q.T, r
+    return (q @ left[:, :rank]).T, values[:rank, None] * right[:rank]
+
+
+def join(left: Span, right: Span) -> Span:
+    """Smallest span that holds both, with the origin and the first directions of `left`."""
+    shift = right.origin - left.origin
+    length = float(np.linalg.norm(shift))
+    others = right.basis if length == 0.0 else np.vstack([right.basis, shift / length])
+    for _ in range(2):  # the second round removes what rounding left of the first
+        others = others - (others @ left.basis.T) @ left.basis
+    _, values, directions = np.linalg.svd(others, full_matrices=False)
+    outside = directions[values > _OUTSIDE]
+    outside = outside - (outside @ left.basis.T) @ left.basis
+    new = np.linalg.qr(outside.T)[0].T if len(outside) else outside
+    basis = np.vstack([left.basis, new])
+    basis[:, ~(left.basis.any(axis=0) | right.basis.any(axis=0) | (shift != 0.0))] = 0.0
+    return Span(left.origin, basis)
+
+
+def move_into(table: Table, old: Span, new: Span) -> Table:
+    """Moments in the coordinates of a span that holds the old one."""
+    return _move(table, new.basis @ old.basis.T, new.basis @ (old.origin - new.origin))
+
+
+def _move(table: Table, T: FloatArray, t: FloatArray) -> Table:
+    """Moments of Ty + t."""
+    return replace(table, cells={key: _move_cell(cell, T, t) for key, cell in table.cells.items()})
+
+
+def _move_cell(cell: Cell, T: FloatArray, t: FloatArray) -> Cell:
+    return replace(
+        cell,
+        mean=T @ (cell.mean + cell.mean_rest) + t,
+        mean_rest=np.zeros(len(t)),
+        scatter=symmetrize(T @ cell.scatter @ T.T),
+        cross=cell.cross @ T.T,
+        third=symmetrize(T @ cell.third @ T.T),
+    )

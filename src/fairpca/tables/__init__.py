@@ -1,0 +1,80 @@
+"""Tables that need not fit memory, or one machine: batches of Rows, sums of them, and the way back.
+
+Files, Arrow tables, Dask collections and Spark tables become `GroupMoments` through one kernel;
+everything after the moments is small and local (`FairPCA.fit_moments`). The way back, rows to
+component columns, is `project_table`, `transform_parquet`, `transform_spark`, and
+`FairPCA.transform` for Dask.
+"""
+
+from importlib import import_module
+from typing import Any
+
+# Imported when first used: whoever fits arrays needs neither pyarrow nor Dask.
+_HOME = {
+    "Roles": "_roles",
+    "Table": "table",
+    "check_target": "project",
+    "column_names": "sources",
+    "lazy_moments": "_dask",
+    "lazy_transform": "_dask",
+    "moments_from_csv": "sources",
+    "moments_from_dask": "_dask",
+    "moments_from_files": "sources",
+    "moments_from_parquet": "sources",
+    "moments_from_spark": "_spark",
+    "open_table": "table",
+    "project_table": "project",
+    "sample": "_dask",
+    "transform_parquet": "project",
+    "transform_spark": "_spark",
+}
+__all__ = [
+    "Roles",
+    "Table",
+    "check_target",
+    "column_names",
+    "is_lazy",
+    "moments_from_csv",
+    "moments_from_dask",
+    "moments_from_files",
+    "moments_from_parquet",
+    "moments_from_spark",
+    "open_table",
+    "project_table",
+    "transform_parquet",
+    "transform_spark",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fairpca.tables' has no attribute {name!r}")
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "fairpca.tables reads tables with pyarrow: pip install 'fairpca[arrow]'"
+        ) from None
+    return getattr(import_module(f"fairpca.tables.{_HOME[name]}"), name)
+
+
+def is_lazy(X: Any) -> bool:
+    """Tell a Dask collection from rows in memory, without importing Dask.
+
+    Parameters
+    ----------
+    X : object
+        Rows.
+
+    Returns
+    -------
+    bool
+        Whether X is a Dask array or data frame.
+
+    Examples
+    --------
+    >>> from fairpca.tables import is_lazy
+    >>> is_lazy([[1.0]])
+    False
+    """
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")

@@ -1,0 +1,405 @@
+"""Dask collections: summed in one pass on whichever scheduler is active, projected lazily.
+
+Dask is imported where a Dask collection has been handed in, so it is never needed otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import methodcaller
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import issparse
+
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import project, single_blas_thread
+from fairpca.moments import GroupMoments
+from fairpca.rows import check_matrix, encode_groups
+from fairpca.tables import is_lazy
+from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
+from fairpca.tables._partial import Partial, describe_missing, finish, merge_partials
+from fairpca.tables._pass import summarise_unit
+from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
+from fairpca.tables.table import Table
+
+# Partial sums that one task adds, so that no worker holds more than a few of them.
+FAN_IN = 8
+
+# What comes beside the features, as estimators call it.
+GROUPS = ("sensitive_features", "control_features", "sample_weight")
+
+
+def moments_from_dask(
+    data: Any,
+    sensitive: Any,
+    features: Names = None,
+    control: Any = None,
+    weight: Any = None,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of a Dask collection in one pass; partial sums are merged as a tree.
+
+    The work goes to the active scheduler: threads by default, or the cluster of the current
+    ``distributed.Client``. A worker that dies during the pass costs time, not correctness.
+
+    Parameters
+    ----------
+    data : dask.dataframe.DataFrame or dask.array.Array
+        The table, or the features alone.
+    sensitive : str, iterable of str, or collection
+        Names of the protected columns of a data frame. For an array: a Dask or NumPy array with
+        its rows, one column for each attribute.
+    features : iterable of str, optional
+        Features of a data frame; None: every column that has no other part.
+    control : str, iterable of str, or collection, optional
+        Strata; an array where `data` is one.
+    weight : str or collection, optional
+        Weights ≥ 0; an array where `data` is one.
+    **options
+        numeric, categorical, missing, max_cells and max_levels, as in `moments_from_parquet`. An
+        array has no categorical features; its attributes are named ``sensitive_feature`` or
+        ``sensitive_feature_0``, …
+
+    Returns
+    -------
+    GroupMoments
+        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd
+    >>> import pandas as pd
+    >>> from fairpca.tables import moments_from_dask
+    >>> frame = pd.DataFrame({"height": [1.6, 1.8, 1.7], "sex": ["f", "m", "f"]})
+    >>> moments = moments_from_dask(dd.from_pandas(frame, npartitions=2), sensitive=["sex"])
+    >>> moments.n_samples, moments.levels("sex")
+    (3, ('f', 'm'))
+    """
+    if not is_lazy(data):
+        raise InvalidInputError(
+            f"data is a {type(data).__name__}: give a Dask array or data frame, or use "
+            "GroupMoments.from_arrays for rows in memory."
+        )
+    if hasattr(data, "rechunk"):
+        if features is not None or options.pop("categorical", None) is not None:
+            raise InvalidInputError("an array has no names: features and categorical need a table.")
+        if sensitive is None:
+            raise GroupsError("sensitive is None: give an array with a value for each row.")
+        roles, parts = _collections(data, sensitive, control, weight, None, **options)
+        return replace(finish(_compute(parts, roles), roles), feature_names=None)
+    if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
+        data = data.rename(columns={name: str(name) for name in data.columns})
+        sensitive, features, control = map(_as_text, (sensitive, features, control))
+    schema = _frame_schema(data._meta)
+    roles = assign_roles(schema, sensitive, features, control, weight, **options)
+    parts = _frame_parts(data[list(roles.columns)], {}, partial(_sum_frame, roles=roles))
+    return finish(_compute(parts, roles), roles)
+
+
+def lazy_moments(
+    X: Any,
+    sensitive: Any,
+    control: Any,
+    weight: Any,
+    *,
+    numeric: Names = None,
+    names: Sequence[str] | None = None,
+    at_least: int = 1,
+) -> GroupMoments:
+    """Moments of Dask features whose groups come beside them, as an estimator is given them."""
+    control = None if sensitive is None else control
+    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
+    total = _compute(parts, roles)
+    if set(total.missing) & set(roles.features):
+        raise InvalidInputError(
+            f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows.",
+            parameter="X",
+        )
+    moments = finish(total, roles)
+    if moments.n_samples < at_least:
+        raise InvalidInputError(
+            f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
+        )
+    return moments if names is not None else replace(moments, feature_names=None)
+
+
+def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:
+    """Sum the files of a table by the tasks of a scheduler, each as the local pass would."""
+    from dask import delayed
+
+    units = table.units(table.types(roles), ranges=True)
+    parts = [delayed(partial(summarise_unit, unit, roles), pure=False)() for unit in units]
+    return finish(_compute(parts, roles) if parts else Partial(), roles)
+
+
+def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
+    """Merge delayed sums as a tree, always in the same order."""
+    from dask import delayed
+
+    if not parts:
+        raise InvalidInputError("X has no partitions: give a table with rows.")
+    merge = delayed(partial(_merge, roles=roles))
+    level = list(parts)
+    while len(level) > 1:
+        level = [merge(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
+    total: Partial = level[0].compute()
+    return total
+
+
+def _merge(parts: list[Partial], roles: Roles) -> Partial:
+    with single_blas_thread():
+        return merge_partials(parts, roles)
+
+
+def _collections(
+    X: Any, sensitive: Any, control: Any, weight: Any, names: Sequence[str] | None, **options: Any
+) -> tuple[Roles, list[Any]]:
+    """Roles of features and groups that are collections of their own, and their delayed sums."""
+    empty = sample(X)
+    numeric = as_names(options.pop("numeric", None))
+    given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))
+    groups, strata = (_group_names(given[name], name, numeric) for name in GROUPS[:2])
+    types = getattr(empty, "dtypes", [empty.dtype] if hasattr(empty, "dtype") else [])
+    roles = Roles(
+        features=tuple(f"x{i}" for i in range(empty.shape[1])) if names is None else tuple(names),
+        sensitive=groups,
+        control=strata,
+        weight=None if weight is None else GROUPS[2],
+        numeric=numeric,
+        single=all(kind == np.float32 for kind in types),
+        **options,
+    )
+    given = {name: part for name, part in given.items() if part is not None}
+    function = partial(_sum_block, roles=roles)
+    if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
+        return roles, _frame_parts(X, given, function)
+    return roles, _block_parts(X, given, function)
+
+
+def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of group columns, which the one validator reads from none of their rows."""
+    if part is None:
+        return ()
+    if hasattr(part, "_meta") and hasattr(part._meta, "iloc"):
+        empty = part._meta
+    elif is_lazy(part):
+        empty = np.empty((0, *part.shape[1:]), dtype=part.dtype)
+    else:
+        empty = part.iloc[:0] if hasattr(part, "iloc") else np.asarray(part)[:0]
+    forced = numeric if argument == "sensitive_features" else ()
+    return encode_groups(empty, n_rows=0, argument=argument, numeric=forced).names
+
+
+def _as_text(names: Any) -> Any:
+    """Names of columns as text; they may be numbers in a pandas frame."""
+    return None if names is None else [str(name) for name in np.atleast_1d(names)]
+
+
+def _frame_schema(meta: Any) -> pa.Schema:
+    """Arrow types of the columns of an empty pandas frame; objects are taken for text."""
+    types = {
+        str(name): pa.string() if dtype.kind == "O" else pa.Array.from_pandas(meta[name]).type
+        for name, dtype in meta.dtypes.items()
+    }
+    return pa.schema(types)
+
+
+def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
+    """Delayed sums where everything is a data frame.
+
+    One expression for all of them: Dask joins small partitions while it optimises a read, and how
+    many depends on the columns, so that frames optimised apart would not fit together any more.
+    """
+    import pandas as pd
+    from dask import delayed
+
+    for name, part in groups.items():
+        _check_partitions(name, part.npartitions, X.npartitions)
+    metas = {"X": X._meta, **{name: part._meta for name, part in groups.items()}}
+    sums = X.map_partitions(
+        partial(_sum_partition, function=function, metas=metas),
+        *groups.values(),
+        align_dataframes=False,
+        enforce_metadata=False,
+        meta=pd.Series([], dtype=object),
+    )
+    return [delayed(methodcaller("item"))(part) for part in sums.to_delayed()]
+
+
+def _sum_partition(*parts: Any, function: Callable[..., Partial], metas: Mapping[str, Any]) -> Any:
+    """Sum one partition, in a Series because Dask wants one."""
+    import pandas as pd
+
+    declared = [as_declared(part, meta) for part, meta in zip(parts, metas.values(), strict=True)]
+    groups = dict(zip(list(metas)[1:], declared[1:], strict=True))
+    return pd.Series([function(declared[0], groups)], dtype=object)
+
+
+def _block_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
+    """Delayed sums where arrays take part."""
+    from dask import delayed
+
+    others = {name: _aligned_blocks(part, X, name) for name, part in groups.items()}
+    return [
+        delayed(function)(block, {name: blocks[index] for name, blocks in others.items()})
+        for index, block in enumerate(_row_blocks(X))
+    ]
+
+
+def _check_partitions(name: str, found: int, wanted: int) -> None:
+    if found != wanted:
+        raise InvalidInputError(
+            f"{name} has {found} partitions but X has {wanted}: take both from the same table, or "
+            "give them the same partitions."
+        )
+
+
+def _row_blocks(X: Any) -> list[Any]:
+    """Delayed blocks of whole rows."""
+    if hasattr(X, "rechunk"):
+        return list((X.rechunk({1: -1}) if X.ndim == 2 else X).to_delayed().ravel())
+    return list(X.to_delayed(optimize_graph=False))
+
+
+def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
+    """Blocks of groups or weights that belong to the blocks of X."""
+    count = X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
+    chunks = X.chunks[0] if hasattr(X, "chunks") else (np.nan,)
+    known = not np.isnan(chunks).any()
+    if is_lazy(part):
+        if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
+            part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
+        blocks = [_declare(block, part) for block in _row_blocks(part)]
+        _check_partitions(name, len(blocks), count)
+        return blocks
+    if not known:
+        raise InvalidInputError(
+            f"{name} is in memory while X is a Dask collection whose partitions have unknown "
+            f"lengths: give a Dask column of the same table, for example {name}=table['group']."
+        )
+    if len(part) != X.shape[0]:
+        raise InvalidInputError(f"{name} has {len(part)} rows but X has {X.shape[0]}.")
+    ends = np.cumsum(chunks)
+    rows = part.iloc if hasattr(part, "iloc") else np.asarray(part)
+    return [rows[end - size : end] for end, size in zip(ends, chunks, strict=True)]
+
+
+def _declare(block: Any, part: Any) -> Any:
+    """Give a partition the number types of the whole, which one partition may not show."""
+    from dask import delayed
+
+    meta = getattr(part, "_meta", None)
+    return delayed(as_declared)(block, meta) if hasattr(meta, "iloc") else block
+
+
+def as_declared(block: Any, meta: Any) -> Any:
+    """Cast the number columns of a pandas block to the types that the whole table has."""
+    if meta.ndim == 1:
+        return as_declared(block.to_frame(), meta.to_frame()).iloc[:, 0]
+    types = {
+        name: dtype
+        for name, dtype in meta.dtypes.items()
+        if getattr(dtype, "kind", "O") in "iufb" and block[name].dtype != dtype
+    }
+    return block.astype(types) if types and len(block) else block
+
+
+def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
+    """Sum a pandas partition that has all columns."""
+    arrays = _arrow_columns(frame, list(frame.columns))
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    return _sum_columns(Columns.of(batch, roles), roles)
+
+
+def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
+    """Sum a block of features with its groups."""
+    names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
+    parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
+    n_rows = X.shape[0]
+    for part in parts.values():
+        for name, column in part.items():
+            if len(column) != n_rows:
+                raise InvalidInputError(
+                    f"{name} has {len(column)} rows in a block of {n_rows}: give both the same "
+                    "chunks."
+                )
+    features: dict[str, pa.Array] = {}
+    matrix: Any = None
+    if issparse(X):
+        matrix, _ = check_matrix(X)
+    else:
+        features = _arrow_columns(X, roles.features)
+        check_numbers({name: column.type for name, column in features.items()})
+    columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in GROUPS))
+    return _sum_columns(replace(columns, matrix=matrix), roles)
+
+
+def _sum_columns(columns: Columns, roles: Roles) -> Partial:
+    size = batch_rows(len(roles.columns))
+    starts = range(0, max(columns.n_rows, 1), size)
+    with single_blas_thread():
+        return summarise_batches((columns.slice(start, size) for start in starts), roles)
+
+
+def _arrow_columns(block: Any, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Arrow arrays of the columns of a pandas or NumPy block, by their places."""
+    if not hasattr(block, "iloc"):
+        block = np.asarray(block)
+        columns = [block] if block.ndim == 1 else list(np.ascontiguousarray(block.T))
+    else:
+        columns = [block] if block.ndim == 1 else [block.iloc[:, i] for i in range(block.shape[1])]
+    arrays = {}
+    for name, column in zip(names, columns, strict=True):
+        try:
+            arrays[str(name)] = _arrow_column(column)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise InvalidInputError(
+                f"column {name!r} holds values of several types ({error}): convert it first."
+            ) from None
+    return arrays
+
+
+def _arrow_column(values: Any) -> pa.Array:
+    """Convert a column; plain floats are not searched for NaN, which the kernel does if need be."""
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind == "f":
+        return pa.array(np.asarray(values))
+    array = pa.array(values, from_pandas=True)
+    if isinstance(array, pa.ChunkedArray):
+        return array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    return array
+
+
+def sample(X: Any) -> Any:
+    """No rows of the type, width and names of a collection."""
+    if hasattr(X, "_meta") and hasattr(X, "columns"):
+        return X._meta
+    if getattr(X, "ndim", 2) != 2:
+        raise InvalidInputError(f"X has {X.ndim} dimensions: give a table with rows and columns.")
+    return np.empty((0, X.shape[1]), dtype=X.dtype)
+
+
+def lazy_transform(
+    X: Any, mean: Any, components: Any, scale: Any, names: Sequence[str], dtype: Any
+) -> Any:
+    """Scores of a Dask collection as one with the same partitions; nothing is computed yet."""
+    function = partial(_project_block, mean=mean, components=components, scale=scale)
+    if hasattr(X, "rechunk"):
+        X = X.rechunk({1: -1})
+        chunks = (X.chunks[0], (len(components),))
+        meta = np.empty((0, len(components)), dtype=dtype)
+        return X.map_blocks(function, chunks=chunks, dtype=dtype, meta=meta)
+    meta = X._meta.iloc[:, :0].assign(**{name: np.empty(0, dtype) for name in names})
+    return X.map_partitions(partial(_project_frame, function, list(names)), meta=meta)
+
+
+def _project_block(X: Any, mean: Any, components: Any, scale: Any) -> Any:
+    return project(check_matrix(X)[0], mean, components, scale)
+
+
+def _project_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
+    return type(frame)(function(frame), columns=names, index=frame.index)

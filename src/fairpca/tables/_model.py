@@ -1,0 +1,184 @@
+"""A fitted model applied to Arrow batches, wherever they come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from fairpca._choices import MISSING, UNKNOWN
+from fairpca._models import read_model_file
+from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import project
+from fairpca.tables._kernel import level_text
+from fairpca.tables._roles import is_number
+
+AnyModel: TypeAlias = Any
+"""A fitted FairPCA, a SavedModel, or the path of a model file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What is left of a model for projecting rows in their own units."""
+
+    features: tuple[str, ...]  # indicators (column=value) included
+    mean: Any  # (p,)
+    components: Any  # (d, p)
+    scale: Any  # (d,), or None
+    output_names: tuple[str, ...]
+
+    def bind(
+        self, schema: pa.Schema, missing: str = MISSING[0], unknown: str = UNKNOWN[0]
+    ) -> Projection:
+        """Find the features among the columns of a table."""
+        plain: list[tuple[int, str]] = []
+        indicators: dict[str, dict[str, int]] = {}
+        for index, feature in enumerate(self.features):
+            if feature in schema.names:
+                kind = schema.field(feature).type
+                if not is_number(kind):
+                    raise InvalidInputError(
+                        f"column {feature!r} is {kind}, but the model knows it as a number."
+                    )
+                plain.append((index, feature))
+                continue
+            column, level = _indicator(feature, schema)
+            indicators.setdefault(column, {})[level] = index
+        return Projection(self, tuple(plain), indicators, missing, unknown)
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A model bound to the columns of a table."""
+
+    weights: Weights
+    plain: tuple[tuple[int, str], ...]  # place and name of the features that are columns
+    indicators: dict[str, dict[str, int]]  # place of each known value of a categorical column
+    missing: str
+    unknown: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (*(name for _, name in self.plain), *self.indicators)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the component columns."""
+        return self.weights.output_names
+
+    def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a batch that have every feature, where the others are to be dropped."""
+        if self.missing == "error":
+            return batch
+        present = np.ones(batch.num_rows, dtype=bool)
+        for name in self.columns:
+            absent = pc.is_null(batch.column(name), nan_is_null=True)
+            present &= ~absent.to_numpy(zero_copy_only=False)
+        return batch if present.all() else batch.filter(pa.array(present))
+
+    def scores(self, batch: pa.RecordBatch) -> Any:
+        """Scores of the rows of a batch; missing values are refused."""
+        matrix = np.zeros((len(self.weights.features), batch.num_rows))
+        for index, name in self.plain:
+            matrix[index] = _complete(batch.column(name), name)
+        for name, places in self.indicators.items():
+            codes = _places(batch.column(name), name, places, self.unknown)
+            known = np.flatnonzero(codes >= 0)
+            matrix[codes[known], known] = 1.0
+        weights = self.weights
+        return project(matrix.T, weights.mean, weights.components, weights.scale)
+
+
+def read_model(model: AnyModel) -> Weights:
+    """Take what is needed for projecting rows from a fitted model or its file."""
+    if isinstance(model, str | os.PathLike):
+        kind, parameters, state, standardization = read_model_file(model)
+        whiten = parameters["whiten"]
+    else:
+        fitted, standardization = model if isinstance(model, tuple) else (model, None)
+        kind, state = type(fitted).__name__, dict(vars(fitted))
+        whiten = getattr(fitted, "whiten", False)
+    _check_fitted(kind, state)
+    mean, components = state["mean_"], state["components_"]
+    if standardization is not None:
+        # (x - m)/s - mean, written for rows in their own units.
+        mean = standardization.mean + standardization.scale * mean
+        components = components / standardization.scale
+    deviation = np.sqrt(state["explained_variance_"])
+    return Weights(
+        tuple(map(str, state["feature_names_in_"])),
+        mean,
+        components,
+        np.where(deviation > 0.0, deviation, 1.0) if whiten else None,
+        tuple(f"{kind.lower()}{index}" for index in range(len(components))),
+    )
+
+
+def _check_fitted(kind: str, state: Mapping[str, Any]) -> None:
+    if "components_" not in state:
+        raise InvalidInputError("the model is not fitted: call fit or fit_moments first.")
+    if "mean_" not in state:
+        raise InvalidInputError(
+            f"the model is a {kind}, whose components are not directions of the features: use its "
+            "transform method."
+        )
+    if "feature_names_in_" not in state:
+        raise InvalidInputError(
+            "the model does not know the names of its features: fit it to a table with names."
+        )
+
+
+def _indicator(feature: str, schema: pa.Schema) -> tuple[str, str]:
+    """Column and value of an indicator feature."""
+    found = [name for name in schema.names if feature.startswith(f"{name}=")]
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"the feature {feature!r} can be read as a value of any of {found}: rename the columns."
+        )
+    if not found:
+        raise InvalidInputError(f"the table has no column {feature!r}, which the model needs.")
+    return found[0], feature.removeprefix(f"{found[0]}=")
+
+
+def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str) -> Any:
+    """Place of the indicator of each row; -1 for a value that the model has not seen."""
+    coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
+    if coded.indices.null_count:
+        raise _missing_error(name, coded.indices.null_count)
+    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
+    lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
+    for code in np.unique(codes):
+        text = level_text(coded.dictionary[int(code)].as_py(), name)
+        if text not in places and unknown == "error":
+            raise InvalidInputError(
+                f"column {name!r} holds {text!r}, which the model has not seen: it knows "
+                f"{sorted(places)[:20]}. Leave those rows out, or use unknown='ignore'.",
+                parameter="unknown",
+            )
+        lookup[code] = places.get(text, -1)
+    return lookup[codes]
+
+
+def _complete(column: pa.Array, name: str) -> Any:
+    if kinds.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if column.null_count:
+        raise _missing_error(name, column.null_count)
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise _missing_error(name, int(np.count_nonzero(~np.isfinite(values))))
+    return values
+
+
+def _missing_error(name: str, count: int) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {name!r} has {count:,} missing or infinite values in one batch: fill them in, or "
+        "leave those rows out."
+    )

@@ -1,0 +1,150 @@
+"""What one part of a pass has found, and how the parts are put together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.moments import GroupMoments
+from fairpca.moments._cells import Cell
+from fairpca.rows import missing_groups_error, too_many_cells
+from fairpca.tables._roles import Roles
+
+Levels = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """The moments of some rows, and what was met on the way."""
+
+    moments: GroupMoments | None = None  # of the complete rows; None where nothing was summed
+    levels: Levels = field(default_factory=dict)  # of the categorical features so far, sorted
+    n_rows: int = 0
+    incomplete: int = 0  # rows with a missing value
+    missing: Mapping[str, int] = field(default_factory=dict)  # values by column
+
+
+def indicator_names(levels: Levels) -> list[str]:
+    """Names of the indicator features, ``column=value`` for each."""
+    return [f"{name}={level}" for name, values in levels.items() for level in values]
+
+
+def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
+    """Put parts together from left to right; an indicator that a part does not know was zero."""
+    levels = {
+        name: tuple(sorted(set().union(*(part.levels.get(name, ()) for part in parts))))
+        for name in roles.categorical
+    }
+    for name, values in levels.items():
+        if len(values) > roles.max_levels:
+            raise too_many_levels(name, roles.max_levels)
+    names = [*roles.features, *indicator_names(levels)]
+    _check_distinct(names)
+    aligned = [_align(part.moments, names) for part in parts if part.moments is not None]
+    missing: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.missing.items():
+            missing[name] = missing.get(name, 0) + count
+    return Partial(
+        moments=_add(aligned, roles.max_cells) if aligned else None,
+        levels=levels,
+        n_rows=sum(part.n_rows for part in parts),
+        incomplete=sum(part.incomplete for part in parts),
+        missing=missing,
+    )
+
+
+def _add(parts: Sequence[GroupMoments], limit: int) -> GroupMoments:
+    """Merge moments from left to right, with a limit on the number of cells."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+        if len(total.table.cells) > limit:
+            names = total.table.key_names
+            raise too_many_cells({name: len(total.levels(name)) for name in names}, limit)
+    return total
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    """Refuse an indicator that is called like another feature: their sums would be mixed up."""
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidInputError(
+            f"the indicators of the categorical columns give two features the name {twice[0]!r}: "
+            "rename a column."
+        )
+
+
+def too_many_levels(name: str, limit: int) -> InvalidInputError:
+    """Say that a categorical feature has too many values."""
+    return InvalidInputError(
+        f"categorical column {name!r} has more than {limit} distinct values, each of which would "
+        "become a feature: leave it out, put its values into classes, or raise max_levels.",
+        parameter="categorical",
+    )
+
+
+def _align(moments: GroupMoments, names: list[str]) -> GroupMoments:
+    """Give the moments all features in `names`; those they lack have been zero in every row."""
+    if moments.feature_names == tuple(names):
+        return moments
+    moments = moments.expanded()
+    place = {name: index for index, name in enumerate(names)}
+    index = np.array([place[name] for name in moments.feature_names or ()], dtype=np.intp)
+    cells = {key: _spread(cell, index, len(names)) for key, cell in moments.table.cells.items()}
+    return GroupMoments(len(names), tuple(names), replace(moments.table, cells=cells))
+
+
+def _spread(cell: Cell, index: Any, p: int) -> Cell:
+    """Move the features of a cell to the places `index` among `p`, zero elsewhere."""
+    m = len(cell.z_mean)
+    mean, rest, cross = np.zeros(p), np.zeros(p), np.zeros((m, p))
+    scatter, third = np.zeros((p, p)), np.zeros((m, p, p))
+    mean[index], rest[index], cross[:, index] = cell.mean, cell.mean_rest, cell.cross
+    block = np.ix_(index, index)
+    scatter[block] = cell.scatter
+    for position in range(m):
+        third[position][block] = cell.third[position]
+    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
+
+
+def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoments:
+    """Turn the sum of a pass into moments, or say why there are none."""
+    check_missing(total, roles)
+    if total.moments is None or not total.moments.table.cells:
+        why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
+        raise InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
+    return total.moments
+
+
+def check_missing(total: Partial, roles: Roles) -> None:
+    """Refuse missing values, or warn that their rows were left out."""
+    if not total.missing:
+        return
+    found = describe_missing(total)
+    if roles.missing == "drop-rows":
+        # The caller of the public function: this one, finish, Table.moments and the function.
+        warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=5)
+        return
+    arguments = dict.fromkeys(roles.sensitive, "sensitive_features")
+    arguments |= dict.fromkeys(roles.control, "control_features")
+    groups = [name for name in arguments if name in total.missing]
+    if set(groups) == set(total.missing) and not set(groups) & set(roles.features):
+        raise missing_groups_error(groups[0], total.missing[groups[0]], arguments[groups[0]])
+    raise InvalidInputError(
+        f"{found}: fill them in, leave the columns out, or use missing='drop-rows'.",
+        parameter="missing",
+    )
+
+
+def describe_missing(total: Partial) -> str:
+    """Say how many rows have missing values, and in which columns."""
+    counts = ", ".join(f"{name!r} {count:,}" for name, count in total.missing.items())
+    return (
+        f"{total.incomplete:,} of {total.n_rows:,} rows have missing values (by column: {counts})"
+    )

@@ -1,0 +1,220 @@
+"""Which column plays which part in a pass, settled once from the schema of the whole table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypedDict
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
+from fairpca.exceptions import GroupsError, InvalidInputError
+
+Missing = Literal["error", "drop-rows"]
+Names = str | Iterable[str] | None
+
+_PARAMETER_OF = {
+    "sensitive": "sensitive_features",
+    "control": "control_features",
+    "weight": "sample_weight",
+}
+
+
+class RoleOptions(TypedDict, total=False):
+    """What can be asked of any table, by keyword; see `moments_from_parquet`."""
+
+    numeric: Names
+    categorical: Names
+    missing: Missing
+    max_cells: int
+    max_levels: int
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Number columns that are features, in order.
+    categorical : tuple of str
+        Columns that become one indicator feature for each of their values, after `features`.
+    sensitive, control : tuple of str
+        Protected attributes and strata.
+    weight : str or None
+        Column of weights.
+    numeric : tuple of str
+        Sensitive columns that are numbers whatever their type.
+    missing : {"error", "drop-rows"}
+        What happens to rows with missing values.
+    max_cells, max_levels : int
+        Limits on distinct combinations of groups, and on values of a categorical feature.
+    single : bool
+        Whether all features fit float32, so that batches are held in it; sums never are.
+    """
+
+    features: tuple[str, ...]
+    categorical: tuple[str, ...] = ()
+    sensitive: tuple[str, ...] = ()
+    control: tuple[str, ...] = ()
+    weight: str | None = None
+    numeric: tuple[str, ...] = ()
+    missing: Missing = "error"
+    max_cells: int = MAX_CELLS
+    max_levels: int = MAX_LEVELS
+    single: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column to read, once."""
+        weight = () if self.weight is None else (self.weight,)
+        named = self.features + self.categorical + self.sensitive + self.control + weight
+        return tuple(dict.fromkeys(named))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the roles as JSON would give them back, to be compared with stored ones."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def assign_roles(
+    schema: pa.Schema,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    numeric: Names = None,
+    categorical: Names = None,
+    missing: Missing = "error",
+    max_cells: int = MAX_CELLS,
+    max_levels: int = MAX_LEVELS,
+) -> Roles:
+    """Check the names against a schema and settle the part of every column."""
+    if weight is not None and not isinstance(weight, str):
+        raise InvalidInputError(
+            f"weight={weight!r}: give the name of one column.", parameter="sample_weight"
+        )
+    parts = {
+        "sensitive": as_names(sensitive),
+        "control": as_names(control),
+        "weight": as_names(weight),
+        "categorical": as_names(categorical),
+        "numeric": as_names(numeric),
+    }
+    if not parts["sensitive"]:
+        raise GroupsError(
+            "sensitive names no column: give at least one protected attribute.",
+            parameter="sensitive_features",
+        )
+    check_choice("missing", missing, MISSING)
+    taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
+    chosen = as_names(features)
+    if features is None:
+        chosen = tuple(name for name in schema.names if name not in taken)
+    _check_names(schema, {**parts, "features": chosen})
+    _check_parts(parts, chosen, taken)
+    _check_values(schema, (*taken, *parts["categorical"]))
+    plain = tuple(name for name in chosen if name not in parts["categorical"])
+    check_numbers({name: schema.field(name).type for name in plain})
+    if not chosen and not parts["categorical"]:
+        raise InvalidInputError(
+            "no column is left for the features: name them in features.", parameter="features"
+        )
+    single = all(schema.field(name).type in (pa.float32(), pa.float16()) for name in plain)
+    return Roles(
+        features=plain,
+        **{name: parts[name] for name in ("categorical", "sensitive", "control", "numeric")},
+        weight=weight,
+        missing=missing,
+        max_cells=max_cells,
+        max_levels=max_levels,
+        single=single,
+    )
+
+
+def check_choice(parameter: str, value: str, among: Sequence[str]) -> None:
+    """Refuse a word that is not one of those to choose from."""
+    if value not in among:
+        words = ", ".join(map(repr, among))
+        raise InvalidInputError(f"{parameter}={value!r}: use one of {words}.", parameter=parameter)
+
+
+def as_names(given: Names) -> tuple[str, ...]:
+    """Return the columns that an argument names, one, several or none."""
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> None:
+    for part, names in parts.items():
+        twice = [
+            name for name in dict.fromkeys(names) if len(schema.get_all_field_indices(name)) > 1
+        ]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        unknown = [name for name in names if name not in schema.names]
+        if twice:
+            problem = f"the table has several columns named {twice}: rename them."
+        elif repeated:
+            problem = f"{part} names {repeated} more than once."
+        elif unknown:
+            problem = f"{part} names {unknown}, but the columns are {_shortened(schema.names)}."
+        else:
+            continue
+        raise InvalidInputError(problem, parameter=_PARAMETER_OF.get(part, part))
+
+
+def _check_parts(
+    parts: Mapping[str, tuple[str, ...]], features: Sequence[str], taken: set[str]
+) -> None:
+    if both := [name for name in (*features, *parts["categorical"]) if name in taken]:
+        raise InvalidInputError(
+            f"{both} cannot be features and groups or weights at the same time: copy the column "
+            "under another name if that is meant.",
+            parameter="features",
+        )
+    if stray := [name for name in parts["numeric"] if name not in parts["sensitive"]]:
+        problem = f"numeric names {stray}, which sensitive does not have."
+        raise GroupsError(problem, parameter="numeric")
+    if doubled := [name for name in parts["sensitive"] if name in parts["control"]]:
+        problem = f"{doubled} are sensitive and control columns at the same time."
+        raise GroupsError(problem, parameter="control_features")
+
+
+def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
+    """Refuse groups whose values are lists, records or maps."""
+    for name in sorted(names):
+        if kinds.is_nested(schema.field(name).type):
+            raise InvalidInputError(
+                f"column {name!r} is {schema.field(name).type}: groups need a column with one "
+                "value in each row."
+            )
+
+
+def check_numbers(features: Mapping[str, pa.DataType]) -> None:
+    """Refuse features of other types than numbers."""
+    bad = [f"{name!r} ({kind})" for name, kind in features.items() if not is_number(kind)]
+    if bad:
+        listed = ", ".join(bad)
+        raise InvalidInputError(
+            f"features that are not numbers: {listed}. Name the columns to be one-hot "
+            "encoded in categorical, or name the features without them.",
+            parameter="features",
+        )
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether a column can be a feature as it is; one without any value can be anything."""
+    tests = (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _shortened(names: Sequence[str], limit: int = 40) -> str:
+    shown = ", ".join(map(repr, names[:limit]))
+    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")

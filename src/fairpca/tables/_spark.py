@@ -1,0 +1,250 @@
+"""Moments of Spark data frames, and component columns for them.
+
+Needs pyspark 4.0 or later, which needs Java 17 or 21 (tested with pyspark 4.3 on Java 17), and
+fairpca with pyarrow and pandas for the Python of the driver and of every executor.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Unpack
+
+import pyarrow as pa
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import single_blas_thread
+from fairpca.moments import GroupMoments
+from fairpca.tables._csv import typed_text
+from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
+from fairpca.tables._model import AnyModel, Projection, read_model
+from fairpca.tables._partial import Partial, finish, merge_partials
+from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables.table import Table
+
+# Partial sums that one task, and the driver, merge at a time: with thousands of partitions the
+# driver would otherwise have to hold thousands of matrices.
+FAN_IN = 32
+
+_SCHEMA = "partial binary"
+
+
+def moments_from_spark(
+    data: Any,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
+
+    Every task sums its partition in Arrow batches and sends one small block of moments; more than
+    32 of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or later with
+    Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
+    (``PYSPARK_PYTHON``).
+
+    Parameters
+    ----------
+    data : pyspark.sql.DataFrame
+        The table.
+    sensitive, features, control, weight, **options
+        As in `moments_from_parquet`.
+
+    Returns
+    -------
+    GroupMoments
+        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+    """
+    schema = _arrow_schema(data)
+    roles = assign_roles(schema, sensitive, features, control, weight, **options)
+    return _sum(data, roles, None)
+
+
+def moments_by_spark(session: Any, table: Table, roles: Roles) -> GroupMoments:
+    """Sum the files of a table as Spark reads them; CSV is read as text and typed by our schema."""
+    assert table.listing is not None
+    paths = [file.path for file in table.listing.files]
+    if table.kind == "parquet" or any("://" in item for item in table.listing.items):
+        paths = list(table.listing.items)  # only Spark knows how to read a directory of its own
+    paths = [path if "://" in path else os.path.abspath(path) for path in paths]
+    if table.kind == "parquet":
+        return _sum(session.read.parquet(*paths), roles, None)
+    _check_headers(table)
+    data = session.read.csv(
+        paths, header=True, sep=table.parts[0].separator, escape='"', mode="FAILFAST"
+    )
+    return _sum(data, roles, table.types(roles))
+
+
+def _check_headers(table: Table) -> None:
+    """Name the CSV file whose columns are not those of the first: Spark reads them by position."""
+    first = table.parts[0].path
+    for part in table.parts[1:]:
+        columns = part.schema().names
+        absent = [name for name in table.names if name not in columns]
+        if absent:
+            raise InvalidInputError(
+                f"{part.path}: column {absent[0]!r} is missing, which {first} has."
+            )
+        if columns != table.names:
+            raise InvalidInputError(
+                f"{part.path}: the columns are in another order, or more, than in {first}, and "
+                "Spark reads them by position: use engine='local'."
+            )
+
+
+def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> GroupMoments:
+    selected = _numbered(data, roles.columns)
+    count = _partition_count(selected)
+    work = partial(_summarise_partition, roles=roles, types=types)
+    partials = selected.mapInArrow(work, _SCHEMA)
+    while count > FAN_IN:
+        count = -(-count // FAN_IN)
+        merge = partial(_merge_partition, roles=roles)
+        partials = partials.repartition(count).mapInArrow(merge, _SCHEMA)
+    found = [_unpack(row["partial"]) for row in partials.collect()]
+    return finish(merge_partials(found, roles) if found else Partial(), roles)
+
+
+def transform_spark(data: Any, model: AnyModel) -> Any:
+    """Append the component columns of a model to a Spark data frame, lazily.
+
+    Parameters
+    ----------
+    data : pyspark.sql.DataFrame
+        The table, with the features of the model by name.
+    model : FairPCA, SavedModel, str or path
+        The fitted model, or a file written by its `save` method.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        All columns of `data`, then one column of doubles for each component.
+    """
+    from pyspark.sql.types import DoubleType, StructType
+
+    projection = read_model(model).bind(_arrow_schema(data))
+    clash = [name for name in projection.output_names if name in data.columns]
+    if clash:
+        raise InvalidInputError(f"the table has columns named {clash} already: rename them.")
+    schema = StructType(list(data.schema.fields))
+    for name in projection.output_names:
+        schema = schema.add(name, DoubleType(), nullable=False)
+    names = list(data.columns)
+    append = partial(_append_scores, projection=projection, names=names)
+    return _numbered(data, names).mapInArrow(append, schema)
+
+
+def _append_scores(
+    batches: Iterator[pa.RecordBatch], projection: Projection, names: list[str]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        scores = projection.scores(batch.rename_columns(names))
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *(pa.array(column) for column in scores.T)],
+            names=[*names, *projection.output_names],
+        )
+
+
+def _arrow_schema(data: Any) -> pa.Schema:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    if not hasattr(data, "mapInArrow"):
+        raise InvalidInputError(f"data is a {type(data).__name__}: give a Spark data frame.")
+    fields = []
+    for field in data.schema.fields:
+        try:
+            kind = to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:  # Arrow does not know it; neither a number nor a group
+            kind = pa.struct([])
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
+
+
+def _numbered(data: Any, names: Iterable[str]) -> Any:
+    """Select columns under plain names: mapInArrow cannot handle dots and backticks in them."""
+    from pyspark.sql import functions as F
+
+    quoted = ("`" + name.replace("`", "``") + "`" for name in names)
+    return data.select(*(F.col(name).alias(f"c{index}") for index, name in enumerate(quoted)))
+
+
+def _partition_count(data: Any) -> int:
+    """Partitions of a table; Spark Connect does not tell, so that one round of merging is made."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return int(data.rdd.getNumPartitions())
+    except PySparkException:
+        return FAN_IN + 1
+
+
+def _summarise_partition(
+    batches: Iterator[pa.RecordBatch], roles: Roles, types: Mapping[str, pa.DataType] | None
+) -> Iterator[pa.RecordBatch]:
+    """Sum one partition; what is wrong with it travels as a value, to be said by the driver."""
+    try:
+        with single_blas_thread():
+            named = (batch.rename_columns(list(roles.columns)) for batch in batches)
+            if types is not None:
+                named = (typed_text(batch, types) for batch in named)
+            joined = rebatch(named, batch_rows(len(roles.columns)))
+            yield _pack(summarise_batches(joined, roles))
+    except InvalidInputError as error:
+        yield _pack(error)
+
+
+def _merge_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
+    found = [item for batch in batches for item in batch.column(0).to_pylist()]
+    if not found:
+        return
+    try:
+        yield _pack(merge_partials([_unpack(item) for item in found], roles))
+    except InvalidInputError as error:
+        yield _pack(error)
+
+
+def _pack(value: Partial | InvalidInputError) -> pa.RecordBatch:
+    # Pickle between the driver and its own executors, which is how Spark sends the functions too.
+    return pa.RecordBatch.from_pydict({"partial": pa.array([pickle.dumps(value)], pa.binary())})
+
+
+def _unpack(content: bytes | bytearray) -> Partial:
+    value = pickle.loads(bytes(content))
+    if isinstance(value, InvalidInputError):
+        raise value
+    return value
+
+
+@contextmanager
+def spark_session(master: str | None) -> Iterator[Any]:
+    """Open a Spark session, or use the one that is active; None stands for ``local[*]``."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None:
+        yield active
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master or "local[*]").appName("fairpca")
+    try:
+        session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidInputError(
+            f"no Spark session opens for master={master or 'local[*]'!r} ({reason}): check the "
+            "address, and that Java 17 or 21 is installed."
+        ) from None
+    try:
+        yield session
+    finally:
+        if active is None:
+            session.stop()

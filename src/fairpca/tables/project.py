@@ -1,0 +1,431 @@
+"""The way back: component columns for the rows of a table, written as they are read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
+from pyarrow import fs
+
+from fairpca._choices import MISSING, UNKNOWN
+from fairpca._files import replacing
+from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import single_blas_thread
+from fairpca.tables._csv import SUFFIXES as CSV_SUFFIXES
+from fairpca.tables._files import Source, open_filesystem, resolved
+from fairpca.tables._model import AnyModel, Projection, read_model
+from fairpca.tables._parquet import SUFFIXES, ParquetPart, RowGroup
+from fairpca.tables._pass import Bar, Progress
+from fairpca.tables._roles import Missing, Names, as_names, check_choice
+from fairpca.tables.table import Table, open_table
+
+OUTPUTS = (".csv", ".csv.gz", ".parquet")
+
+
+def project_table(
+    table: Table,
+    model: AnyModel,
+    out: str | os.PathLike[str],
+    *,
+    keep: Names = (),
+    force: bool = False,
+    kept_first: bool = False,
+    missing: Missing = "error",
+    unknown: Literal["error", "ignore"] = "error",
+    progress: Progress = None,
+) -> Path:
+    """Write the scores of the rows of a table, in bounded memory.
+
+    What is written is told by the name of `out`: ``.csv``, ``.csv.gz`` or ``.parquet``; any other
+    name is a directory with the same files below it, where the table is a directory of Parquet
+    files. It appears complete or not at all.
+
+    Parameters
+    ----------
+    table : Table
+        What `open_table` returned.
+    model : FairPCA, SavedModel, str or path
+        The fitted model, or a file written by its `save` method. Rows are standardised if the
+        file says so; indicator features are formed from their columns.
+    out : str or path
+        File or directory to write.
+    keep : str or iterable of str, default ()
+        Columns to copy; "*" copies all.
+    force : bool, default False
+        Whether what is there may be replaced.
+    kept_first : bool, default False
+        Whether the copied columns stand before the components instead of after them.
+    missing : {"error", "drop-rows"}, default "error"
+        What happens to rows that lack a feature.
+    unknown : {"error", "ignore"}, default "error"
+        What happens to values of a categorical column that the model has not seen; "ignore"
+        takes them for none of those it knows.
+    progress : bool or callable, optional
+        As in `Table.moments`.
+
+    Returns
+    -------
+    Path
+        `out`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pandas as pd, pyarrow as pa
+    >>> from fairpca import FairPCA
+    >>> from fairpca.tables import open_table, project_table
+    >>> frame = pd.DataFrame({"a": [1.0, 2, 4, 3], "b": [0.0, 1, 1, 0], "z": list("xyxy")})
+    >>> fair = FairPCA(1).fit(frame[["a", "b"]], sensitive_features=frame["z"])
+    >>> table = open_table(pa.Table.from_pandas(frame))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     out = project_table(table, fair, os.path.join(folder, "reduced.csv"), keep="z")
+    ...     list(pd.read_csv(out))
+    ['fairpca0', 'z']
+    """
+    check_target(table, out, force=force)
+    check_choice("missing", missing, MISSING)
+    check_choice("unknown", unknown, UNKNOWN)
+    projection = read_model(model).bind(table.schema, missing, unknown)
+    job = _Job(table, projection, keep, kept_first, as_text=_is_csv(out))
+    if not str(out).lower().endswith(OUTPUTS):
+        _write_directory(job, fs.LocalFileSystem(), Path(out).as_posix(), progress)
+        return Path(out)
+    with replacing(out) as beside:
+        with _writer(beside, job.schema, os.fspath(out)) as write:
+            job.run(write, progress)
+        if Path(out).exists() and not force:  # it may have appeared meanwhile
+            raise _exists(out, "force")
+    return Path(out)
+
+
+def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Refuse what `project_table` could not or must not write, before any work is done.
+
+    Parameters
+    ----------
+    table : Table
+        The rows, which are never replaced.
+    out : str or path
+        File or directory to write.
+    force : bool, default False
+        Whether what is there may be replaced.
+    """
+    path, name = Path(out), os.fspath(out)
+    is_directory = table.listing is not None and not table.listing.single
+    folder = path.resolve().parent
+    if name.lower().endswith(OUTPUTS):
+        if path.is_dir():
+            raise InvalidInputError(f"{name} is a directory, not a file.", parameter="out")
+        _check_not_input(table, resolved(fs.LocalFileSystem(), name), name, "is the input itself")
+        if path.exists() and not force:
+            raise _exists(name, "force")
+    elif table.kind == "parquet" and is_directory:
+        _check_replaceable(table, fs.LocalFileSystem(), path.as_posix(), force, "force", False)
+    else:
+        raise InvalidInputError(
+            f"{name}: the kind of file is told by its name: use one of {', '.join(OUTPUTS)}.",
+            parameter="out",
+        )
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"{name}: the directory {folder.name!r} does not exist.", parameter="out"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInputError(f"{name}: the directory is not writable.", parameter="out")
+
+
+def transform_parquet(
+    model: AnyModel,
+    source: Source,
+    target: str | os.PathLike[str],
+    *,
+    keep: Names = (),
+    overwrite: bool = False,
+    filesystem: Any = None,
+    progress: Progress = False,
+) -> int:
+    """Write the scores of Parquet rows to Parquet, in bounded memory.
+
+    A file becomes a file; a directory, or several files, become a directory with the same names
+    below it and the same row groups. The target appears complete or not at all.
+
+    Parameters
+    ----------
+    model : FairPCA, SavedModel, str or path
+        As in `project_table`.
+    source : str, path or iterable of them
+        As in `moments_from_parquet`.
+    target : str or path
+        File or directory to write, in the file system of `source` where one is given.
+    keep : iterable of str, default ()
+        Columns to copy, before the components. "*" copies all.
+    overwrite : bool, default False
+        Whether an existing target may be replaced.
+    filesystem : pyarrow or fsspec file system, optional
+        Where plain paths lie; None: the local disk.
+    progress : bool or callable, default False
+        As in `moments_from_parquet`.
+
+    Returns
+    -------
+    int
+        Rows written.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pandas as pd
+    >>> from fairpca import FairPCA
+    >>> from fairpca.tables import transform_parquet
+    >>> frame = pd.DataFrame({"a": [1.0, 2, 4, 3], "b": [0.0, 1, 1, 0]})
+    >>> fair = FairPCA(1).fit(frame, sensitive_features=["x", "y", "x", "y"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = os.path.join(folder, "in.parquet")
+    ...     frame.to_parquet(place)
+    ...     rows = transform_parquet(fair, place, os.path.join(folder, "out.parquet"))
+    ...     names = list(pd.read_parquet(os.path.join(folder, "out.parquet")))
+    >>> rows, names
+    (4, ['fairpca0'])
+    """
+    table = open_table(source, filesystem=filesystem, kind="parquet")
+    job = _Job(table, read_model(model).bind(table.schema), keep, kept_first=True)
+    system, path = open_filesystem(os.fspath(target), filesystem)
+    system.normalize_path(path)
+    single = table.listing is not None and table.listing.single
+    _check_replaceable(table, system, path, overwrite, "overwrite", single)
+    _write_directory(job, system, path, progress, single=single)
+    return table.n_rows or 0
+
+
+class _Job:
+    """A table, a model bound to its columns, and the columns to write."""
+
+    def __init__(
+        self,
+        table: Table,
+        projection: Projection,
+        keep: Names,
+        kept_first: bool,
+        as_text: bool = False,
+    ) -> None:
+        self.table = table
+        self.projection = projection
+        self.kept = self._kept_columns(keep)
+        self.kept_first = kept_first
+        self.types = {
+            name: pa.float64()
+            for _, name in self.projection.plain
+            if kinds.is_integer(table.schema.field(name).type)
+        }
+        if table.kind == "csv" and as_text:  # what is only copied stays as it was written
+            copied = set(self.kept) - set(self.projection.columns)
+            self.types |= dict.fromkeys(copied, pa.string())
+        table.check_columns((*self.projection.columns, *self.kept))
+        self.schema = self.schema_without(())
+
+    def _kept_columns(self, keep: Names) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(self.table.names if keep == "*" else as_names(keep)))
+        unknown = [name for name in names if name not in self.table.names]
+        if unknown:
+            raise InvalidInputError(
+                f"keep names {unknown}, which {self.table.name} does not have.", parameter="keep"
+            )
+        clash = [name for name in names if name in self.projection.output_names]
+        if clash:
+            raise InvalidInputError(
+                f"keep names {clash}, which components are called too: column {clash[0]!r} has the "
+                "name of a component, rename it, or do not keep it.",
+                parameter="keep",
+            )
+        return names
+
+    def schema_without(self, absent: Iterable[str]) -> pa.Schema:
+        """Columns of the output, but for some of the kept ones."""
+        fields = [self.table.schema.field(name) for name in self.kept if name not in absent]
+        kept = [pa.field(f.name, self.types.get(f.name, f.type)) for f in fields]
+        scores = [pa.field(name, pa.float64()) for name in self.projection.output_names]
+        return pa.schema(kept + scores if self.kept_first else scores + kept)
+
+    def run(self, write: Callable[[pa.Table], None], progress: Progress) -> None:
+        """Project every unit of the table."""
+        types = self.types if self.table.kind == "csv" else {}
+        with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
+            for unit in self.table.units(types):
+                self.write_unit(unit, self.schema, write, bar)
+
+    def write_unit(
+        self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], bar: Bar
+    ) -> None:
+        """Project what one unit holds; a row group stays a row group."""
+        copied = [name for name in schema.names if name not in self.projection.output_names]
+        columns = tuple(dict.fromkeys((*self.projection.columns, *copied)))
+        waiting = []
+        for batch in unit.batches(columns):
+            try:
+                waiting.append(self._scored(batch, schema))
+            except InvalidInputError as error:
+                raise error.at(unit.path) from None
+            bar.add(batch.num_rows)
+            if not isinstance(unit, RowGroup):
+                write(pa.Table.from_batches(waiting, schema))
+                waiting = []
+        if waiting:
+            write(pa.Table.from_batches(waiting, schema))
+
+    def _scored(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        batch = self.projection.complete(batch)
+        names, scores = self.projection.output_names, self.projection.scores(batch)
+        new = dict(zip(names, scores.T, strict=True))
+        arrays = [
+            pa.array(new[field.name])
+            if field.name in new
+            else batch.column(field.name).cast(field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _is_csv(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path).lower().endswith(CSV_SUFFIXES)
+
+
+@contextmanager
+def _writer(place: Any, schema: pa.Schema, name: str) -> Iterator[Callable[[pa.Table], None]]:
+    """Open a file of the kind that a name tells."""
+    if not _is_csv(name):
+        with pq.ParquetWriter(place, schema) as writer:
+            yield writer.write_table
+        return
+    stream: Any = pa.OSFile(os.fspath(place), "wb")
+    if name.lower().endswith(".gz"):
+        stream = pa.CompressedOutputStream(stream, "gzip")
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(schema.names)
+    options = pa_csv.WriteOptions(include_header=False)
+    with stream:
+        stream.write(header.getvalue().encode())
+        with pa_csv.CSVWriter(stream, schema, write_options=options) as writer:
+            yield writer.write_table
+
+
+def _write_directory(
+    job: _Job, system: Any, path: str, progress: Progress, *, single: bool = False
+) -> None:
+    """Write the files of a table below a directory (or one in its place), beside it at first."""
+    beside = _beside(path)
+    try:
+        with Bar(job.table.n_rows, progress) as bar, single_blas_thread():
+            for part in job.table.parts:
+                place = beside if single else f"{beside}/{part.file.relative}"
+                _write_part(job, part, system, place, bar)
+        _replace(system, beside, path)
+    finally:
+        _remove(system, beside)
+
+
+def _write_part(job: _Job, part: ParquetPart, system: Any, place: str, bar: Bar) -> None:
+    """Write one file, row group by row group; its hive keys stand in its path."""
+    folder = place.rpartition("/")[0]
+    if folder:
+        system.create_dir(folder, recursive=True)
+    schema = job.schema_without(part.file.values)
+    with (
+        system.open_output_stream(place) as stream,
+        pq.ParquetWriter(stream, schema) as writer,
+    ):
+        for group in range(len(part.rows)):
+            unit = RowGroup(part, group, use_threads=True)
+            job.write_unit(unit, schema, writer.write_table, bar)
+
+
+def _check_replaceable(
+    table: Table, system: Any, path: str, force: bool, word: str, single: bool
+) -> None:
+    """Refuse to write over the input, over what is not ours, or two files into one."""
+    place = resolved(system, path)
+    _check_not_input(table, place, repr(path), "is or holds the input")
+    folders = () if table.listing is None else table.listing.folders
+    if any(place.startswith(f"{folder}/") for folder in folders):
+        raise InvalidInputError(
+            f"{path!r} lies inside the input: choose another target.", parameter="out"
+        )
+    relative = [part.file.relative for part in table.parts]
+    if not single and len(set(relative)) < len(relative):
+        twice = next(name for name in relative if relative.count(name) > 1)
+        raise InvalidInputError(
+            f"several inputs are called {twice!r}, which would be one file in {path!r}: transform "
+            "them one by one."
+        )
+    kind = system.get_file_info(path).type
+    if kind == fs.FileType.NotFound:
+        return
+    if not force:
+        raise _exists(repr(path), word)
+    if (kind == fs.FileType.File) != single:
+        other = "directory" if single else "file"
+        raise InvalidInputError(f"{path!r} is a {other}, which is not replaced: remove it first.")
+    if kind == fs.FileType.Directory:
+        _check_only_parquet(system, path)
+
+
+def _check_not_input(table: Table, place: str, name: str, what: str) -> None:
+    for file in () if table.listing is None else table.listing.files:
+        source = resolved(file.filesystem, file.path)
+        if source == place or source.startswith(f"{place}/"):
+            raise InvalidInputError(f"{name} {what}: choose another target.", parameter="out")
+
+
+def _exists(path: str | os.PathLike[str], word: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{os.fspath(path)} exists already: remove it, or use {word}=True.", parameter="out"
+    )
+
+
+def _check_only_parquet(system: Any, path: str) -> None:
+    """Refuse to remove a directory that holds anything but tables."""
+    for info in system.get_file_info(fs.FileSelector(path, recursive=True)):
+        if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES):
+            raise InvalidInputError(
+                f"{path!r} holds {info.base_name!r}, which is no Parquet file: it is not replaced, "
+                "remove it first."
+            )
+
+
+def _beside(path: str) -> str:
+    """Name for the output while it is incomplete, in the same directory."""
+    folder, _, name = path.rpartition("/")
+    hidden = f".{name}.{uuid.uuid4().hex[:8]}.part"
+    return f"{folder}/{hidden}" if folder else hidden
+
+
+def _replace(system: Any, beside: str, path: str) -> None:
+    """Move the finished output into place; what was there goes only after that."""
+    old = _beside(path)
+    exists = system.get_file_info(path).type != fs.FileType.NotFound
+    if exists:
+        system.move(path, old)
+    try:
+        system.move(beside, path)
+    except BaseException:
+        if exists:
+            system.move(old, path)
+        raise
+    _remove(system, old)
+
+
+def _remove(system: Any, path: str) -> None:
+    kind = system.get_file_info(path).type
+    if kind == fs.FileType.File:
+        system.delete_file(path)
+    elif kind == fs.FileType.Directory:
+        system.delete_dir(path)

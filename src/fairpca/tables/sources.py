@@ -1,0 +1,304 @@
+"""Moments of files, by name and by engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, Unpack
+
+from fairpca._choices import ENGINES
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments import GroupMoments
+from fairpca.tables._dask import moments_by_dask
+from fairpca.tables._files import Source
+from fairpca.tables._pass import Progress
+from fairpca.tables._roles import Names, RoleOptions, check_choice
+from fairpca.tables._spark import moments_by_spark, spark_session
+from fairpca.tables.table import Table, open_table
+
+Engine = Literal["local", "dask", "spark"]
+
+
+def moments_from_parquet(
+    source: Source,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    filesystem: Any = None,
+    threads: int | None = None,
+    progress: Progress = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 5.0,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of Parquet files in one pass, in memory that does not grow with them.
+
+    Parameters
+    ----------
+    source : str, path or iterable of them
+        Files, globs, directories (with ``key=value`` directories as columns) or addresses that
+        pyarrow knows, such as ``s3://bucket/table``.
+    sensitive : str or iterable of str
+        Protected attributes. Their groups are found on the way.
+    features : iterable of str, optional
+        Features; None: every column that has no other part. Other columns are not read.
+    control : str or iterable of str, optional
+        Strata.
+    weight : str, optional
+        Column of weights ≥ 0; rows of weight zero are left out altogether.
+    filesystem : pyarrow or fsspec file system, optional
+        Where plain paths lie; None: the local disk.
+    threads : int, optional
+        Row groups that are read and summed at the same time; None: one for each core, at most 8.
+        Fewer where the table is so wide that their readers would be felt in memory. The result
+        does not depend on it.
+    progress : bool or callable, default False
+        True draws a bar on standard error; a function is called with rows done and rows in all.
+    checkpoint : str or path, optional
+        Directory in which the sums so far are kept, so that a pass that was interrupted, or that
+        met a damaged file, goes on where it stopped when called again. Removed at the end.
+    checkpoint_seconds : float, default 5.0
+        Shortest time between two states on disk; 0 keeps one after every row group.
+    **options
+        numeric : iterable of str
+            Sensitive columns that are numbers whatever their type.
+        categorical : iterable of str
+            Features that become one indicator ``column=value`` for each of their values.
+        missing : {"error", "drop-rows"}, default "error"
+            "error" counts the missing values of all columns and raises; "drop-rows" leaves the
+            rows out and warns with their number.
+        max_cells : int, default 1000
+            Largest number of distinct combinations of groups.
+        max_levels : int, default 1000
+            Largest number of values of a categorical feature.
+
+    Returns
+    -------
+    GroupMoments
+        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the file where one cannot be read, lacks a column or has another type.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pyarrow as pa, pyarrow.parquet as pq
+    >>> from fairpca.tables import moments_from_parquet
+    >>> table = pa.table({"height": [1.6, 1.8, 1.7], "sex": ["f", "m", "f"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pq.write_table(table, os.path.join(folder, "people.parquet"))
+    ...     moments = moments_from_parquet(folder, sensitive=["sex"])
+    >>> moments.n_samples, moments.feature_names, moments.levels("sex")
+    (3, ('height',), ('f', 'm'))
+    """
+    table = open_table(source, filesystem=filesystem, kind="parquet")
+    return table.moments(
+        table.assign(sensitive, features, control, weight, **options),
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        threads=threads,
+    )
+
+
+def moments_from_csv(
+    source: Source,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    separator: str = ",",
+    types: Mapping[str, str] | None = None,
+    filesystem: Any = None,
+    progress: Progress = False,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    r"""Sum the rows of CSV files in one pass, in memory that does not grow with them.
+
+    The types of the columns are inferred from the first 8 MB of the first file and hold for all;
+    number features are always read as floats. Empty fields, NA, NaN, None, null and the like are
+    missing values.
+
+    Parameters
+    ----------
+    source : str, path or iterable of them
+        Files (``.gz``, ``.bz2`` and ``.zst`` are unpacked on the way), globs, directories or
+        addresses, with a header line.
+    sensitive, features, control, weight
+        As in `moments_from_parquet`.
+    separator : str, default ","
+        Between the fields.
+    types : mapping, optional
+        Arrow types by column where the start of the file misleads, such as ``{"zip": "string"}``.
+    filesystem, progress, **options
+        As in `moments_from_parquet`.
+
+    Returns
+    -------
+    GroupMoments
+        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from fairpca.tables import moments_from_csv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "people.csv")
+    ...     _ = file.write_text("height,sex\n1.6,f\n1.8,m\n")
+    ...     moments = moments_from_csv(file, sensitive="sex")
+    >>> moments.n_samples, moments.levels("sex")
+    (2, ('f', 'm'))
+    """
+    table = open_table(source, separator=separator, types=types, filesystem=filesystem, kind="csv")
+    roles = table.assign(sensitive, features, control, weight, **options)
+    return table.moments(roles, progress=progress)
+
+
+def moments_from_files(
+    source: Source | Table,
+    sensitive: Names,
+    *,
+    engine: Engine = "local",
+    scheduler: str | None = None,
+    master: str | None = None,
+    separator: str = ",",
+    progress: Progress = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    r"""Sum the rows of CSV or Parquet files with the engine of choice.
+
+    Parameters
+    ----------
+    source : str, path or iterable of them
+        Files, globs, directories or addresses, all CSV or all Parquet, told by their names; or a
+        table that `open_table` has opened.
+    sensitive : str or iterable of str
+        Protected attributes.
+    engine : {"local", "dask", "spark"}, default "local"
+        "local" streams in this process; "dask" and "spark" hand the reading to them.
+    scheduler : str, optional
+        Address of a Dask scheduler; None: threads of this process.
+    master : str, optional
+        Address of a Spark master; None: ``local[*]``.
+    separator : str, default ","
+        Between the fields of a CSV file.
+    progress : bool or callable, default False
+        As in `moments_from_parquet`; local engine only.
+    checkpoint : str or path, optional
+        As in `moments_from_parquet`; local engine and Parquet only.
+    features, control, weight, **options
+        As in `moments_from_parquet`.
+
+    Returns
+    -------
+    GroupMoments
+        The moments.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fairpca.tables import moments_from_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "people.csv")
+    ...     _ = file.write_text("height,sex\n1.6,f\n1.8,m\n")
+    ...     moments_from_files(file, "sex").n_samples
+    2
+    """
+    table = open_table(source, separator=separator)
+    _check_engine(engine, table, checkpoint)
+    roles = table.assign(sensitive, features, control, weight, **options)
+    if engine == "dask":
+        with _dask_client(scheduler), _explained("dask"):
+            return moments_by_dask(table, roles)
+    if engine == "spark":
+        with spark_session(master) as session, _explained("spark"):
+            return moments_by_spark(session, table, roles)
+    return table.moments(roles, progress=progress, checkpoint=checkpoint)
+
+
+def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
+    """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
+    check_choice("engine", engine, ENGINES)
+    if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
+        raise InvalidInputError(
+            "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
+        )
+    try:
+        if engine == "dask":
+            import dask.dataframe  # noqa: F401
+        elif engine == "spark":
+            import pyspark.sql  # noqa: F401
+    except ImportError:
+        java = " and Java 17 or 21" if engine == "spark" else ""
+        raise InvalidInputError(
+            f"the {engine} engine needs: pip install 'fairpca[{engine}]'{java}.", parameter="engine"
+        ) from None
+
+
+def column_names(source: Source, separator: str = ",") -> list[str]:
+    """Names of the columns of CSV or Parquet files, without reading any rows.
+
+    Parameters
+    ----------
+    source : str, path or iterable of them
+        As in `moments_from_files`.
+    separator : str, default ","
+        Between the fields of a CSV file.
+
+    Returns
+    -------
+    list of str
+        The columns of the first file, hive keys included.
+    """
+    return open_table(source, separator=separator).names
+
+
+@contextmanager
+def _explained(engine: str) -> Iterator[None]:
+    """Turn what an engine says of unreadable files into one line."""
+    expected: tuple[type[Exception], ...] = (ValueError, KeyError, TypeError, OSError)
+    if engine == "spark":
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        expected = (PySparkException, Py4JError)
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except expected as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[0][:300] if lines else type(error).__name__
+        raise InvalidInputError(
+            f"the {engine} engine failed on these files ({reason}): engine='local' says which one "
+            "and where."
+        ) from error
+
+
+@contextmanager
+def _dask_client(scheduler: str | None) -> Iterator[Any]:
+    """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
+    if scheduler is None:
+        yield None
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=30)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"no Dask scheduler answers at {scheduler!r} ({error}).") from None
+    with client:
+        yield client

@@ -1,0 +1,152 @@
+"""One way for every table: what works for a file works for many, and the other way round."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairpca.moments import GroupMoments
+
+SEX = ("--sensitive", "sex", "--drop", "race,income")
+
+
+@pytest.fixture
+def folder(people, tmp_path):
+    """The people as a directory of three Parquet files."""
+    place = tmp_path / "table"
+    place.mkdir()
+    for number in range(3):
+        people.iloc[40 * number :][:40].to_parquet(place / f"{number}.parquet", index=False)
+    return place
+
+
+def document(run, *arguments):
+    result = run("fit", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz", "people.parquet"])
+def test_naming_the_local_engine_changes_nothing(run, write, people, name):
+    path = write(people, name)
+    options = ["--sensitive", "sex,race", "--control", "income", "-d", 1, "--json"]
+    assert (
+        run("fit", path, *options).stdout == run("fit", path, *options, "--engine", "local").stdout
+    )
+
+
+def test_several_attributes_with_commas_or_by_repeating(run, write, people):
+    path = write(people)
+    rest = ["--drop", "income", "-d", 1]
+    assert document(run, path, "-s", "race,sex", *rest) == document(
+        run, path, "-s", "race", "-s", "sex", *rest
+    )
+
+
+@pytest.mark.parametrize("name", ["reduced.csv", "reduced.parquet"])
+def test_a_directory_has_reduced_rows_too(run, write, people, folder, tmp_path, name):
+    outs = []
+    for source in (write(people, "whole.parquet"), folder):
+        out = tmp_path / f"{len(outs)}-{name}"
+        asked = [*SEX, "--target", "income", "--keep", "sex,race", "--out", out]
+        assert run("fit", source, *asked).exit_code == 0
+        outs.append(pd.read_csv(out) if name.endswith("csv") else pd.read_parquet(out))
+    assert list(outs[0]) == ["fairpca0", "fairpca1", "sex", "race", "income"]
+    pd.testing.assert_frame_equal(*outs)
+
+
+def test_text_is_encoded_and_said(run, write, people, tmp_path):
+    out = tmp_path / "reduced.csv"
+    result = run("fit", write(people), "--sensitive", "sex", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    note = "text columns became one indicator for each value: 'race' (3), 'income' (2)."
+    assert result.stderr == f"fairpca: note: {note}\n"
+    found = document(run, write(people), "--sensitive", "sex")
+    assert found["notes"] == [note]
+    assert found["data"]["features"][6:] == [
+        "race=a", "race=b", "race=c", "income=high", "income=low",
+    ]  # fmt: skip
+    encoded = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").to_numpy(float)
+    rows = (encoded - found["center"]) / found["scale"] @ np.transpose(found["components"])
+    np.testing.assert_allclose(pd.read_csv(out), rows, atol=1e-10)
+    asked = document(run, write(people), "--sensitive", "sex", "--categorical", "race,income")
+    assert asked["notes"] == []
+    assert asked["components"] == found["components"]
+
+
+def test_an_audit_encodes_text_as_well(run, write, people):
+    quick = ["--permutations", 0, "--family", "linear", "--no-cross-fit", "--json"]
+    result = run("audit", write(people), "--sensitive", "sex", *quick)
+    assert result.exit_code == 0, result.stderr
+    assert "'race' (3), 'income' (2)" in result.stderr
+    assert json.loads(result.stdout)["data"]["features"][-1] == "income=low"
+
+
+def test_an_identifier_is_no_feature(refused, write, people):
+    path = write(people.assign(name=[f"n{i}" for i in range(120)]))
+    line = refused("fit", path, "--sensitive", "sex", "--max-levels", 100)
+    assert "'name'" in line
+    assert "100" in line
+
+
+def test_moments_are_summarised_once(run, write, people, monkeypatch):
+    calls = []
+    for name in ("pooled", "contrasts"):
+        method = getattr(GroupMoments, name)
+
+        def counted(self, *arguments, method=method, name=name):
+            calls.append(name)
+            return method(self, *arguments)
+
+        monkeypatch.setattr(GroupMoments, name, counted)
+    assert run("fit", write(people), *SEX).exit_code == 0
+    # Once in the units of the table, for the scale, and once in standard units.
+    assert sorted(calls) == ["contrasts", "pooled", "pooled"]
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+def test_rows_left_out_of_the_fit_are_left_out_of_the_output(run, write, people, tmp_path, name):
+    people.loc[[3, 70], "u"] = np.nan
+    people.loc[5, "race"] = None
+    out = tmp_path / "reduced.csv"
+    asked = ["--sensitive", "sex", "--missing", "drop-rows", "--keep", "v", "--out", out]
+    result = run("fit", write(people, name), *asked)
+    assert result.exit_code == 0, result.stderr
+    assert "117 rows" in result.stdout
+    reduced, left = pd.read_csv(out), people.dropna()
+    np.testing.assert_allclose(reduced["v"], left["v"])
+    assert len(reduced) == 117
+
+
+@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet"])
+def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, source, target):
+    model, out = tmp_path / "m.npz", tmp_path / target
+    direct = tmp_path / "direct.csv"
+    asked = ["--sensitive", "sex", "--save", model, "--out", direct]
+    assert run("fit", write(people), *asked).exit_code == 0
+    new = write(people.drop(columns="sex"), source)
+    result = run("transform", model, new, out, "--keep", "race,u")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == f"120 rows written to {out}\n"
+    found = pd.read_parquet(out) if target.endswith("parquet") else pd.read_csv(out)
+    assert list(found) == ["race", "u", "fairpca0", "fairpca1"]
+    np.testing.assert_allclose(found[["fairpca0", "fairpca1"]], pd.read_csv(direct), atol=1e-9)
+    assert list(found["race"]) == list(people["race"])
+
+
+def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, tmp_path):
+    model, out = tmp_path / "m.npz", tmp_path / "out.csv"
+    assert run("fit", write(people), "--sensitive", "sex", "--save", model).exit_code == 0
+    new = write(people.assign(race="new"), "new.csv")
+    line = refused("transform", model, new, out)
+    assert "--unknown: column 'race' holds 'new'" in line
+    assert not out.exists()
+    assert run("transform", model, new, out, "--unknown", "ignore").exit_code == 0
+    from fairpca.estimators import load_model
+
+    fair, (mean, scale) = load_model(model)
+    frame = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").astype(float)
+    frame[["race=a", "race=b", "race=c"]] = 0.0
+    np.testing.assert_allclose(pd.read_csv(out), fair.transform((frame - mean) / scale), atol=1e-9)

@@ -1,0 +1,62 @@
+"""All campaigns: ``python tests/fuzz --tries 10000`` prints tries and failures by class."""
+
+import argparse
+import importlib
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+# The share of the tries; a try of the command line costs as much as twenty of a solver.
+SHARES = {
+    "estimators": 0.3,
+    "solvers": 0.25,
+    "metrics": 0.2,
+    "files": 0.12,
+    "tables": 0.07,
+    "cli": 0.05,
+    "threads": 0.01,
+}
+PIECE = 50
+
+
+def attempt_many(name, tries, seed):
+    return importlib.import_module(f"test_fuzz_{name}").run(tries, seed)
+
+
+def pieces(tries, seed):
+    """Work for the processes: campaign, number of tries and a seed for each piece."""
+    for name, share in SHARES.items():
+        left, number = round(tries * share), 0
+        while left > 0:
+            yield name, min(left, PIECE), seed * 100_000 + number
+            left, number = left - PIECE, number + 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tries", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args()
+    work = list(pieces(asked.tries, asked.seed))
+    counts = dict.fromkeys(SHARES, 0)
+    failures = {}
+    with ProcessPoolExecutor(asked.processes) as pool:
+        results = pool.map(attempt_many, *zip(*work, strict=True))
+        for (name, tries, seed), found in zip(work, results, strict=True):
+            counts[name] += tries
+            for kind, numbers in found.items():
+                failures.setdefault((name, kind), []).extend((seed, number) for number in numbers)
+    print(f"seed {asked.seed}")
+    for name, count in counts.items():
+        bad = sum(len(found) for (owner, _), found in failures.items() if owner == name)
+        print(f"{name:<12}{count:>8} tries {bad:>6} failures")
+    for (name, kind), found in sorted(failures.items()):
+        print(f"{name}: {kind}: {len(found)}, such as (seed, number) {found[0]}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    sys.exit(main())

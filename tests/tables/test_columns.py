@@ -1,0 +1,136 @@
+"""Groups found on the way, indicators, missing values: the same rules for every engine.
+
+The engines are parametrised here: the local stream and Dask. test_spark.py runs the same cases.
+"""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from column_cases import CASES, REFUSED, check_case, check_refused
+from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
+
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.tables import moments_from_parquet
+from fairpca.tables._kernel import encode_columns, summarise_batches
+from fairpca.tables._roles import assign_roles
+
+
+def by_parquet(frame, tmp_path, **asked):
+    write_files(frame, tmp_path / "table", [len(frame) // 3, len(frame) - len(frame) // 3], 40)
+    return moments_from_parquet(tmp_path / "table", **asked)
+
+
+def by_dask(frame, tmp_path, **asked):
+    dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
+    from fairpca.tables import moments_from_dask
+
+    return moments_from_dask(dd.from_pandas(frame, npartitions=4, sort=False), **asked)
+
+
+ENGINES = {"parquet": by_parquet, "dask": by_dask}
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_columns(engine, case, tmp_path):
+    check_case(case, lambda frame, **asked: engine(frame, tmp_path, **asked))
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_refused(engine, case, tmp_path):
+    check_refused(case, lambda frame, **asked: engine(frame, tmp_path, **asked))
+
+
+def test_an_id_column_stops_the_pass_early(tmp_path):
+    frame = people(2000)
+    frame["id"] = np.arange(2000)
+    write_files(frame, tmp_path, [2000], 100)
+    rows = []
+    with pytest.raises(GroupsError, match=r"part-00\.parquet: column 'id' has more than 90"):
+        moments_from_parquet(
+            tmp_path, ["id"], FEATURES, max_cells=90, progress=lambda *x: rows.append(x), threads=1
+        )
+    assert rows == []
+
+
+def test_the_limit_holds_for_the_union_of_the_batches(tmp_path):
+    frame = people(2000)
+    frame["id"] = np.arange(2000) // 10
+    write_files(frame, tmp_path, [2000], 100)
+    with pytest.raises(GroupsError, match="'id' has more than 90 distinct values"):
+        moments_from_parquet(tmp_path, ["id"], FEATURES, max_cells=90)
+    frame["race"] = np.arange(2000) // 25 % 8
+    frame["part"] = np.arange(2000) // 200
+    write_files(frame, tmp_path, [2000], 100)
+    with pytest.raises(
+        GroupsError, match=r"more than 50 distinct combinations \('race': 8, 'part'"
+    ):
+        moments_from_parquet(tmp_path, ["race", "part"], FEATURES, max_cells=50)
+    assert moments_from_parquet(tmp_path, ["race", "part"], FEATURES).n_samples == 2000
+
+
+def test_the_names_are_checked_against_the_table(tmp_path):
+    schema = pa.schema({"a": pa.float64(), "b": pa.float64(), "g": pa.string(), "w": pa.float64()})
+    wrong = {
+        "sensitive names no column": {"sensitive": []},
+        r"sensitive names \['x'\], but the columns are": {"sensitive": ["x"]},
+        r"features names \['z'\]": {"sensitive": "g", "features": ["z"]},
+        r"features names \['a'\] more than once": {"sensitive": "g", "features": ["a", "a"]},
+        r"\['g'\] cannot be features and groups": {"sensitive": "g", "features": ["a", "g"]},
+        r"numeric names \['a'\], which sensitive": {"sensitive": "g", "numeric": ["a"]},
+        r"\['g'\] are sensitive and control": {"sensitive": "g", "control": "g"},
+        "no column is left": {"sensitive": ["g", "a", "b"], "weight": "w"},
+        "missing='drop'": {"sensitive": "g", "missing": "drop"},
+    }
+    for message, asked in wrong.items():
+        with pytest.raises(InvalidInputError, match=message):
+            assign_roles(schema, **asked)
+    twice = pa.schema([("a", pa.float64()), ("a", pa.float64()), ("g", pa.string())])
+    with pytest.raises(InvalidInputError, match=r"several columns named \['a'\]"):
+        assign_roles(twice, "g")
+
+
+def test_declared_categories_are_labels_even_where_they_are_floats():
+    column = pa.array([1.5, 2.5, 3.5, 1.5]).dictionary_encode()
+    groups = encode_columns({"g": column}, [], "sensitive_features", 4)
+    assert groups.categorical[0].levels == ("1.5", "2.5", "3.5")
+    expected = in_memory(
+        pd.DataFrame({"x": [1.0, 2, 3, 4], "g": pd.Categorical([1.5, 2.5, 3.5, 1.5])}),
+        ["g"],
+        features=["x"],
+    )
+    assert expected.levels("g") == groups.categorical[0].levels
+
+
+def test_weights_must_be_numbers():
+    batch = pa.RecordBatch.from_pydict({"a": [1.0], "g": ["x"], "w": ["heavy"]})
+    roles = assign_roles(batch.schema, "g", features=["a"], weight="w")
+    with pytest.raises(InvalidInputError, match="the weights 'w' are string"):
+        summarise_batches([batch], roles)
+
+
+def test_indicators_of_one_column_are_never_more_than_asked(tmp_path):
+    frame = people(500)
+    frame["name"] = [f"n{i}" for i in range(500)]
+    write_files(frame, tmp_path, [500], 100)
+    given = {"sensitive": "sex", "features": FEATURES, "categorical": ["name"]}
+    with pytest.raises(InvalidInputError, match="'name' has more than 99 distinct values"):
+        moments_from_parquet(tmp_path, **given, max_levels=99)
+    with pytest.raises(InvalidInputError, match="'name' has more than 300 distinct values"):
+        moments_from_parquet(tmp_path, **given, max_levels=300)
+    assert moments_from_parquet(tmp_path, **given).n_features == 504
+
+
+def test_zero_weights_are_left_out_of_everything(tmp_path):
+    frame = people(300)
+    frame.loc[frame.index < 120, "w"] = 0.0  # whole row groups
+    frame.loc[:50, "sex"] = "never seen"
+    frame.loc[:50, "city"] = "nowhere"
+    write_files(frame, tmp_path, [300], 40)
+    found = moments_from_parquet(tmp_path, "sex", FEATURES, weight="w", categorical=["city"])
+    assert found.levels("sex") == ("f", "m")
+    assert found.feature_names == (*FEATURES, "city=north", "city=south")
+    plain = moments_from_parquet(tmp_path, "sex", FEATURES, weight="w")
+    assert_same_moments(plain, in_memory(frame, ["sex"], weight="w"))

@@ -1,0 +1,180 @@
+"""Spark on a real local session; run by `make test-spark`."""
+
+import os
+import shutil
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from column_cases import CASES, REFUSED, check_case, check_refused
+from table_support import FEATURES, assert_same_moments, in_memory, people
+
+from fairpca import FairPCA
+from fairpca.exceptions import InvalidInputError
+from fairpca.tables import moments_from_files, moments_from_spark, transform_spark
+
+pyspark = pytest.importorskip(
+    "pyspark", reason="pyspark is not installed: pip install 'fairpca[spark]'"
+)
+pytestmark = [
+    pytest.mark.spark,
+    # pyspark itself uses what Python and pandas have deprecated.
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(
+        shutil.which("java") is None and "JAVA_HOME" not in os.environ,
+        reason="Spark needs Java 17 or 21, and there is no java here",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("fairpca-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def table(spark, frame, partitions=4):
+    """A Spark table whose rows keep their order over the partitions."""
+    return spark.createDataFrame(frame).coalesce(1).repartition(partitions)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_columns(spark, case):
+    check_case(case, lambda frame, **asked: moments_from_spark(table(spark, frame), **asked))
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_refused(spark, case):
+    check_refused(case, lambda frame, **asked: moments_from_spark(table(spark, frame), **asked))
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e6])
+def test_one_row_and_empty_partitions(spark, mean, monkeypatch):
+    monkeypatch.setattr("fairpca.tables._spark.FAN_IN", 8)
+    frame = people(40, mean=mean)
+    data = spark.createDataFrame(frame).repartition(100)  # most are empty, the others tiny
+    found = moments_from_spark(
+        data, ["sex", "age"], FEATURES, control="city", weight="w"
+    )  # merged by tasks in two rounds
+    assert_same_moments(found, in_memory(frame, ["sex", "age"], ["city"], "w"))
+
+
+def test_a_group_in_one_partition_only(spark):
+    frame = people(400)
+    frame.loc[390:, "sex"] = "x"
+    found = moments_from_spark(table(spark, frame, 8).sortWithinPartitions("sex"), "sex", FEATURES)
+    assert found.levels("sex") == ("f", "m", "x")
+    assert_same_moments(found, in_memory(frame, ["sex"]))
+
+
+def test_no_partition_with_rows(spark):
+    empty = spark.createDataFrame(people(10)).where("a > 1e9")
+    with pytest.raises(InvalidInputError, match="no row can be used"):
+        moments_from_spark(empty, "sex", FEATURES)
+
+
+def test_names_with_dots_and_backticks(spark):
+    frame = people(100).rename(columns={"a": "a.x", "b": "b`y"})
+    data = spark.createDataFrame(frame)
+    names = ["a.x", "b`y", "c"]
+    found = moments_from_spark(data, "sex", names)
+    assert_same_moments(found, in_memory(frame, ["sex"], features=names))
+    fair = FairPCA(2).fit_moments(found)
+    rows = transform_spark(data, fair).toPandas()
+    np.testing.assert_allclose(rows[["fairpca0", "fairpca1"]], fair.transform(frame[names]))
+
+
+def test_transform_appends_component_columns(spark, tmp_path):
+    frame = people(300)
+    data = table(spark, frame)
+    fair = FairPCA(2, whiten=True).fit(frame[FEATURES], sensitive_features=frame["sex"])
+    for model in (fair, fair.save(tmp_path / "model")):
+        found = transform_spark(data, model)
+        assert found.columns == [*frame.columns, "fairpca0", "fairpca1"]
+        rows = found.toPandas().sort_values("age")
+        expected = fair.transform(frame.sort_values("age")[FEATURES])
+        np.testing.assert_allclose(rows[["fairpca0", "fairpca1"]], expected, atol=1e-12)
+    with pytest.raises(InvalidInputError, match=r"has columns named \['fairpca0', 'fairpca1'\]"):
+        transform_spark(transform_spark(data, fair), fair)
+    with pytest.raises(InvalidInputError, match="no column 'b'"):
+        transform_spark(data.drop("b"), fair)
+
+
+def test_transform_of_standardised_and_categorical_features(spark, tmp_path):
+    frame = people(300, mean=50.0)
+    data = table(spark, frame)
+    moments = moments_from_spark(data, "sex", FEATURES, categorical=["city"])
+    fair = FairPCA(2).fit_moments(moments.standardized())
+    path = fair.save(tmp_path / "model", standardization=moments.standardization())
+    wide = frame[FEATURES].assign(
+        **{f"city={c}": (frame["city"] == c).astype(float) for c in ("north", "south")}
+    )
+    mean, scale = moments.standardization()
+    expected = fair.transform((wide - mean) / scale)
+    rows = transform_spark(data, path).toPandas().sort_values("age")
+    np.testing.assert_allclose(
+        rows[["fairpca0", "fairpca1"]], expected[np.argsort(frame["age"].to_numpy())], atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_by_the_spark_engine(spark, tmp_path, kind):
+    frame = people(200)
+    for number, part in enumerate((frame.iloc[:120], frame.iloc[120:])):
+        path = tmp_path / f"x{number}.{kind}"
+        part.to_csv(path, index=False) if kind == "csv" else part.to_parquet(path)
+    found = moments_from_files(
+        sorted(tmp_path.glob(f"*.{kind}")), ["sex", "race"], engine="spark", features=FEATURES
+    )
+    assert_same_moments(found, in_memory(frame, ["sex", "race"]))
+
+
+def test_columns_that_arrow_sees_differently_do_not_matter_unless_asked_for(spark):
+    frame = people(300)
+    data = table(spark, frame[["a", "b", "sex"]]).selectExpr(
+        "*", "timestamp'2024-01-01' AS moment", "interval '1' month AS pause"
+    )
+    found = moments_from_spark(data, "sex", ["a", "b"])
+    assert_same_moments(found, in_memory(frame, ["sex"], features=["a", "b"]))
+    fair = FairPCA(1).fit_moments(found)
+    scored = transform_spark(data.drop("pause"), fair)
+    assert scored.columns[-2:] == ["moment", "fairpca0"]
+    assert scored.count() == 300
+    with pytest.raises(InvalidInputError, match="'moment'"):
+        moments_from_spark(data, "sex", ["a", "moment"])
+
+
+def test_mistakes_are_one_line(spark, tmp_path):
+    with pytest.raises(InvalidInputError, match="give a Spark data frame"):
+        moments_from_spark(people(20), "sex")
+    frame = people(200)
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    frame[frame.columns[::-1]].to_csv(tmp_path / "two.csv", index=False)
+    with pytest.raises(InvalidInputError, match=r"two\.csv: the columns are in another order"):
+        moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
+
+
+def test_a_damaged_file_is_one_line(spark, tmp_path):
+    path = tmp_path / "x.parquet"
+    people(5000).to_parquet(path)
+    start = pq.read_metadata(path).row_group(0).column(1).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[start : start + 20] = b"\xff" * 20  # the header of a page
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="the spark engine failed") as error:
+        moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
+    assert "\n" not in str(error.value)
