@@ -190,7 +190,10 @@ class AuditReport:
         return "\n".join([*lines, *self._more_lines()])
 
     def _more_lines(self) -> list[str]:
-        lines = [_held_out_line(a.attacker, a.held_out, a.label()) for a in self.attacks]
+        strongest = {}
+        for a in sorted(self._counted(), key=lambda a: a.held_out.low):
+            strongest[a.attacker] = _held_out_line(a.attacker, a.held_out, a.label())
+        lines = list(strongest.values())
         if self.headline is not None:
             worst = self.headline
             lines.append(_held_out_line(f"worst: {worst.by}", worst.held_out, worst.pair))

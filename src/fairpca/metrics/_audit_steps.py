@@ -184,8 +184,12 @@ class Audit:
         slow = kind in ("search", "rbf")
         return self._options.slow_permutations if slow else self._options.n_permutations
 
-    def _plan(self, kind: str, permutations: int) -> Part | None:
-        n_pairs = max(len(stratum.pairs) for stratum in self._strata)
+    def _plan(
+        self, kind: str, permutations: int, strata: Sequence[Stratum] | None = None
+    ) -> Part | None:
+        n_pairs = max(len(stratum.pairs) for stratum in strata or self._strata)
+        if kind == "attackers":
+            n_pairs *= len(self._options.attackers)
         shape = self._options.settings("cdf", "search", self._d, 0).orthants
         cost = cost_of(kind, self._d, n_pairs, 2**self._d if shape == "all" else 1)
         return self._budget.plan(kind, cost, len(self._rows), permutations)
@@ -207,17 +211,20 @@ class Audit:
         if result.n_rows < len(self._rows):
             said.append(f"measured on a sample of {result.n_rows} of {len(self._rows)} rows")
         if null is not None and null.n_rows < result.n_rows:
-            said.append(f"p-value from a sample of {null.n_rows} rows")
-        if null is not None and null.n_permutations < asked:
-            said.append(f"{null.n_permutations} permutations")
+            said.append(f"permutations of a sample of {null.n_rows} rows")
+        made = 0 if null is None else null.n_permutations
+        if made < asked:
+            said.append(f"{made} permutations instead of {asked}")
         return _cut(report, f"{name}: {', '.join(said)}") if said else report
 
     def _attack(self, attacker: str, report: AuditReport) -> AuditReport:
         compare = self._options.compare
         rest = {"compare": "one-vs-rest"} if compare == "pairs" else {}
-        part = self._plan("attackers", 0)
-        size = len(self._rows) if part is None else part.rows // len(self._options.attackers)
-        strata, n_rows = self._sampled(max(size, 1000), **rest)
+        everything, _ = self._sampled(len(self._rows), **rest)
+        part = self._plan("attackers", 0, everything)
+        if part is None:
+            return _cut(report, f"attacker {attacker}: not tried, too many pairs for the budget")
+        strata, n_rows = self._sampled(part.rows, **rest)
         if n_rows < len(self._rows):
             text = f"attacker {attacker}: on a sample of {n_rows} of {len(self._rows)} rows"
             report = _cut(report, text)

@@ -19,13 +19,14 @@ from fairpca.metrics._orthants import OrthantStatistic
 from fairpca.metrics._plane import LineStatistic, PlaneStatistic
 from fairpca.metrics._rbf import KernelStatistic
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
-from fairpca.metrics._search import ZERO_WEIGHT, SearchStatistic, SVMStatistic
-from fairpca.metrics._thresholds import Signs
+from fairpca.metrics._search import SearchStatistic, SVMStatistic
+from fairpca.metrics._thresholds import Signs, masses
 from fairpca.rows import Pair, Rows, Stratum
 
 NULL_ROWS = 2000  # rows on which a null repeats a search: 200 take half a minute
+_SAME_MEAN = 1e-9  # of the range of a component: what rounding leaves of equal means
 _ROUNDING = 1e-13  # below any difference of shares that rows can make
-_CHUNK_CELLS = 1 << 24  # permutations × rows whose masses are held at a time: 128 MB
+_CHUNK_CELLS = 1 << 22  # permutations × rows that are held at a time: 32 MB
 MIN_CROSS_FIT = 4
 
 NO_DIRECTION = (
@@ -111,17 +112,20 @@ def measure(
         max(null.observed for null in counted),
         np.max([null.values for null in counted], axis=0),
         max(null.n_rows for null in counted),
+        any(null.sampled for null in counted),
     )
-    return replace(result, null=null.summary(), null_values=null.values, scores=scores)
+    summary = null.summary(_held_out_p(result.headline))
+    return replace(result, null=summary, null_values=null.values, scores=scores)
 
 
 def lacks_direction(strata: Sequence[Stratum]) -> bool:
     """Whether all group means coincide, so that every SVM is a search."""
     for stratum in strata:
-        statistic = SVMStatistic(stratum.rows.X, stratum.rows.weights)
+        U, weights = stratum.rows.X, stratum.rows.weights
+        spread = np.ptp(U, axis=0)
         for pair in stratum.pairs:
-            signs = pair.signs
-            if statistic.mean_shift(signs) > _size(signs) * ZERO_WEIGHT**2:
+            mass = masses(pair.signs[None], weights)
+            if (np.abs(mass.values[0] @ U) > mass.scale[0] * _SAME_MEAN * spread).any():
                 return False
     return True
 
@@ -155,8 +159,14 @@ def _measure_stratum(
         return found, []
     values = [measured.value for measured in found]
     nulls = _nulls(stratum, statistic, settings, methods, values, n_permutations, number)
-    found = [replace(pair, null=null.summary()) for pair, null in zip(found, nulls, strict=True)]
-    return found, nulls
+    both = zip(found, nulls, strict=True)
+    return [replace(pair, null=null.summary(_held_out_p([pair]))) for pair, null in both], nulls
+
+
+def _held_out_p(pairs: Sequence[DeltaPair]) -> float | None:
+    """Return the p-value of the largest of several differences on new rows, by Bonferroni."""
+    found = [pair.held_out.p_value for pair in pairs if pair.held_out is not None]
+    return min(1.0, len(found) * min(found)) if found else None
 
 
 def _fit(
@@ -212,10 +222,14 @@ class _Null:
     observed: float
     values: Array
     n_rows: int
+    sampled: bool
 
-    def summary(self) -> NullSummary:
-        """Return the figures to print."""
-        return NullSummary.of(self.observed, self.values, self.n_rows)
+    def summary(self, held_out: float | None) -> NullSummary:
+        """Return the figures to print; a test on all new rows says more than one of a sample."""
+        found = NullSummary.of(self.observed, self.values, self.n_rows)
+        if not self.sampled or held_out is None:
+            return found
+        return replace(found, p_value=held_out, p_value_of="held-out rows")
 
 
 def _nulls(
@@ -248,7 +262,7 @@ def _nulls(
             if sampled:
                 scale = math.sqrt(_size(sign) / _size(stratum.pairs[k].signs))
                 value = scale * statistic.fit(sign).value
-            found[k] = _Null(value, scale * null, len(index))
+            found[k] = _Null(value, scale * null, len(index), sampled)
     return [null for null in found if null is not None]
 
 
@@ -311,6 +325,8 @@ def train(
     statistic = settings.statistic(rows)
     searched = isinstance(statistic, SVMStatistic) and _is_noise(statistic, signs)
     if searched:
+        index = rows.draw(NULL_ROWS, settings.seed)
+        rows, signs = rows.take(index), signs[index]
         statistic = SearchStatistic(rows.X, rows.weights)
     classifier = statistic.fit(signs).classifier
     if classifier is None:

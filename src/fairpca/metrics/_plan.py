@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 PLANNED = 1 / 3
 # What each step of an audit may take of it, if all are asked for.
-SHARES = {"svm": 0.15, "search": 0.25, "rbf": 0.25, "cdf": 0.15, "attackers": 0.2}
+SHARES = {"svm": 0.1, "search": 0.2, "rbf": 0.25, "cdf": 0.1, "attackers": 0.35}
 LEAST_PERMUTATIONS = 19  # fewer cannot give p = 0.05
 
 
@@ -69,18 +69,21 @@ class Budget:
         """Decide on rows and permutations, half of the time each; None where too little is left."""
         if not self.seconds:
             return Part(n_rows, sys.maxsize, permutations)
-        half = self.seconds * PLANNED * SHARES[kind] / 2
+        share = self.seconds * PLANNED * SHARES[kind]
+        half = share / 2 if permutations else share
         rows = max(cost.least, _fitting(half, cost.value, cost.power))
-        if not permutations or not cost.null:
-            return Part(rows, sys.maxsize, permutations)
+        spent = cost.value * min(rows, n_rows) ** cost.power
+        if not permutations:
+            return Part(rows, sys.maxsize, 0) if spent <= share / PLANNED else None
         null_rows = _fitting(half / permutations, cost.null, cost.power)
         if null_rows < min(cost.least, n_rows):
             null_rows = cost.least
             once = cost.null * min(null_rows, n_rows) ** cost.power
             permutations = min(permutations, max(LEAST_PERMUTATIONS, int(half / once)))
-        spent = cost.value * min(rows, n_rows) ** cost.power
         spent += permutations * cost.null * min(null_rows, n_rows) ** cost.power
-        return Part(rows, null_rows, permutations) if spent <= 2 * half / PLANNED else None
+        if spent > share / PLANNED:
+            return self.plan(kind, cost, n_rows, 0)
+        return Part(rows, null_rows, permutations)
 
 
 def _fitting(seconds: float, cost: float, power: int) -> int:

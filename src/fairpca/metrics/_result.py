@@ -43,6 +43,9 @@ class NullSummary:
         is compared with its own null, and mean and quantile are scaled to the size of all rows.
     n_permutations : int
         Number of permutations.
+    p_value_of : str
+        "permutations"; or "held-out rows", of a cross-fitted classifier, where only a sample was
+        permuted.
     """
 
     mean: float
@@ -50,6 +53,7 @@ class NullSummary:
     p_value: float
     n_rows: int
     n_permutations: int
+    p_value_of: str = "permutations"
 
     @classmethod
     def of(cls, value: float, null: Array, n_rows: int) -> NullSummary:
@@ -118,6 +122,7 @@ class DeltaPair:
             "null_mean": None if null is None else null.mean,
             "null_quantile": None if null is None else null.quantile,
             "p_value": None if null is None else null.p_value,
+            "p_value_of": None if null is None else null.p_value_of,
             "cross_fit_value": self.cross_fit_value,
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "note": self.note,
@@ -300,6 +305,7 @@ class DeltaResult:
             "null_mean": self.null_mean,
             "null_quantile": self.null_quantile,
             "p_value": self.p_value,
+            "p_value_of": None if self.null is None else self.null.p_value_of,
             "comparisons": [row.to_dict() for row in self.pairs],
         }
 

@@ -222,8 +222,13 @@ class Rows:
         cells = self.cells()
         counts = np.bincount(cells)
         least = np.minimum(counts, max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
-        rest = max(size - least.sum(), 0) / max(n - least.sum(), 1)
-        quota = least + np.floor((counts - least) * rest).astype(np.intp)
+        quota, few = least, np.zeros(len(counts), dtype=bool)
+        for _ in range(len(counts)):  # cells that get their least leave fewer rows for the others
+            rest = (size - least[few].sum()) / max(counts[~few].sum(), 1)
+            quota = np.maximum(least, np.floor(rest * counts).astype(np.intp))
+            if (few == (rest * counts <= least)).all():
+                break
+            few = rest * counts <= least
         order = np.lexsort((np.random.default_rng(seed).random(n), cells))
         place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.sort(order[place < np.repeat(quota, counts)])
