@@ -8,6 +8,7 @@ from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaComparison, DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics.audits import audit
 from fairpca.metrics.bounds import delta_bound, gaussian_bound
+from fairpca.metrics.decisions import DecisionReport, GroupRate, decision_rates
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
 from fairpca.metrics.quality import cluster_parity_std, explained_variance
@@ -24,10 +25,12 @@ __all__ = [
     "FAMILIES",
     "Attack",
     "AuditReport",
+    "DecisionReport",
     "DeltaComparison",
     "DeltaPair",
     "DeltaResult",
     "FairScorer",
+    "GroupRate",
     "HalfSpaceRule",
     "Headline",
     "HeldOut",
@@ -38,6 +41,7 @@ __all__ = [
     "audit",
     "cluster_parity_std",
     "cov_gap",
+    "decision_rates",
     "delta_bound",
     "delta_fairness",
     "delta_scorer",

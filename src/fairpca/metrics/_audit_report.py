@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fairpca.metrics._attackers import Attack
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics.bounds import delta_bound
+from fairpca.metrics.decisions import DecisionReport
 from fairpca.rows import Level
 
 
@@ -78,6 +79,10 @@ class AuditReport:
         What was left out or done on a sample to keep to the budget.
     options : dict
         What was asked for.
+    unknown : dict
+        Rows that were left out because their group is unknown, by attribute.
+    decisions : DecisionReport or None
+        Rates of decisions by group, where there were any.
 
     Examples
     --------
@@ -104,6 +109,8 @@ class AuditReport:
     small_groups: tuple[SmallGroup, ...]
     cut: tuple[str, ...]
     options: dict[str, Any]
+    unknown: dict[str, int] = field(default_factory=dict)
+    decisions: DecisionReport | None = None
 
     @property
     def bounds(self) -> tuple[float | None, ...]:
@@ -167,6 +174,8 @@ class AuditReport:
             "contrasts": list(self.contrasts),
             "min_group": self.min_group,
             "small_groups": [asdict(group) for group in self.small_groups],
+            "unknown": self.unknown,
+            "decisions": None if self.decisions is None else self.decisions.to_dict(),
             "cut": list(self.cut),
             "asked": self.options,
         }
@@ -205,6 +214,9 @@ class AuditReport:
         if self.small_groups:
             named = [f"{g.attribute}={g.group} ({g.n_rows})" for g in self.small_groups]
             lines.append(f"fewer than {self.min_group} rows, no headline: {', '.join(named)}")
+        lines += [f"{name}: {n} rows of unknown group left out" for name, n in self.unknown.items()]
+        if self.decisions is not None:
+            lines.append(repr(self.decisions))
         notes = dict.fromkeys(result.note for result in self.results if result.note)
         return lines + [f"note: {note}" for note in (*notes, *self.cut)]
 

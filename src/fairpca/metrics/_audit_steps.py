@@ -262,5 +262,5 @@ def _headline(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
 def _small_groups(rows: Rows, least: int) -> Iterator[SmallGroup]:
     for column in rows.groups.categorical if rows.groups is not None else ():
         for level, count in zip(column.levels, np.bincount(column.codes), strict=False):
-            if count < least:
+            if 0 < count < least:
                 yield SmallGroup(column.name, level, int(count))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
-from fairpca.metrics._rows import read_rows
+from fairpca.metrics._rows import counted, read_all
+from fairpca.metrics.decisions import decision_rates
+from fairpca.rows import UNKNOWN_GROUP, known_rows
 
 
 def audit(
@@ -32,6 +36,10 @@ def audit(
     confidence: float = 0.95,
     max_samples: int = 1000,
     random_state: int | None = None,
+    missing_groups: str = "raise",
+    decision: Any = None,
+    score: Any = None,
+    label: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
     """Measure a representation by every family and attacker, with nulls, intervals and bounds.
@@ -81,6 +89,10 @@ def audit(
         Rows that Gaussian-kernel SVMs are trained on at most.
     random_state : int, optional
         Seed.
+    missing_groups : {"raise", "leave-out"}, default "raise"
+        What to do with rows of unknown group: refuse them, or count and leave them out.
+    decision, score, label : array-like of shape (n,), optional
+        What was decided about the rows and what was true; adds `decision_rates` to the report.
     progress : callable, optional
         Called with the number of steps that are done, and of all steps.
 
@@ -120,5 +132,26 @@ def audit(
         max_samples=max_samples,
         random_state=0 if random_state is None else random_state,
     )
-    rows = read_rows(U, sensitive_features, control_features, sample_weight, numeric)
-    return Audit(rows, options.checked()).run(progress)
+    if missing_groups not in ("raise", "leave-out"):
+        raise InvalidInputError(
+            f"missing_groups must be 'raise' or 'leave-out', not {missing_groups!r}.",
+            parameter="missing_groups",
+        )
+    unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
+    given = read_all(U, sensitive_features, control_features, sample_weight, numeric, unknown)
+    report = Audit(counted(given), options.checked()).run(progress)
+    columns = given.groups.categorical if given.groups is not None else ()
+    left = {column.name: int((~known_rows(column)).sum()) for column in columns}
+    report = replace(report, unknown={name: count for name, count in left.items() if count})
+    if decision is None and score is None:
+        return report
+    rates = decision_rates(
+        decision,
+        given.halved(),
+        score=score,
+        label=label,
+        sample_weight=given.weights,
+        min_group=min_group,
+        confidence=confidence,
+    )
+    return replace(report, decisions=rates)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_LEVELS = 50  # an attribute of more values gives thousands of pairs, and is rarely a group
 MIN_ROWS = 2
 REST = "rest"
+UNKNOWN_GROUP = "(unknown)"
 
 
 def check_compare(
@@ -131,7 +132,7 @@ def form_pairs(
         _check_attribute(attribute, strict)
     ways = [(attribute, compare, references.get(attribute.name)) for attribute in attributes]
     if joint and len(attributes) > 1:
-        ways.append((_intersection(attributes), "one-vs-rest", None))
+        ways.append((intersection(attributes), "one-vs-rest", None))
     strata = []
     for name, index in _strata(rows):
         inside = rows if index is None else rows.take(index)
@@ -168,11 +169,18 @@ def _attributes(rows: Rows) -> tuple[Attribute, ...]:
     return groups.categorical
 
 
-def _intersection(columns: Sequence[Attribute]) -> Attribute:
+def intersection(columns: Sequence[Attribute]) -> Attribute:
     """Make the cross table of several attributes an attribute."""
     member, first = combine(columns)
     levels = [" × ".join(str(c.levels[c.codes[row]]) for c in columns) for row in first]
     return Attribute(" × ".join(column.name for column in columns), tuple(levels), member)
+
+
+def known_rows(column: Attribute) -> NDArray[np.bool_]:
+    """Return which rows have a group that is not `UNKNOWN_GROUP`."""
+    levels = column.levels
+    code = levels.index(UNKNOWN_GROUP) if UNKNOWN_GROUP in levels else -1
+    return np.asarray(column.codes != code)
 
 
 def combine(columns: Sequence[Attribute]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -116,14 +116,20 @@ class Rows:
         feature_names: Iterable[str] | None = None,
         max_cells: int = MAX_CELLS,
         of: str = "X",
+        unknown: str | None = None,
     ) -> Rows:
-        """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise."""
+        """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise.
+
+        `unknown` names a group for missing values, which are refused without it.
+        """
         n_rows, n_features = X.shape
         names = check_feature_names(feature_names, n_features)
         weights = check_weights(sample_weight, n_rows, of)
         groups = strata = None
         if sensitive_features is not None:
-            groups = encode_groups(sensitive_features, n_rows=n_rows, numeric=numeric, of=of)
+            groups = encode_groups(
+                sensitive_features, n_rows=n_rows, numeric=numeric, of=of, unknown=unknown
+            )
         if control_features is not None:
             strata = encode_groups(
                 control_features, n_rows=n_rows, argument="control_features", of=of
