@@ -28,7 +28,7 @@ def within(covered):
 def test_intervals_of_half_spaces_cover_their_true_difference_of_rates(shift, weighted):
     rng = np.random.default_rng([int(10 * shift), weighted])
     covered = []
-    for seed in range(200):
+    for seed in range(400):
         U, z = two_groups(rng, 300, 2, shift)
         rows = Rows.read(U, z, None, rng.random(300) + 0.5 if weighted else None)
         signs = np.where(z, 1, -1).astype(np.int8)
