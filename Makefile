@@ -15,7 +15,7 @@ help:
 	@echo "make coverage   which lines the quick tests reach, as build/coverage/index.html"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
-	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, a quarter of an hour on two cores; needs FAIRPCA_DATA"
+	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about 25 minutes on two cores; needs FAIRPCA_DATA"
 	@echo "make lint | format | setup | clean"
 
 $(STAMP): pyproject.toml constraints.txt

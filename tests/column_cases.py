@@ -1,5 +1,6 @@
 """Cases of columns that every engine, and every other door to a fit, must treat alike."""
 
+import csv
 import datetime
 from dataclasses import dataclass
 from typing import Any
@@ -151,6 +152,14 @@ REFUSED = {
         InvalidInputError,
         r"sensitive names \['gender'\], but the columns are 'a', 'b'",
     ),
+    "a hole in a row of weight zero": (
+        lambda: people(200).assign(
+            a=lambda f: f["a"].where(f.index != 7), w=lambda f: f["w"].where(f.index != 7, 0.0)
+        ),
+        {"sensitive": ["sex"], "features": FEATURES, "weight": "w"},
+        InvalidInputError,
+        r"1 of 200 rows have missing values \(by column: 'a' 1\)",
+    ),
     "no rows": (
         lambda: people(50).assign(w=0.0),
         {"sensitive": ["sex"], "features": FEATURES, "weight": "w"},
@@ -265,3 +274,16 @@ def check_groups(case, door, kind):
 def model():
     """Means only, whose basis is computed directly: nothing but rounding differs."""
     return FairPCA(2, cov_weight=0.0)
+
+
+def text_file(features, case, folder):
+    """Write features and groups to a CSV file; text beyond ASCII is not UTF-8."""
+    path = folder / "x.csv"
+    with path.open("w", newline="", encoding="latin-1") as file:
+        writer = csv.writer(file)
+        writer.writerow([*features, "g"])
+        writer.writerows(
+            [*row, field]
+            for row, field in zip(features.to_numpy().tolist(), case.lines(N_ROWS), strict=True)
+        )
+    return path

@@ -5,17 +5,18 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairpca.estimators import FairKernelPCA, FairPCA
+    from fairpca.estimators import DeltaFairPCA, FairKernelPCA, FairPCA
     from fairpca.moments import GroupMoments
     from fairpca.solvers import Certificate
 
 __version__ = version("fairpca")
-__all__ = ["Certificate", "FairKernelPCA", "FairPCA", "GroupMoments", "__version__"]
+__all__ = ["Certificate", "DeltaFairPCA", "FairKernelPCA", "FairPCA", "GroupMoments", "__version__"]
 
 # Imported when first used: scikit-learn takes seconds to load, and the command line has to be
 # there before that, to take an interrupt or to say that something is missing.
 _HOME = {
     "Certificate": "fairpca.solvers",
+    "DeltaFairPCA": "fairpca.estimators",
     "FairKernelPCA": "fairpca.estimators",
     "FairPCA": "fairpca.estimators",
     "GroupMoments": "fairpca.moments",

@@ -12,6 +12,8 @@ FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
 ATTACKERS = ("linear", "gaussian", "trees", "mlp")
 """Classifiers that are trained on one half of the rows and measured on the other."""
+ADVERSARIES = ("rbf", "linear", "trees")
+"""Classifiers by which DeltaFairPCA is judged."""
 MISSING = ("error", "drop-rows")
 UNKNOWN = ("error", "ignore")
 ENGINES = ("local", "dask", "spark")

@@ -91,11 +91,11 @@ def make_arguments(rng, folder):
 def attempt(rng):
     from click.testing import CliRunner
 
-    from fairpca.cli import main
+    from fairpca.cli._app import app
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = make_arguments(rng, folder)
-        result = CliRunner().invoke(main, arguments)
+        result = CliRunner().invoke(app, arguments)
         assert result.exit_code in (0, 2), f"exit code {result.exit_code}"
         assert "Traceback" not in result.stderr, "traceback"
         if result.exit_code == 2:

@@ -4,15 +4,13 @@ A door is a function of the features and the case that returns a fitted FairPCA 
 has types (arrays, frames, Parquet) shares one meaning, text in CSV files shares the other.
 """
 
-import csv
-
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from column_cases import GROUPS, N_ROWS, check_groups, model
+from column_cases import GROUPS, N_ROWS, check_groups, model, text_file
 
 from fairpca import GroupMoments
 from fairpca.cli._app import app
@@ -145,18 +143,6 @@ def by_command_on_parquet(features, case, folder):
 @door(TYPED)
 def by_command_on_parquet_local(features, case, folder):
     return command(parquet(features, case, folder), folder, "--engine", "local")
-
-
-def text_file(features, case, folder):
-    path = folder / "x.csv"
-    with path.open("w", newline="", encoding="latin-1") as file:
-        writer = csv.writer(file)
-        writer.writerow([*features, "g"])
-        writer.writerows(
-            [*row, field]
-            for row, field in zip(features.to_numpy().tolist(), case.lines(N_ROWS), strict=True)
-        )
-    return path
 
 
 @door(TEXT)

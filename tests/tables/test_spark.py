@@ -7,7 +7,17 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from column_cases import CASES, REFUSED, check_case, check_refused
+from column_cases import (
+    CASES,
+    GROUPS,
+    N_ROWS,
+    REFUSED,
+    check_case,
+    check_groups,
+    check_refused,
+    model,
+    text_file,
+)
 from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca import FairPCA
@@ -62,6 +72,24 @@ def test_refused(spark, case):
     check_refused(case, lambda frame, **asked: moments_from_spark(table(spark, frame), **asked))
 
 
+@pytest.mark.parametrize("case", GROUPS.values(), ids=GROUPS)
+def test_typed_groups(spark, case):
+    def by_spark(features, case):
+        frame = features.assign(g=case.column(N_ROWS))
+        return model().fit_moments(moments_from_spark(table(spark, frame, 2), "g"))
+
+    check_groups(case, by_spark, "typed")
+
+
+@pytest.mark.parametrize("case", GROUPS.values(), ids=GROUPS)
+def test_text_groups(spark, case, tmp_path):
+    def by_spark(features, case):
+        path = text_file(features, case, tmp_path)
+        return model().fit_moments(moments_from_files(path, "g", engine="spark"))
+
+    check_groups(case, by_spark, "text")
+
+
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 def test_one_row_and_empty_partitions(spark, mean, monkeypatch):
     monkeypatch.setattr("fairpca.tables._spark.FAN_IN", 8)
@@ -102,8 +130,8 @@ def test_transform_appends_component_columns(spark, tmp_path):
     frame = people(300)
     data = table(spark, frame)
     fair = FairPCA(2, whiten=True).fit(frame[FEATURES], sensitive_features=frame["sex"])
-    for model in (fair, fair.save(tmp_path / "model")):
-        found = transform_spark(data, model)
+    for either in (fair, fair.save(tmp_path / "model")):
+        found = transform_spark(data, either)
         assert found.columns == [*frame.columns, "fairpca0", "fairpca1"]
         rows = found.toPandas().sort_values("age")
         expected = fair.transform(frame.sort_values("age")[FEATURES])

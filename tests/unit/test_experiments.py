@@ -283,7 +283,6 @@ class Counted:
     def experiment(self):
         return Experiment(
             name="counted",
-            title="",
             columns=("i", "value"),
             cells=lambda o: [Cell("counted", f"i={i}", {"i": i}) for i in range(5)],
             compute=self.compute,

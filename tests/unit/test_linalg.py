@@ -1,10 +1,12 @@
+from threading import Event, Thread
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairpca.linalg import (
     clipping_level,
@@ -17,6 +19,7 @@ from fairpca.linalg import (
     spectral_norms,
     top_eigenpairs,
 )
+from fairpca.linalg._blas import _release_control
 
 vectors = arrays(float, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
 
@@ -106,3 +109,37 @@ def test_blas_is_held_at_one_thread():
         blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
         assert blas
         assert all(library["num_threads"] == 1 for library in blas)
+
+
+def blas_threads():
+    blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    return [library["num_threads"] for library in blas]
+
+
+def test_overlapping_threads_give_blas_its_threads_back():
+    """First in, first out: the guard of the second must not restore what the first had set."""
+    entered, may_leave = [Event(), Event()], [Event(), Event()]
+
+    def hold(k):
+        with single_blas_thread():
+            entered[k].set()
+            may_leave[k].wait(10)
+
+    threads = [Thread(target=hold, args=(k,)) for k in (0, 1)]
+    limits = threadpool_limits(limits=2, user_api="blas")
+    _release_control()  # or the threads could not change what this one has set
+    before = blas_threads()
+    try:
+        for thread, event in zip(threads, entered, strict=True):
+            thread.start()
+            assert event.wait(10)
+        may_leave[0].set()
+        threads[0].join(10)
+        inside = blas_threads()
+        may_leave[1].set()
+        threads[1].join(10)
+        assert set(inside) == {1}
+        assert blas_threads() == before
+        assert 2 in before
+    finally:
+        limits.restore_original_limits()

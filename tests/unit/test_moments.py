@@ -11,8 +11,8 @@ from scipy import sparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments, _cells
+from fairpca.rows import Rows, encode_groups
 from fairpca.rows import _checks as validation
-from fairpca.rows import encode_groups
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_integers_and_lists_are_features_too():
 
 def test_without_attributes_there_is_one_cell(rng):
     X = rng.normal(size=(20, 3))
-    moments = GroupMoments.from_groups(X, None)
+    moments = GroupMoments.from_rows(Rows(X))
     assert list(moments.table.cells) == [()]
     np.testing.assert_allclose(moments.pooled().covariance, covariance(X), rtol=1e-12)
     contrasts = moments.contrasts()
@@ -247,10 +247,10 @@ def test_without_attributes_there_is_one_cell(rng):
     assert contrasts.cov_gaps.shape == (0, 3, 3)
 
 
-def test_from_groups_equals_from_arrays(rng):
+def test_from_rows_equals_from_arrays(rng):
     X, groups = rng.normal(size=(20, 2)), rng.integers(0, 2, 20)
     one = GroupMoments.from_arrays(X, groups).contrasts()[0]
-    other = GroupMoments.from_groups(X, encode_groups(groups, n_rows=20)).contrasts()[0]
+    other = GroupMoments.from_rows(Rows(X, encode_groups(groups, n_rows=20))).contrasts()[0]
     np.testing.assert_array_equal(one.cov_gap, other.cov_gap)
 
 
@@ -379,12 +379,12 @@ def test_a_bad_value_is_found_by_its_row_in_any_block(monkeypatch):
 
 def test_encoded_groups_of_another_length_are_refused():
     with pytest.raises(GroupsError, match="groups of 2 rows given for 3 rows"):
-        GroupMoments.from_groups(X3, encode_groups([0, 1], n_rows=2))
+        Rows(X3, encode_groups([0, 1], n_rows=2)).checked()
 
 
 def test_nan_reaching_the_sums_is_refused():
     with pytest.raises(InvalidInputError, match="X holds NaN"):
-        GroupMoments.from_groups(X3 * [1, np.nan], None)
+        GroupMoments.from_rows(Rows(X3 * [1, np.nan]))
 
 
 def test_empty_moments_say_so():

@@ -112,7 +112,7 @@ def test_spread_widens_the_tolerance():
 
 
 def test_causes_are_rules_with_conditions():
-    where = {"table": "table1", "dataset": "adult", "method": "pca", "measure": "linear"}
+    where = {"table": "table1", "dataset": "adult", "method": "pca", "measure": "variance"}
     assert _cause(where) == ""
     assert "k" in _cause({**where, "table": "table4"})
     for rule in texts()["causes"]:

@@ -123,10 +123,10 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         ----------
         X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
             Features, and labels of two classes.
-        sensitive_features : array-like or data frame, one or more columns
-            Protected attributes.
+        sensitive_features : array-like or data frame
+            One or more protected attributes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            Weights of at least 0, one for each row.
 
         Returns
         -------

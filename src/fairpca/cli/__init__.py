@@ -24,7 +24,7 @@ def main() -> NoReturn:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         _tolerate_encoding()
         for package in _EXTRA:
-            if not _is_installed(package):
+            if importlib.util.find_spec(package) is None:
                 hint = "pip install 'fairpca[cli]'"
                 print(f"fairpca: error: the command line needs {package}: {hint}", file=sys.stderr)
                 sys.exit(2)
@@ -34,13 +34,6 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # before click was there to catch it
         sys.exit(130)
     sys.exit(0)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ValueError:  # switched off by None in sys.modules
-        return False
 
 
 def _tolerate_encoding() -> None:

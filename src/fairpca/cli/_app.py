@@ -51,7 +51,8 @@ def explain(error: Exception) -> tuple[str, int]:
         return error.format_message(), BAD_INPUT
     if isinstance(error, InvalidInputError):
         return in_options(error), BAD_INPUT
-    if isinstance(error, ImportError):  # an extra that is not installed; the message names it
+    # An extra that is not installed; the message names it.
+    if isinstance(error, ImportError) and not str(error.name or "").startswith("fairpca"):
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
         return "not enough memory for this table: use fewer rows or columns.", FAILURE
@@ -126,7 +127,7 @@ def transform(model: Path, source: str, target: Path, **given: Any) -> None:
     read and OUT written a batch at a time, so their size does not matter; a directory becomes a
     directory with the same files. OUT appears complete or not at all.
     """
-    from fairpca.cli._fit import run_transform
+    from fairpca.cli._table import run_transform
 
     run_transform(model, source, target, given)
 

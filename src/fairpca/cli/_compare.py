@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairpca import __version__
-from fairpca.estimators import FairPCA, SavedModel
+from fairpca.estimators import FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
 from fairpca.moments import GroupMoments, Standardization
 
@@ -25,21 +25,6 @@ class Comparison:
     fair: FairPCA
     plain: FairPCA
     scaling: Standardization | None
-
-    @property
-    def n_rows(self) -> int:
-        """Rows with a positive weight."""
-        return self.fair.moments_.n_samples
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features, indicators included."""
-        return list(self.fair.feature_names_in_)
-
-    @property
-    def model(self) -> SavedModel:
-        """The fair fit with what its rows need."""
-        return SavedModel(self.fair, self.scaling)
 
 
 def compare(moments: GroupMoments, settings: dict[str, Any], *, standardize: bool) -> Comparison:

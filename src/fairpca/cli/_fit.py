@@ -1,4 +1,4 @@
-"""``fairpca fit`` and ``fairpca transform``: rows to a model, and rows through it."""
+"""``fairpca fit``: rows to a model, and a comparison with plain PCA."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import click
 
 from fairpca._choices import COMPARE, ENGINES
 from fairpca.cli._compare import Comparison, compare, fit_document, to_json
-from fairpca.cli._messages import collected_notes, print_notes
+from fairpca.cli._messages import collected_notes, print_notes, visible
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
-from fairpca.cli._table import Asked, open_asked, read_reference, split_names
-from fairpca.moments import GroupMoments
-from fairpca.tables import check_target, moments_from_files, open_table, project_table
+from fairpca.cli._table import Asked, open_asked, read_reference
+from fairpca.tables import check_target, moments_from_table, project_table
 
 
 def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -29,7 +28,15 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         if given["out"] is not None:
             check_target(asked.table, given["out"], force=given["force"])
         stages.begin(f"summing {asked.name}")
-        moments = _moments(asked, given, stages)
+        moments = moments_from_table(
+            asked.table,
+            asked.roles,
+            engine=given["engine"] or ENGINES[0],
+            scheduler=given["scheduler"],
+            master=given["master"],
+            checkpoint=given["checkpoint"],
+            progress=stages,
+        )
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
         result = compare(moments, settings, standardize=not given["no_standardize"])
@@ -40,7 +47,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
             keep = tuple(dict.fromkeys(asked.keep + asked.target))
             project_table(
                 asked.table,
-                result.model,
+                (result.fair, result.scaling),
                 given["out"],
                 keep=keep,
                 force=given["force"],
@@ -107,22 +114,6 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     }
 
 
-def _moments(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMoments:
-    """Sum the rows, here or by an engine."""
-    parts = dict(vars(asked.roles))
-    del parts["single"]
-    return moments_from_files(
-        asked.table,
-        parts.pop("sensitive"),
-        engine=given["engine"] or ENGINES[0],
-        scheduler=given["scheduler"],
-        master=given["master"],
-        checkpoint=given["checkpoint"],
-        progress=stages,
-        **parts,
-    )
-
-
 def _show(
     result: Comparison,
     asked: Asked,
@@ -131,10 +122,11 @@ def _show(
     notes: list[str],
 ) -> None:
     out = None if given["out"] is None else str(given["out"])
-    names, standardized = result.feature_names, result.scaling is not None
+    n_rows, names = result.fair.moments_.n_samples, list(result.fair.feature_names_in_)
+    standardized = result.scaling is not None
     if given["as_json"]:
         document = {
-            "data": asked.as_dict(result.n_rows, names, standardized),
+            "data": asked.as_dict(n_rows, names, standardized),
             "options": settings,
             **fit_document(result),
             "notes": notes,
@@ -142,32 +134,8 @@ def _show(
         }
         click.echo(to_json("fit", document))
     elif not given["quiet"]:
-        print_fit(result, asked.heading(result.n_rows, len(names), standardized))
+        print_fit(result, asked.heading(n_rows, len(names), standardized))
         if out is not None:
-            click.echo(f"Reduced rows written to {out}")
+            click.echo(visible(f"Reduced rows written to {out}"))
         if given["save"] is not None:
-            click.echo(f"Model written to {_model_file(given['save'])}")
-
-
-def run_transform(model: Path, source: str, target: Path, given: dict[str, Any]) -> None:
-    """Project the rows of a table with a saved model."""
-    if given["keep"] and given["keep_all"]:
-        raise click.UsageError("--keep and --keep-all exclude each other: give one of them.")
-    if not model.is_file():
-        raise click.ClickException(f"{model}: no such file.")
-    with Stages(enabled=not given["quiet"]) as stages:
-        stages.begin(f"writing {target.name}")
-        table = open_table(source, separator=given["separator"])
-        keep = table.names if given["keep_all"] else split_names(given["keep"], table.names)
-        project_table(
-            table,
-            model,
-            target,
-            keep=keep,
-            kept_first=True,
-            force=given["force"],
-            unknown=given["unknown"],
-            progress=stages,
-        )
-    if not given["quiet"]:
-        click.echo(f"{stages.done} rows written to {target}")
+            click.echo(visible(f"Model written to {_model_file(given['save'])}"))

@@ -145,9 +145,11 @@ def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
     """Print every family with null and bound, then the gaps, then every pair of groups."""
     out = _console(heading)
     out.print(_deltas(report))
+    whole = any(entry["bound_of"] == "family" for entry in report["delta"])
     out.print(
         "null: mean Δ, and its 95 % quantile, when the groups are permuted. held out: on rows not "
-        "trained on.\nbound: of the true Δ; 1 or more says nothing."
+        "trained on.\nbound: of what the same classifier attains on new rows"
+        + (", or with method exact any classifier of its family." if whole else ".")
     )
     out.print()
     out.print(_audit_gaps(report))

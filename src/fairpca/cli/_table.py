@@ -1,10 +1,9 @@
-"""From what was typed to a table and the parts of its columns; shared by fit and audit."""
+"""What was typed becomes a table and the roles of its columns; ``fairpca transform``."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from fairpca.tables import Roles, Table, open_table
+from fairpca.cli._messages import visible
+from fairpca.cli._progress import Stages
+from fairpca.tables import Roles, Table, open_table, project_table
 
 _PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep")
@@ -94,10 +95,6 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
             "sensitive": given["sensitive"] or ("sex",),
             "target": given.get("target") or ("progression",),
         }
-    twice = [column for column, count in Counter(table.names).items() if count > 1]
-    if twice:
-        listed = ", ".join(map(repr, twice))
-        raise click.ClickException(f"{name}: column names occur more than once: {listed}.")
     parts = _parts(given, table.names)
     features = _features(parts, table.names)
     text = tuple(name for name in features if _is_text(table.schema.field(name).type))
@@ -227,3 +224,27 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
                 param_hint="'--reference'",
             )
     return pairs
+
+
+def run_transform(model: Path, source: str, target: Path, given: dict[str, Any]) -> None:
+    """Project the rows of a table with a saved model."""
+    if given["keep"] and given["keep_all"]:
+        raise click.UsageError("--keep and --keep-all exclude each other: give one of them.")
+    if not model.is_file():
+        raise click.ClickException(f"{model}: no such file.")
+    with Stages(enabled=not given["quiet"]) as stages:
+        stages.begin(f"writing {target.name}")
+        table = open_table(source, separator=given["separator"])
+        keep = table.names if given["keep_all"] else split_names(given["keep"], table.names)
+        project_table(
+            table,
+            model,
+            target,
+            keep=keep,
+            kept_first=True,
+            force=given["force"],
+            unknown=given["unknown"],
+            progress=stages,
+        )
+    if not given["quiet"]:
+        click.echo(visible(f"{stages.done} rows written to {target}"))

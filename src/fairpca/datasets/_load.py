@@ -229,7 +229,7 @@ def _pandas() -> Any:
         import pandas
     except ImportError as error:
         raise ImportError(
-            "data sets are data frames and need pandas: pip install 'fairpca[cli]'"
+            "data sets are data frames and need pandas: pip install pandas"
         ) from error
     return pandas
 

@@ -176,7 +176,9 @@ class DatasetInfo:
 def registry() -> Mapping[str, DatasetInfo]:
     """All entries by name, in the order of the file."""
     text = files("fairpca.datasets").joinpath("registry.toml").read_text(encoding="utf-8")
-    return MappingProxyType({name: _entry(name, raw) for name, raw in tomllib.loads(text).items()})
+    raw = tomllib.loads(text)
+    prepared = raw.pop("prepared")
+    return MappingProxyType({name: _entry(name, {**prepared, **raw[name]}) for name in raw})
 
 
 def dataset_info(name: str) -> DatasetInfo:
@@ -213,6 +215,7 @@ def dataset_info(name: str) -> DatasetInfo:
 
 def _entry(name: str, raw: dict[str, Any]) -> DatasetInfo:
     values = _frozen(raw)
+    values["source"] = raw["source"].format(title=raw["title"].removesuffix(", prepared"))
     values["targets"] = tuple(TargetOption(**option) for option in raw.get("targets", ()))
     if "printed" in raw:
         values["printed"] = Definition(**_frozen(raw["printed"]))

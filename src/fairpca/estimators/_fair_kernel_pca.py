@@ -109,22 +109,18 @@ class FairKernelPCA(FairnessEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, where X had any.
 
-    References
-    ----------
-    M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.
-    Proceedings of the AAAI Conference on Artificial Intelligence 33, 663-670.
+    See Also
+    --------
+    FairPCA : The same on the features themselves, with the reference.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from fairpca import FairKernelPCA
-    >>> rng = np.random.default_rng(0)
-    >>> sex = rng.integers(0, 2, 200)
-    >>> X = rng.normal(size=(200, 6)) + np.outer(sex, [2.0, 1.0, 0, 0, 0, 0])
-    >>> fair = FairKernelPCA(n_components=2, rank=50).fit(X, sensitive_features=sex)
-    >>> U = fair.transform(X)
-    >>> bool(np.abs(U[sex == 1].mean(0) - U[sex == 0].mean(0)).max() < 1e-10)
-    True
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> data = load_diabetes_sex()
+    >>> fair = FairKernelPCA(rank=20, gamma=1e-4).fit(data.X, sensitive_features=data.sensitive)
+    >>> fair.components_.shape, bool(fair.mean_gap_ < 1e-10)
+    ((2, 20), True)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -220,14 +216,8 @@ class FairKernelPCA(FairnessEstimator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features; shape (n_samples, n_samples) for a precomputed kernel.
-        y : Ignored
-            Present for API consistency.
-        sensitive_features : array-like or data frame, one or more columns
-            Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-        control_features : array-like or data frame, default=None
-            Strata inside which groups are compared.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+        y, sensitive_features, control_features, sample_weight
+            As for `FairPCA.fit`.
 
         Returns
         -------

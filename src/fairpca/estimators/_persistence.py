@@ -48,7 +48,7 @@ class SavedModelMixin:
         Parameters
         ----------
         path : str or path
-            Where to; ``.npz`` is added to a name that does not end in it.
+            Where to; ``.npz`` is added where it is missing.
         standardization : Standardization, optional
             Where the model was fitted to standardised moments: `moments.standardization()`, so
             that the file knows how to treat rows.
@@ -63,7 +63,8 @@ class SavedModelMixin:
         Examples
         --------
         >>> import os, tempfile
-        >>>         >>> from fairpca import FairPCA
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
         >>> X = np.random.default_rng(0).normal(size=(50, 3))
         >>> fair = FairPCA(1).fit(X, sensitive_features=np.arange(50) % 2)
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ class Options:
     splits : int, default=5
         Training-test splits of the tables.
     quick : bool, default=False
-        Fewer rows for the Gaussian machine, fewer permutations, no null for it.
+        Fewer rows for the Gaussian machines, fewer permutations.
 
     Examples
     --------
@@ -41,18 +41,13 @@ class Options:
         return 19 if self.quick else 99
 
     @property
-    def kernel_permutations(self) -> int:
-        """Permutations behind each null of a Gaussian machine; first split, d = 2 only."""
-        return 0 if self.quick else 9
-
-    @property
     def kernel_rows(self) -> int:
         """Rows a Gaussian machine is trained on at most."""
         return 400 if self.quick else 2000
 
     def as_dict(self) -> dict[str, Any]:
         """All options, derived ones included."""
-        derived = ("permutations", "kernel_permutations", "kernel_rows")
+        derived = ("permutations", "kernel_rows")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 
@@ -89,8 +84,8 @@ class Experiment:
 
     Parameters
     ----------
-    name, title : str
-        Name on the command line, and what it shows.
+    name : str
+        Name on the command line.
     columns : tuple of str
         Columns of its rows.
     cells : callable
@@ -104,7 +99,6 @@ class Experiment:
     """
 
     name: str
-    title: str
     columns: tuple[str, ...]
     cells: Callable[[Options], Sequence[Cell]]
     compute: Callable[[Mapping[str, Any], Options, Store], list[Row]]

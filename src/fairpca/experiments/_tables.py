@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fairpca.experiments._experiment import Cell, Experiment, Options, Row, measures
+from fairpca.experiments._experiment import Cell, Experiment, Options, Row
 from fairpca.experiments._methods import fit_bases, representation
 from fairpca.experiments._protocol import DATASETS, PAPER_MU, Split, definitions, make_split
 from fairpca.experiments._store import Store
@@ -27,14 +27,12 @@ COSTS = {
 
 def split_table(
     name: str,
-    title: str,
     compute: Callable[[Mapping[str, Any], Options, Store], list[Row]],
-    dimensions: tuple[int, ...] = (2, 5),
+    dimensions: tuple[int, ...],
 ) -> Experiment:
     """Make a table with a cell for each data set, definition and split."""
     return Experiment(
         name=name,
-        title=title,
         columns=COLUMNS,
         cells=lambda options: _cells(name, options),
         compute=compute,
@@ -84,20 +82,9 @@ def representations(
 
 
 def _compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
-    """Fit all methods and report what the fits say of themselves."""
-    _, bases = split_and_bases(**params, store=store)
-    names = ("variance", "cov_gap", "mean_gap", "cov_tol", "converged")
-    rows: list[Row] = []
-    for method, basis in bases.items():
-        rows += measures({name: basis[name] for name in names}, **params, method=method)
-    return rows
+    """Fit all methods, for the tables to find."""
+    split_and_bases(**params, store=store)
+    return []
 
 
-BASES = Experiment(
-    name="bases",
-    title="Bases of all methods",
-    columns=COLUMNS,
-    cells=lambda options: [],
-    compute=_compute,
-    datasets=DATASETS,
-)
+BASES = Experiment("bases", COLUMNS, lambda options: [], _compute, DATASETS)

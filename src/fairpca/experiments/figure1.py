@@ -56,7 +56,6 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
 
 EXPERIMENT = Experiment(
     name="figure1",
-    title="Two Gaussian clouds with SVM boundaries",
     columns=COLUMNS,
     cells=cells,
     compute=compute,

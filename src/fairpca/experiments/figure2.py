@@ -60,7 +60,6 @@ def _solutions(split: Any, problem: FairProblem) -> Any:
 
 EXPERIMENT = Experiment(
     name="figure2",
-    title="Sensitivity to δ and μ on wine quality",
     columns=COLUMNS,
     cells=cells,
     compute=compute,

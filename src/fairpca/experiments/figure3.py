@@ -33,7 +33,6 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
 
 EXPERIMENT = Experiment(
     name="figure3",
-    title="NHANES: activity profiles of the clusters",
     columns=COLUMNS,
     cells=lambda options: table2.cells("figure3"),
     compute=compute,

@@ -51,7 +51,7 @@ SEARCHED = (
 """Sets whose released file does not give what is printed, or whose label is a coin flip."""
 FEW_VALUES = 20
 """A column with no more values than this is cut between all of them, others at twentieths."""
-PAIRS_UP_TO = 20
+PAIRS_UP_TO = 10
 """With no more features than this a second column may be left out, as a label."""
 FEW_ROWS = 10
 """A group smaller than this, in training or test rows, is no candidate."""
@@ -290,7 +290,7 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
     reader = Reader(dataset, 1 if options.quick else 2)
     where = {"dataset": dataset, "tried": len(reader.candidates)}
     ranked = []
-    for score, i in _finalists(reader, dataset, *((30, 2, 1) if options.quick else (150, 6, 4))):
+    for score, i in _finalists(reader, dataset, *((30, 2, 1) if options.quick else (60, 4, 3))):
         found = [
             full_cells(split, s) for s, split in enumerate(reader.splits(reader.candidates[i]))
         ]
@@ -303,7 +303,7 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
         rows += measures(values, **at)
     for other in () if options.quick else DATASETS:
         if other != dataset:
-            score, i = _finalists(reader, other, 150, 6, 1)[0]
+            score, i = _finalists(reader, other, 60, 4, 1)[0]
             at = {**where, "printed": other, "rank": 1, "candidate": str(reader.candidates[i])}
             rows += measures({"score": score}, **at)
     return rows
@@ -316,7 +316,6 @@ def _finalists(reader: Reader, row: str, shortlist: int, wide: int, few: int) ->
 
 EXPERIMENT = Experiment(
     name="search",
-    title="Readings of the files that fit what is printed",
     columns=COLUMNS,
     cells=lambda options: [Cell("search", name, {"dataset": name}, 0.0) for name in SEARCHED],
     compute=compute,

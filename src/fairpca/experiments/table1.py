@@ -13,7 +13,8 @@ from fairpca.experiments._tables import representations, split_table
 from fairpca.metrics import delta_fairness
 
 DIMENSIONS = (2, 5)
-WITH_KERNEL_NULL = ("refined_gap",)
+TUNED = ("both", "refined_gap", "refined_zero")
+"""Methods whose two components the tuned Gaussian machine sees; it takes most of the time."""
 
 
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
@@ -25,10 +26,12 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
             "variance": fit["variance"],
             "cov_gap": fit["cov_gap"],
             **_linear(U, split.z_test, seed, options),
-            **_kernel(U, split.z_test, seed, d, method, options),
         }
+        few = slice(options.kernel_rows)
+        if d == 2 and method in TUNED:
+            values["gaussian"] = delta_fairness(U[few], split.z_test[few], family="rbf").value
         if d == 2 and method in PAPER_METHODS:
-            values["gaussian_released"] = gaussian_released(U, split.z_test, seed)
+            values["gaussian_released"] = gaussian_released(U[few], split.z_test[few], seed)
         rows += measures(values, **params, d=d, method=method)
     return rows
 
@@ -44,25 +47,4 @@ def _linear(U: Any, z: Any, seed: int, options: Options) -> dict[str, Any]:
     }
 
 
-def _kernel(U: Any, z: Any, seed: int, d: int, method: str, options: Options) -> dict[str, Any]:
-    # Tuning is repeated for every permutation, so the null is taken on one split and method only.
-    wanted = seed == 0 and d == 2 and method in WITH_KERNEL_NULL
-    result = delta_fairness(
-        U,
-        z,
-        family="rbf",
-        max_samples=options.kernel_rows,
-        n_permutations=options.kernel_permutations if wanted else 0,
-        random_state=seed,
-    )
-    null = result.null_values
-    return {
-        "gaussian": result.value,
-        "gaussian_null_mean": None if null is None else null.mean(),
-        "gaussian_null_max": None if null is None else null.max(),
-    }
-
-
-EXPERIMENT = split_table(
-    "table1", "Explained variance and Δ-fairness of linear and Gaussian SVMs", compute, DIMENSIONS
-)
+EXPERIMENT = split_table("table1", compute, DIMENSIONS)

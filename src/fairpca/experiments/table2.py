@@ -98,7 +98,6 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
 
 EXPERIMENT = Experiment(
     name="table2",
-    title="NHANES: share over 40 in clusters of activity",
     columns=COLUMNS,
     cells=lambda options: cells("table2"),
     compute=compute,

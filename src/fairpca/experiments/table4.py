@@ -46,6 +46,4 @@ def cluster(train: Any, test: Any, z: Any, seed: int) -> dict[str, float]:
     }
 
 
-EXPERIMENT = split_table(
-    "table4", "Clustering: closeness and make-up of the clusters", compute, (5,)
-)
+EXPERIMENT = split_table("table4", compute, (5,))

@@ -7,7 +7,7 @@ part), a and b the distance of a part's mean of x and of z from the mean of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -232,48 +232,30 @@ def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
     """Moments of (x - centre) / scale, feature by feature."""
     # One division after the other: the product of two tiny scales may underflow, and doing it in
     # one order leaves the result symmetric only to rounding.
-    return Cell(
-        cell.n_rows,
-        cell.weight,
-        ((cell.mean - centre) + cell.mean_rest) / scale,
-        np.zeros_like(cell.mean_rest),
-        symmetrize(cell.scatter / scale / scale[:, None]),
-        cell.z_mean,
-        cell.z_mean_rest,
-        cell.z_scatter,
-        cell.cross / scale,
-        symmetrize(cell.third / scale / scale[:, None]),
+    return replace(
+        cell,
+        mean=((cell.mean - centre) + cell.mean_rest) / scale,
+        mean_rest=np.zeros_like(cell.mean_rest),
+        scatter=symmetrize(cell.scatter / scale / scale[:, None]),
+        cross=cell.cross / scale,
+        third=symmetrize(cell.third / scale / scale[:, None]),
     )
 
 
 def with_attribute(cell: Cell, position: int, value: float) -> Cell:
     """Add a numeric attribute that has the same value in every row of the cell."""
-    return Cell(
-        cell.n_rows,
-        cell.weight,
-        cell.mean,
-        cell.mean_rest,
-        cell.scatter,
-        np.insert(cell.z_mean, position, value),
-        np.insert(cell.z_mean_rest, position, 0.0),
-        np.insert(cell.z_scatter, position, 0.0),
-        np.insert(cell.cross, position, 0.0, axis=0),
-        np.insert(cell.third, position, 0.0, axis=0),
+    return replace(
+        cell,
+        z_mean=np.insert(cell.z_mean, position, value),
+        z_mean_rest=np.insert(cell.z_mean_rest, position, 0.0),
+        z_scatter=np.insert(cell.z_scatter, position, 0.0),
+        cross=np.insert(cell.cross, position, 0.0, axis=0),
+        third=np.insert(cell.third, position, 0.0, axis=0),
     )
 
 
 def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
     """Put the numeric attributes in another order."""
     index = np.array(order, dtype=np.intp)
-    return Cell(
-        cell.n_rows,
-        cell.weight,
-        cell.mean,
-        cell.mean_rest,
-        cell.scatter,
-        cell.z_mean[index],
-        cell.z_mean_rest[index],
-        cell.z_scatter[index],
-        cell.cross[index],
-        cell.third[index],
-    )
+    names = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")
+    return replace(cell, **{name: getattr(cell, name)[index] for name in names})

@@ -14,19 +14,7 @@ from fairpca.rows import Level, check_compare
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Checked options of `GroupMoments.contrasts`.
-
-    Parameters
-    ----------
-    compare : str
-        One of `fairpca.rows.COMPARE`.
-    joint : bool
-        Whether the intersections are compared too.
-    references : mapping
-        Reference level of each categorical attribute; empty unless `compare` is "reference".
-    min_group_size : int
-        Rows that a side needs for a covariance.
-    """
+    """Checked options of `GroupMoments.contrasts`."""
 
     compare: str
     joint: bool

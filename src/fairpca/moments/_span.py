@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from fairpca.linalg import symmetrize
@@ -55,6 +56,12 @@ class Span:
             start = start - (start @ self.basis.T) @ self.basis
         outer: FloatArray = np.linalg.qr(start.T)[0].T
         return lifted + outside.T @ outer
+
+    def embed(self, index: NDArray[np.intp], n_features: int) -> Span:
+        """Return the span among more features, zero in all but those at `index`."""
+        origin, basis = np.zeros(n_features), np.zeros((len(self), n_features))
+        origin[index], basis[:, index] = self.origin, self.basis
+        return Span(origin, basis)
 
     def expand(self, table: Table) -> Table:
         """Moments of the features themselves, with a matrix of p × p for every cell."""
@@ -110,7 +117,20 @@ def join(left: Span, right: Span) -> Span:
     return Span(left.origin, basis)
 
 
-def move_into(table: Table, old: Span, new: Span) -> Table:
+def align(
+    left: tuple[Table, Span | None], right: tuple[Table, Span | None]
+) -> tuple[Span | None, Table, Table]:
+    """Bring two tables into the same coordinates; None stands for the features themselves."""
+    (mine, old), (theirs, other) = left, right
+    n_rows = mine.n_rows + theirs.n_rows
+    if old is not None and other is not None and n_rows < old.basis.shape[1]:
+        span = join(old, other)
+        return span, _move_into(mine, old, span), _move_into(theirs, other, span)
+    mine = mine if old is None else old.expand(mine)
+    return None, mine, theirs if other is None else other.expand(theirs)
+
+
+def _move_into(table: Table, old: Span, new: Span) -> Table:
     """Moments in the coordinates of a span that holds the old one."""
     return _move(table, new.basis @ old.basis.T, new.basis @ (old.origin - new.origin))
 

@@ -32,19 +32,7 @@ _WIDTH = {bool: 0, int: 1, float: 2, str: 3}
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells by key, with the columns that the keys and the cells' attributes refer to.
-
-    Parameters
-    ----------
-    attributes : tuple of str
-        Names of all protected attributes in the order of their columns.
-    numeric : tuple of str
-        Those that are numbers, in the same order; the others head the keys.
-    controls : tuple of str
-        Names of the control columns, which end the keys.
-    cells : mapping
-        Moments by key, in canonical order.
-    """
+    """Cells by key: levels of the categorical attributes, then of the controls."""
 
     attributes: tuple[str, ...]
     numeric: tuple[str, ...]
@@ -60,6 +48,11 @@ class Table:
     def key_names(self) -> tuple[str, ...]:
         """Name of each position of a key."""
         return self.categorical + self.controls
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows with a positive weight."""
+        return sum(cell.n_rows for cell in self.cells.values())
 
     def levels(self, position: int) -> tuple[Level, ...]:
         """Levels that occur at one position of the keys, sorted."""

@@ -17,12 +17,12 @@ from fairpca.linalg import symmetrize
 from fairpca.moments._cells import merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, form_contrasts
 from fairpca.moments._question import check_question
-from fairpca.moments._span import MIN_FEATURES, Span, find_span, join, move_into
+from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.moments.summaries import Pooled, Standardization
-from fairpca.rows import Groups, Level, Rows, check_feature_names, check_weights
+from fairpca.rows import Level, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class GroupMoments:
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
-    comparison can be formed later without the rows. Made by `from_arrays`, `from_groups` or
+    comparison can be formed later without the rows. Made by `from_arrays`, `from_rows` or
     `load`.
 
     Parameters
@@ -130,13 +130,6 @@ class GroupMoments:
         -------
         GroupMoments
             The moments; rows of weight zero are left out altogether.
-
-        Examples
-        --------
-        >>> from fairpca.moments import GroupMoments
-        >>> from fairpca.rows import Rows
-        >>> GroupMoments.from_rows(Rows.read([[1.0], [3.0]], ["a", "b"])).n_samples
-        2
         """
         n_rows, n_features = map(int, rows.X.shape)
         if n_features <= n_rows * wide or n_features < MIN_FEATURES or not n_rows:
@@ -144,47 +137,6 @@ class GroupMoments:
         span, coordinates = find_span(rows.X)
         table = tabulate(rows.with_features(coordinates))
         return cls(n_features, rows.feature_names, table, span)
-
-    @classmethod
-    def from_groups(
-        cls,
-        X: Any,
-        sensitive: Groups | None,
-        control: Groups | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        feature_names: Iterable[str] | None = None,
-    ) -> GroupMoments:
-        """Sum the rows of a matrix whose groups are encoded already.
-
-        Parameters
-        ----------
-        X : ndarray or csr_array of float, shape (n, p)
-            Features, finite.
-        sensitive : Groups or None
-            Encoded protected attributes. None: one cell that holds all rows.
-        control : Groups, optional
-            Encoded strata.
-        sample_weight : array-like, shape (n,), optional
-            Weights ≥ 0.
-        feature_names : iterable of str, optional
-            Names of the features.
-
-        Returns
-        -------
-        GroupMoments
-            The moments.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
-        >>> GroupMoments.from_groups(np.array([[1.0], [3.0]]), None).pooled().covariance
-        array([[1.]])
-        """
-        names = check_feature_names(feature_names, X.shape[1])
-        weights = check_weights(sample_weight, X.shape[0])
-        return cls.from_rows(Rows(X, sensitive, control, weights, names).checked())
 
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
@@ -199,19 +151,8 @@ class GroupMoments:
                 f"moments of different features cannot be merged: {names} and "
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
-        span, (mine, theirs) = self._common_span(other)
+        span, mine, theirs = align((self.table, self.span), (other.table, other.span))
         return GroupMoments(self.n_features, names, merge_tables(mine, theirs), span)
-
-    def _common_span(self, other: GroupMoments) -> tuple[Span | None, tuple[Table, Table]]:
-        """Bring two tables into the same coordinates; None stands for the features themselves."""
-        if self.span is None and other.span is None:
-            return None, (self.table, other.table)
-        is_wide = self.n_samples + other.n_samples < self.n_features
-        if is_wide and self.span is not None and other.span is not None:
-            span = join(self.span, other.span)
-            mine = move_into(self.table, self.span, span)
-            return span, (mine, move_into(other.table, other.span, span))
-        return None, (self.expanded().table, other.expanded().table)
 
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows: the same, with fewer features.
@@ -235,13 +176,7 @@ class GroupMoments:
         return GroupMoments(len(self.span), None, self.table)
 
     def expanded(self) -> GroupMoments:
-        """Moments of the features themselves, with a matrix of all features for every cell.
-
-        Returns
-        -------
-        GroupMoments
-            Without span.
-        """
+        """Moments of the features themselves, with a matrix of all features for every cell."""
         if self.span is None:
             return self
         return replace(self, table=self.span.expand(self.table), span=None)
@@ -269,7 +204,7 @@ class GroupMoments:
     @property
     def n_samples(self) -> int:
         """Number of rows with a positive weight."""
-        return sum(cell.n_rows for cell in self.table.cells.values())
+        return self.table.n_rows
 
     @property
     def weight(self) -> float:
@@ -283,11 +218,6 @@ class GroupMoments:
         ----------
         name : str
             Name of the column.
-
-        Returns
-        -------
-        tuple of str, int, bool or float
-            The levels.
         """
         if name not in self.table.key_names:
             raise GroupsError(
@@ -465,16 +395,5 @@ class GroupMoments:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
-        """Read moments written by `save`, where the example is; exactly what was saved.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        GroupMoments
-            The moments.
-        """
+        """Read moments written by `save`, where the example is; exactly what was saved."""
         return cls(*load_moments(path))

@@ -67,8 +67,8 @@ class Rows:
 
         Parameters
         ----------
-        X : array-like, data frame or SciPy sparse matrix, shape (n, p)
-            Features; the column names of a data frame are kept.
+        X : array-like, data frame or sparse matrix, shape (n, p)
+            The features.
         sensitive_features, control_features : array-like, Series or data frame
             Protected attributes, and strata or None; see `encode_groups` for their types.
         sample_weight : array-like, shape (n,), optional

@@ -8,18 +8,19 @@ derivative in the eigenbasis W of M_k − σZ_k is an element-wise product with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.linalg
 
-from fairpca.linalg import Array, orthonormalize, symmetrize
+from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._problem import ReducedProblem
 
-Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
-
-_MAX_STEPS = 12
+_MAX_STEPS = 24
+# A step that leaves more than this share of the residual is not worth taking again.
+_WORTH_REUSING = 0.2
 _SOLVED = 1e-12
 _LARGEST_TURN = 0.5
 _LARGEST_SYSTEM = 1300
@@ -41,20 +42,25 @@ def polish(
 ) -> tuple[Array, Multipliers] | None:
     """Return the optimal point next to V to rounding precision, or None if there is none.
 
-    `unit` is the size of the covariance, against which residuals are judged.
+    `unit` is the size of the covariance, against which residuals are judged. Factorising is what
+    costs, so a factorised system serves as long as its steps shrink the residual well.
     """
     if (reduced.size - reduced.d) * reduced.d > _LARGEST_SYSTEM:
         return None
-    best = np.inf
+    last, best, system = np.inf, np.inf, None
     for _ in range(_MAX_STEPS):
-        system = _System(reduced, V, multipliers, unit)
-        residual = system.residual
+        if system is None:
+            system = _System(reduced, V, multipliers, unit)
+        right, residual = system.residual(V, multipliers)
         if residual <= _SOLVED:
             return V, multipliers
         if not residual < 2.0 * best:
             return (V, multipliers) if best <= 100.0 * _SOLVED else None
-        best = min(best, residual)
-        step = system.solve()
+        if residual > _WORTH_REUSING * last:
+            last, system = np.inf, None
+            continue
+        last, best = residual, min(best, residual)
+        step = system.step(right, V, multipliers)
         if step is None:
             return None
         V, multipliers = step
@@ -62,7 +68,7 @@ def polish(
 
 
 class _System:
-    """The linearised conditions at one point."""
+    """The conditions linearised at one point, factorised once, for steps from there on."""
 
     def __init__(
         self, reduced: ReducedProblem, V: Array, multipliers: Multipliers, unit: float
@@ -72,63 +78,70 @@ class _System:
         self.sigma = unit / (reduced.cov_scale or 1.0) ** 2
         contrasts = len(reduced.Q)
         self.QV = reduced.Q @ V
-        B = symmetrize(V.T @ self.QV)
-        slack = multipliers.s * np.eye(reduced.d) - np.concatenate([B, -B])
-        values, vectors = np.linalg.eigh(multipliers.M - self.sigma * slack)
-        projected = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        values, self.vectors = np.linalg.eigh(self._shifted(V, self.QV, multipliers))
         self.active = np.flatnonzero(values[:, -1] > 0.0)
         self.contrast = self.active % max(contrasts, 1)
         self.sign = np.where(self.active < contrasts, 1.0, -1.0)
-        self.W = vectors[self.active]
-        self.omega = (
-            np.stack([_projection_slopes(values[k]) for k in self.active])
-            if len(self.active)
-            else np.zeros((0, reduced.d, reduced.d))
-        )
-        self.mismatch = (
-            np.swapaxes(self.W, 1, 2) @ (multipliers.M - projected)[self.active] @ self.W
-        )
+        self.W = self.vectors[self.active]
+        slopes = [_projection_slopes(values[k]) for k in self.active]
+        self.omega = np.array(slopes).reshape(-1, reduced.d, reduced.d)
         # A priced bound above zero uses up the whole price; at zero, or fixed, it does not move.
         self.moves_bound = reduced.limit is None and contrasts > 0 and multipliers.s > 0.0
-        self.G = multipliers.M[:contrasts] - multipliers.M[contrasts:]
-        self.FV = reduced.F @ V
         self.binding = np.flatnonzero(multipliers.b > 0.0)
-        self.A = (self.QV @ self.G).sum(axis=0) - reduced.S @ V
-        self.A += reduced.F.T @ (multipliers.b[:, None] * self.FV)
+        self.pairs = np.triu_indices(reduced.d)
+        self.factor: Any = None
 
-    @property
-    def spent(self) -> float:
-        """Price not yet distributed over the multipliers."""
-        return (
-            float(np.einsum("kii->", self.at.M)) - self.problem.price if self.moves_bound else 0.0
-        )
+    def _shifted(self, V: Array, QV: Array, multipliers: Multipliers) -> Array:
+        # M − σZ: its positive part is M at a solution.
+        B = symmetrize(V.T @ QV)
+        slack = multipliers.s * np.eye(self.problem.d) - np.concatenate([B, -B])
+        return np.asarray(multipliers.M - self.sigma * slack)
 
-    @property
-    def mean_excess(self) -> Array:
-        """Binding mean limits' violations."""
-        return np.asarray(np.sum(self.FV[self.binding] ** 2, axis=1) - self.problem.mean_limit)
+    def _gradient(self, V: Array, QV: Array, multipliers: Multipliers) -> Array:
+        reduced, contrasts = self.problem, len(self.problem.Q)
+        G = multipliers.M[:contrasts] - multipliers.M[contrasts:]
+        A = (QV @ G).sum(axis=0) - reduced.S @ V
+        return np.asarray(A + reduced.F.T @ (multipliers.b[:, None] * (reduced.F @ V)))
 
-    @property
-    def residual(self) -> float:
-        """Size of everything that should vanish, relative to the covariance."""
-        parts = [self.N.T @ self.A, self.mismatch, np.array([self.spent])]
-        if len(self.binding):
-            parts.append(self.mean_excess * self.unit / self.problem.mean_scale)
-        return max(float(np.max(np.abs(part), initial=0.0)) for part in parts) / self.unit
+    def residual(self, V: Array, multipliers: Multipliers) -> tuple[Array, float]:
+        """Return what should vanish, as a right-hand side, and its size against the covariance."""
+        reduced = self.problem
+        QV = self.QV if V is self.V else reduced.Q @ V
+        A = self._gradient(V, QV, multipliers)
+        if V is not self.V:
+            A -= V @ (V.T @ A)
+        values, vectors = np.linalg.eigh(self._shifted(V, QV, multipliers))
+        mismatch = (multipliers.M - eigenvalue_excess(values, vectors, 0.0)[0])[self.active]
+        mismatch = np.swapaxes(self.W, 1, 2) @ mismatch @ self.W
+        used = np.sum((reduced.F[self.binding] @ V) ** 2, axis=1)
+        excess = used - reduced.mean_limit
+        parts = [
+            (self.N.T @ A).ravel(),
+            mismatch[:, self.pairs[0], self.pairs[1]].ravel(),
+            excess,
+        ]
+        if self.moves_bound:
+            parts.append(np.array([np.einsum("kii->", multipliers.M) - reduced.price]))
+        sizes = [float(np.max(np.abs(part), initial=0.0)) for part in parts]
+        sizes[2] *= self.unit / (reduced.mean_scale or 1.0)
+        return -np.concatenate(parts), max(sizes) / self.unit
 
-    def solve(self) -> tuple[Array, Multipliers] | None:
-        """One Newton step."""
-        matrix, right, pairs = self._assemble()
-        try:
-            step = np.linalg.solve(matrix, right)
-        except np.linalg.LinAlgError:
-            return None
+    def step(
+        self, right: Array, V: Array, multipliers: Multipliers
+    ) -> tuple[Array, Multipliers] | None:
+        """One Newton step, or None where it leads nowhere near."""
+        if self.factor is None:
+            matrix = self._assemble()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
+                self.factor = scipy.linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
+        step = scipy.linalg.lu_solve(self.factor, right, check_finite=False)
         d, tangent = self.problem.d, self.N.shape[1] * self.problem.d
         K = step[:tangent].reshape(-1, d)
         if not np.isfinite(step).all() or np.linalg.norm(K) > _LARGEST_TURN:
             return None
-        M, b, s, at = self.at.M.copy(), self.at.b.copy(), self.at.s, tangent
-        rows, columns = pairs
+        M, b, s, at = multipliers.M.copy(), multipliers.b.copy(), multipliers.s, tangent
+        rows, columns = self.pairs
         inactive = np.setdiff1d(np.arange(len(M)), self.active)
         M[inactive] = 0.0
         for k, block in enumerate(self.active):
@@ -139,29 +152,27 @@ class _System:
         b[self.binding] += step[at : at + len(self.binding)]
         if self.moves_bound:
             s = max(s + float(step[-1]), 0.0)
-        return orthonormalize(self.V + self.N @ K), replace(self.at, M=M, b=np.maximum(b, 0.0), s=s)
+        moved = Multipliers(M=M, b=np.maximum(b, 0.0), s=s)
+        return _nearest_basis(V + self.N @ K), moved
 
-    def _assemble(self) -> tuple[Array, Array, Pairs]:
-        d, rest = self.problem.d, self.N.shape[1]
-        tangent, pairs = rest * d, np.triu_indices(d)
+    def _assemble(self) -> Array:
+        d, rest, pairs = self.problem.d, self.N.shape[1], self.pairs
+        tangent = rest * d
         size = tangent + len(self.active) * len(pairs[0]) + len(self.binding) + self.moves_bound
-        matrix, right = np.zeros((size, size)), np.zeros(size)
+        matrix = np.zeros((size, size))
         matrix[:tangent, :tangent] = self._hessian()
-        right[:tangent] = -(self.N.T @ self.A).ravel()
         at = tangent
         for k in range(len(self.active)):
             block = slice(at, at + len(pairs[0]))
-            self._add_block(matrix, right, block, k, pairs)
+            self._add_block(matrix, block, k)
             at = block.stop
         for j in self.binding:
-            outward = np.outer(self.N.T @ self.problem.F[j], self.FV[j]).ravel()
+            f = self.problem.F[j]
+            outward = np.outer(self.N.T @ f, f @ self.V).ravel()
             matrix[:tangent, at] = outward
             matrix[at, :tangent] = 2.0 * outward
             at += 1
-        right[at - len(self.binding) : at] = -self.mean_excess
-        if self.moves_bound:
-            right[at] = -self.spent
-        return matrix, right, pairs
+        return matrix
 
     def _hessian(self) -> Array:
         # K ↦ −SK + ΣQ_cKG_c + Σb f fᵀK − KΛ on tangent steps, as a matrix on K.ravel().
@@ -169,18 +180,20 @@ class _System:
         linear = -(N.T @ self.problem.S @ N)
         FN = self.problem.F @ N
         linear += FN.T @ (self.at.b[:, None] * FN)
-        hessian = np.kron(linear, np.eye(d)) - np.kron(np.eye(len(linear)), self.V.T @ self.A)
+        A = self._gradient(self.V, self.QV, self.at)
+        hessian = np.kron(linear, np.eye(d)) - np.kron(np.eye(len(linear)), self.V.T @ A)
         for c in np.unique(self.contrast):
-            hessian += np.kron(N.T @ self.problem.Q[c] @ N, self.G[c])
-        return hessian
+            G = self.at.M[c] - self.at.M[c + len(self.problem.Q)]
+            hessian += np.kron(N.T @ self.problem.Q[c] @ N, G)
+        return np.asarray(hessian)
 
-    def _add_block(self, matrix: Array, right: Array, block: slice, k: int, pairs: Pairs) -> None:
+    def _add_block(self, matrix: Array, block: slice, k: int) -> None:
         d, sign, W, omega = self.problem.d, self.sign[k], self.W[k], self.omega[k]
         EW = self.N.T @ self.QV[self.contrast[k]] @ W
         # Stationarity moves with the multiplier: sign·E W dM Wᵀ, entry by entry of dM.
         outer = np.einsum("ai,ej->ijae", EW, W).reshape(d, d, -1)
         both = outer + np.swapaxes(outer, 0, 1)
-        rows, columns = pairs
+        rows, columns = self.pairs
         influence = both[rows, columns] * np.where(rows == columns, 0.5, 1.0)[:, None]
         tangent = outer.shape[-1]
         matrix[:tangent, block] = sign * influence.T
@@ -189,11 +202,16 @@ class _System:
         matrix[block, :tangent] = -(sign * self.sigma * weight)[:, None] * both[rows, columns]
         index = np.arange(block.start, block.stop)
         matrix[index, index] = 1.0 - weight + _REGULARIZATION
-        right[block] = -self.mismatch[k][rows, columns]
         if self.moves_bound:
             diagonal = rows == columns
             matrix[index[diagonal], -1] = self.sigma * weight[diagonal]
             matrix[-1, index[diagonal]] = 1.0
+
+
+def _nearest_basis(matrix: Array) -> Array:
+    # Polar, not QR: its columns stay where they were, which the factorised system relies on.
+    left, _, right = np.linalg.svd(matrix, full_matrices=False)
+    return np.asarray(left @ right)
 
 
 def _projection_slopes(values: Array) -> Array:

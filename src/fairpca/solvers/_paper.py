@@ -9,14 +9,30 @@ step of its own and is split off through a copy X of P.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import clipping_level, fantope_eigenvalues, ky_fan, symmetrize
-from fairpca.solvers._cuts import MeanCuts
-from fairpca.solvers._driver import RELAXATION, Progress, Relaxation, Watch
-from fairpca.solvers._problem import ReducedProblem
-from fairpca.solvers._solution import Bound
+from fairpca.linalg import (
+    Array,
+    clipping_level,
+    fantope_eigenvalues,
+    ky_fan,
+    symmetrize,
+    top_eigenpairs,
+)
+from fairpca.solvers._driver import Progress, Watch, drive
+from fairpca.solvers._exact import bounded_mean_basis
+from fairpca.solvers._problem import FEASIBLE, ReducedProblem
+from fairpca.solvers._refinement import refine
+from fairpca.solvers._solution import Bound, Snapshot, Status
+
+_RELAXATION = 1.6
+_CHECK_EVERY = 5
+_REBALANCE_UNTIL = 1000
+_PATIENCE = 300
+_PROJECTION_SWEEPS = 10
 
 
 def solve_paper(
@@ -29,10 +45,25 @@ def solve_paper(
     watch: Watch | None = None,
 ) -> Bound:
     """Solve the paper's SDP of a priced problem; the bound includes the constant price·φ."""
-    return _PaperSdp(reduced, Progress(tol), cov_shift, trace).solve(max_iter, watch)
+    sdp = _PaperSdp(reduced, Progress(tol), cov_shift, trace)
+    status, n_iter = drive(sdp, max_iter, watch)
+    found, constant = sdp.progress, sdp.constant
+    rounded = _round(reduced, found.point)
+    return Bound(found.bound + constant, found.relaxed + constant, rounded, n_iter, status)
 
 
-class _PaperSdp(Relaxation):
+def _round(reduced: ReducedProblem, P: Array) -> Array:
+    """Leading eigenvectors of P; where they miss a mean limit, the basis nearest to P inside."""
+    V = top_eigenpairs(P, reduced.d)[1]
+    if reduced.violation(V) <= FEASIBLE:
+        return V
+    means_only = replace(reduced, S=P, Q=reduced.Q[:0], price=0.0)
+    return bounded_mean_basis(means_only)[0] if len(reduced.F) == 1 else refine(means_only, V).basis
+
+
+class _PaperSdp:
+    """The iteration: ADMM with over-relaxation, a proven bound at every check."""
+
     def __init__(
         self, reduced: ReducedProblem, progress: Progress, cov_shift: float | None, trace: str
     ) -> None:
@@ -58,7 +89,8 @@ class _PaperSdp(Relaxation):
         self.Y = self.P @ self.L
         self.U = np.zeros_like(self.Y)
         self.nuclear = 0.0
-        self.cuts = MeanCuts(reduced) if len(reduced.F) else None
+        self.gap, self.improved_at, self.is_stalled = np.inf, 0, False
+        self.cuts = _MeanCuts(reduced) if len(reduced.F) else None
         self.X, self.V = self.P, np.zeros_like(self.P)  # copy of P inside the mean cuts, its dual
 
     def iterate(self) -> float:
@@ -73,10 +105,35 @@ class _PaperSdp(Relaxation):
         moved = self._clip_step()
         return moved if self.cuts is None else moved + self._mean_step(self.cuts)
 
+    def step(self, number: int) -> None:
+        """One pass, with a check and a new step size every few of them."""
+        moved = self.iterate()
+        if number > 1 and number % _CHECK_EVERY:
+            return
+        found = self.progress
+        found.record(self.bound(), self.value(), self.P)
+        if found.bound - found.relaxed < 0.8 * self.gap:
+            self.gap, self.improved_at = found.bound - found.relaxed, number
+        self.is_stalled = number - self.improved_at > _PATIENCE
+        factor = _balance(self.residual(), moved) if number < _REBALANCE_UNTIL else 1.0
+        if factor != 1.0 and not self.progress.solved:
+            self.rescale(factor)
+
+    def terminate(self) -> Status | None:
+        """End once another iteration would be wasted."""
+        if self.progress.solved:
+            return Status.CONVERGED
+        return Status.STALLED if self.is_stalled else None
+
+    def snapshot(self, number: int) -> Snapshot:
+        """Bound so far and the best relaxed value."""
+        found, constant = self.progress, self.constant
+        return Snapshot("bound", number, found.bound + constant, found.relaxed + constant)
+
     def _clip_step(self) -> float:
         # Clip all singular values of P L + U at one level. They come from the Gram matrices:
         # only values above the level matter, and those are accurate there.
-        T = RELAXATION * (self.P @ self.L) + (1.0 - RELAXATION) * self.Y + self.U
+        T = _RELAXATION * (self.P @ self.L) + (1.0 - _RELAXATION) * self.Y + self.U
         squares, vectors = np.linalg.eigh(np.swapaxes(T, 1, 2) @ T)
         sigma = np.sqrt(np.maximum(squares, 0.0))
         level = clipping_level(sigma.ravel(), self.problem.price, self.rho)
@@ -87,8 +144,8 @@ class _PaperSdp(Relaxation):
         previous, self.Y = self.Y, T - self.U
         return float(np.sum((self.Y - previous) ** 2))
 
-    def _mean_step(self, cuts: MeanCuts) -> float:
-        relaxed = RELAXATION * self.P + (1.0 - RELAXATION) * self.X + self.V
+    def _mean_step(self, cuts: _MeanCuts) -> float:
+        relaxed = _RELAXATION * self.P + (1.0 - _RELAXATION) * self.X + self.V
         previous, self.X = self.X, cuts.project(relaxed)
         self.V = relaxed - self.X
         return self.weight * float(np.sum((self.X - previous) ** 2))
@@ -106,10 +163,6 @@ class _PaperSdp(Relaxation):
         self.U, self.V, self.nuclear = self.U / factor, self.V / factor, self.nuclear / factor
         if self.cuts is not None:
             self.cuts.b /= factor
-
-    def check(self) -> None:
-        """Record a proven bound and the value of the current relaxed point."""
-        self.progress.record(self.bound(), self.value(), self.P)
 
     def bound(self) -> float:
         """Dual value for the current duals: valid whatever they are."""
@@ -131,3 +184,44 @@ class _PaperSdp(Relaxation):
         if self.cuts is not None and not self.at_most:
             value -= 2.0 * self.cuts.dual(self.rho * self.weight)[2] * self.cuts.excess(P)
         return value
+
+
+class _MeanCuts:
+    """The half-spaces fᵀPf ≤ mean_limit and the projection onto all of them."""
+
+    def __init__(self, reduced: ReducedProblem) -> None:
+        norms = np.linalg.norm(reduced.F, axis=1)
+        self.F = reduced.F / norms[:, None]
+        self.limits = reduced.mean_limit / norms**2
+        self.overlaps = (self.F @ self.F.T) ** 2
+        self.b = np.zeros(len(self.F))
+
+    def used(self, X: Array) -> Array:
+        """fᵀXf for the mean gaps scaled to length one."""
+        return np.asarray(np.sum((self.F @ X) * self.F, axis=1))
+
+    def excess(self, X: Array) -> float:
+        """Largest violation."""
+        return max(float(np.max(self.used(X) - self.limits)), 0.0)
+
+    def project(self, A: Array) -> Array:
+        """Project onto the half-spaces; their multipliers stay in `b` for the next call."""
+        excess = self.used(A) - self.limits
+        for _ in range(_PROJECTION_SWEEPS):
+            before = self.b.copy()
+            for j in range(len(self.b)):  # coordinate descent on the dual, a handful of cuts
+                self.b[j] = max(0.0, self.b[j] + excess[j] - self.overlaps[j] @ self.b)
+            if np.max(np.abs(self.b - before)) <= 1e-12 * max(np.max(self.b), 1e-300):
+                break
+        return np.asarray(A - (self.F.T * self.b) @ self.F)
+
+    def dual(self, rho: float) -> tuple[Array, float, float]:
+        """Matrix to subtract from S, constant to add, and total dual mass."""
+        b = rho * self.b
+        return (self.F.T * b) @ self.F, float(b @ self.limits), float(b.sum())
+
+
+def _balance(primal: float, dual: float) -> float:
+    # Factor for the step size from the squared residuals; 1.0 leaves it alone.
+    factor = float(np.clip((primal / max(dual, 1e-300)) ** 0.25, 1.0 / 3.0, 3.0))
+    return 1.0 if 2.0 / 3.0 < factor < 1.5 else factor

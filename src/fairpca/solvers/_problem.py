@@ -18,6 +18,8 @@ from fairpca.moments import ContrastSet, GroupMoments
 _MEAN_FLOOR = 1e-11
 # The same for a covariance difference.
 _COV_FLOOR = 1e-12
+# A basis may stick out of its constraints by this much, relative to the size of the gaps.
+FEASIBLE = 1e-7
 # How far below the attainable minimum a tolerance may lie before it is refused.
 _MINIMUM_SLACK = 1e-9
 
@@ -216,14 +218,14 @@ class ReducedProblem:
         return self.limit is not None or len(self.F) > 0
 
     @cached_property
-    def cov_norms(self) -> Array:
-        """Spectral norm of every covariance gap."""
-        return spectral_norms(self.Q)
+    def cov_values(self) -> Array:
+        """Eigenvalues of every covariance gap, rising."""
+        return np.asarray(np.linalg.eigvalsh(self.Q), dtype=np.float64)
 
     @cached_property
     def cov_scale(self) -> float:
-        """The largest of them; the unit in which violations are judged."""
-        return float(self.cov_norms.max(initial=0.0))
+        """Largest spectral norm of a covariance gap; the unit in which violations are judged."""
+        return float(np.abs(self.cov_values).max(initial=0.0))
 
     @cached_property
     def mean_scale(self) -> float:
@@ -340,12 +342,15 @@ def _check_attainable(reduced: ReducedProblem) -> None:
         raise unattainable_cov_tol(reduced, minimum, what)
 
 
-def unattainable_cov_tol(reduced: ReducedProblem, minimum: float, what: str) -> InfeasibleError:
+def unattainable_cov_tol(
+    reduced: ReducedProblem, minimum: float, what: str, *, is_proven: bool = True
+) -> InfeasibleError:
     """Return the error for a tolerance below `minimum` (in reduced units)."""
     assert reduced.limit is not None
     attainable = minimum * reduced.scale
+    verdict = "cannot be met" if is_proven else "was not met by any basis found"
     return InfeasibleError(
-        f"cov_tol={reduced.limit * reduced.scale:.6g} cannot be met with "
+        f"cov_tol={reduced.limit * reduced.scale:.6g} {verdict} with "
         f"n_components={reduced.d}: {what} {attainable:.6g}. Raise cov_tol above that, lower "
         "n_components, or use cov_weight.",
         minimum=attainable,

@@ -34,17 +34,27 @@ _FIRST_GRADIENT = 1e-3
 _LAST_GRADIENT = 1e-8
 _INNER_ITERATIONS = 400
 _OUTER_ITERATIONS = 40
+_MOST_ITERATIONS = 2000
+# A violation that outlives so many raises of the penalty is there to stay.
+_MOST_RAISES = 10
 _MEMORY = 20
 
 
 @dataclass(frozen=True)
 class Refined:
-    """A locally optimal basis, and what each contrast costs there (trace of its multipliers)."""
+    """A locally optimal basis with its multipliers (2C, d, d) of ±B_c and (m,) of the means."""
 
     basis: Array
-    costs: Array
+    multipliers: Array
+    mean_costs: Array
     n_iter: int
     status: Status
+
+    @property
+    def costs(self) -> Array:
+        """What each contrast costs, both signs together."""
+        traces = np.einsum("kii->k", self.multipliers)
+        return np.asarray(traces.reshape(2, -1).sum(axis=0))
 
 
 class _Lagrangian:
@@ -90,8 +100,7 @@ class _Lagrangian:
     def __call__(self, flat: Array) -> tuple[float, Array]:
         """Value and gradient at any full-rank matrix, through its orthonormal factor."""
         Y = flat.reshape(self.problem.size, self.problem.d)
-        inverse = np.linalg.inv(np.linalg.cholesky(Y.T @ Y))
-        V = Y @ inverse.T
+        V, inverse = _orthonormal_factor(Y)
         SV, QV, B = self.products(V)
         M, _, b = self.updated(B, V)
         G = M[: self.contrasts] - M[self.contrasts :]
@@ -126,7 +135,8 @@ def refine(
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
         status = ascent.status_at_limit
-    return Refined(ascent.V, _costs(ascent.lagrangian.M), ascent.n_iter, status)
+    M, b = ascent.lagrangian.M, ascent.lagrangian.b
+    return Refined(ascent.V, M, b, ascent.n_iter, status)
 
 
 class _Ascent:
@@ -140,10 +150,11 @@ class _Ascent:
         known: Sequence[Array],
     ) -> None:
         self.problem, self.V, self.known = reduced, start, known
-        self.lagrangian = _Lagrangian(reduced, _initial_multipliers(reduced, multipliers))
+        self.lagrangian = _Lagrangian(reduced, initial_multipliers(reduced, multipliers))
         self.n_iter = 0
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
+        self.raised = 0
         self.ended: Status | None = None
 
     def step(self, number: int) -> None:
@@ -157,6 +168,7 @@ class _Ascent:
         self.violation = _violation(self.problem, self.V, bound)
         self.ended = self._end(Multipliers(M, b, bound))
         if self.violation > max(0.25 * last, _FEASIBLE):
+            self.raised += 1
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
         self.accuracy = max(min(0.1 * self.accuracy, 0.1 * self.change), _LAST_GRADIENT)
@@ -167,9 +179,13 @@ class _Ascent:
         if max(self.change, self.violation) <= self.next_polish:
             polished = _polished(self.problem, self.V, multipliers, self.lagrangian.unit)
             if polished is not None:
-                self.V, self.lagrangian.M = polished[0], polished[1].M
+                self.V, found = polished
+                self.lagrangian.M, self.lagrangian.b = found.M, found.b
                 return Status.CONVERGED
             self.next_polish *= 0.1
+        is_lost = self.raised > _MOST_RAISES and self.violation > _FEASIBLE
+        if is_lost or self.n_iter > _MOST_ITERATIONS:
+            return self.status_at_limit
         is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
         return Status.CONVERGED if is_settled and self.accuracy <= _LAST_GRADIENT else None
 
@@ -186,6 +202,16 @@ class _Ascent:
     def snapshot(self, number: int) -> Snapshot:
         """No bound yet, and the objective of the basis at hand."""
         return Snapshot("basis", number, np.inf, self.problem.objective(self.V))
+
+
+def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
+    """V = Y·inverseᵀ with orthonormal columns."""
+    try:
+        inverse = np.linalg.inv(np.linalg.cholesky(Y.T @ Y))
+    except np.linalg.LinAlgError:  # a line search went too far out: no digit is left of Y
+        V, R = np.linalg.qr(Y)
+        return V, np.linalg.pinv(R).T
+    return Y @ inverse.T, inverse
 
 
 def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
@@ -215,17 +241,13 @@ def _polished(
     return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
 
 
-def _costs(M: Array) -> Array:
-    # Both signs of a contrast together.
-    return np.asarray(np.einsum("skii->k", M.reshape(2, len(M) // 2, *M.shape[1:])))
-
-
 def _turn(V: Array, other: Array) -> float:
     # Size of the principal angles between two subspaces.
     return float(np.linalg.norm(other - V @ (V.T @ other)))
 
 
-def _initial_multipliers(reduced: ReducedProblem, guess: Array | None) -> Array:
+def initial_multipliers(reduced: ReducedProblem, guess: Array | None) -> Array:
+    """Multipliers (2C, d, d) from one signed number per component and contrast."""
     d, contrasts = reduced.d, len(reduced.Q)
     M = np.zeros((2 * contrasts, d, d))
     if guess is not None:

@@ -23,10 +23,16 @@ class Status(Enum):
         "stopped at the iteration limit before its relaxation was solved to the tolerance; the "
         "basis is usable and the bound valid. Raise max_iter or tol."
     )
+    STALLED = (
+        "stopped where its bound had not improved for hundreds of iterations; the basis is usable "
+        "and the bound valid. Use another solver for a better one."
+    )
     UNSETTLED = (
         "stopped its ascent to the basis before its last digits settled; the basis meets its "
         "constraints and the bound is valid."
     )
+
+    INFEASIBLE = "no basis meets the constraints"
 
     @property
     def message(self) -> str:
@@ -142,11 +148,11 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Bound:
-    """A proven upper bound on the reduced problem, with the relaxed point behind it."""
+    """A proven upper bound on the reduced problem, and its relaxed point rounded to a basis."""
 
     value: float
     relaxed_value: float
-    projector: Array
+    rounded: Array
     n_iter: int
     status: Status
 

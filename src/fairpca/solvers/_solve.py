@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairpca._choices import SOLVERS
-from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
-    complement_basis,
     fix_signs,
     ky_fan,
     single_blas_thread,
@@ -21,19 +20,17 @@ from fairpca.linalg import (
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import bounded_mean_basis, top_basis
+from fairpca.solvers._mend import check_means, mend, shrink_means, unattainable_mean_tol
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import (
+    FEASIBLE,
     FairProblem,
     ReducedProblem,
     reduce_problem,
-    unattainable_cov_tol,
 )
-from fairpca.solvers._refinement import Refined, refine
+from fairpca.solvers._refinement import Refined, initial_multipliers, refine
 from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
-
-# A basis may stick out of its constraints by this much, relative to the size of the gaps.
-_FEASIBLE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -129,6 +126,8 @@ def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
             "another solver.",
             parameter="solver",
         )
+    if reduced.d == reduced.size:
+        return _whole_space(reduced)
     if solver == "paper" and len(reduced.Q):
         return _paper(reduced, options)
     if solver == "tight":
@@ -139,15 +138,26 @@ def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
 def _exact(reduced: ReducedProblem) -> _Found:
     if len(reduced.F):
         if reduced.d == reduced.size:
-            raise _unattainable_mean_tol(reduced)
+            raise unattainable_mean_tol(reduced)
         V, value = bounded_mean_basis(reduced)
     else:
         V = top_basis(reduced)
         value = reduced.objective(V)
-    return _Found(V, Bound(value, value, V @ V.T, 0, Status.CONVERGED), 0, "exact")
+    return _Found(V, Bound(value, value, V, 0, Status.CONVERGED), 0, "exact")
+
+
+def _whole_space(reduced: ReducedProblem) -> _Found:
+    # As many components as dimensions: there is one subspace only, feasible or not.
+    V = np.eye(reduced.size)
+    if reduced.mean_excess(V) > FEASIBLE * reduced.mean_scale:
+        raise unattainable_mean_tol(reduced)
+    value = reduced.objective(V)
+    return _Found(V, Bound(value, value, V, 0, Status.CONVERGED), 0, "exact")
 
 
 def _paper(reduced: ReducedProblem, options: _Options) -> _Found:
+    if len(reduced.F):
+        check_means(reduced)
     shift = None if options.cov_shift is None else options.cov_shift / reduced.scale
     bound = solve_paper(
         reduced,
@@ -157,25 +167,28 @@ def _paper(reduced: ReducedProblem, options: _Options) -> _Found:
         trace=options.trace,
         watch=options.watch,
     )
-    V = top_eigenpairs(bound.projector, reduced.d)[1]
-    return _Found(V, bound, bound.n_iter, "paper", bound.status)
+    return _Found(_inside(reduced, bound), bound, bound.n_iter, "paper", bound.status)
 
 
 def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
     bound = solve_tight(reduced, tol=options.tol, max_iter=options.max_iter, watch=options.watch)
-    V = top_eigenpairs(bound.projector, reduced.d)[1]
-    if reduced.violation(V) > _FEASIBLE:
-        # The rounded point meets the limit only by chance; the nearest local optimum does.
-        V = _best_feasible(reduced, [refine(reduced, V)]).basis
-    return _Found(V, bound, bound.n_iter, "tight", bound.status)
+    return _Found(_inside(reduced, bound), bound, bound.n_iter, "tight", bound.status)
+
+
+def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
+    # The rounded point meets the limits only by chance; the nearest local optimum does.
+    rounded = shrink_means(reduced, bound.rounded)
+    if reduced.violation(rounded) <= FEASIBLE:
+        return rounded
+    return _best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
 
 
 def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
     V, multipliers = deflate(reduced)
     watch = options.watch
-    if solver == "deflation" and reduced.violation(V) <= _FEASIBLE:
-        costs = np.abs(multipliers).sum(axis=0)
-        candidates = [Refined(V, costs, 0, Status.CONVERGED)]
+    if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
+        M = initial_multipliers(reduced, multipliers)
+        candidates = [Refined(V, M, np.zeros(len(reduced.F)), 0, Status.CONVERGED)]
     else:
         candidates = [refine(reduced, V, multipliers, watch=watch)]
     if not options.certify:
@@ -183,22 +196,18 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
             candidates.append(refine(reduced, top_basis(reduced), watch=watch))
         best = _best_feasible(reduced, candidates)
         return _Found(best.basis, None, best.n_iter, solver, best.status)
-    first = candidates[0]
-    is_feasible = reduced.violation(first.basis) <= _FEASIBLE
     bound = solve_tight(
-        reduced,
-        tol=options.tol,
-        max_iter=options.max_iter,
-        incumbent=reduced.objective(first.basis) if is_feasible else None,
-        multipliers=first.costs,
-        watch=watch,
+        reduced, tol=options.tol, max_iter=options.max_iter, known=candidates[0], watch=watch
     )
-    if solver == "refined" and not _is_certified(reduced, candidates, bound, options.tol):
-        # Something is left to gain: ascend from the relaxed point and from plain PCA as well.
-        rounded = top_eigenpairs(bound.projector, reduced.d)[1]
-        for start in (rounded, top_basis(reduced)):
+    # Where something is left to gain, ascend from the relaxed point and from plain PCA as well.
+    if solver == "refined":
+        for start in (bound.rounded, top_basis(reduced)):
+            if _is_certified(reduced, candidates, bound, options.tol):
+                break
             known = [found.basis for found in candidates if found.status.converged]
             candidates.append(refine(reduced, start, known=known, watch=watch))
+        # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
+        candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status))
     best = _best_feasible(reduced, candidates)
     status = best.status if bound.status.converged else bound.status
     return _Found(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
@@ -208,55 +217,23 @@ def _is_certified(
     reduced: ReducedProblem, candidates: list[Refined], bound: Bound, tol: float
 ) -> bool:
     return any(
-        reduced.violation(found.basis) <= _FEASIBLE
+        _is_feasible(reduced, found)
         and relative_gap(bound.value, reduced.objective(found.basis)) <= tol
         for found in candidates
     )
 
 
 def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refined:
-    feasible = [found for found in candidates if reduced.violation(found.basis) <= _FEASIBLE]
+    inside = [replace(at, basis=shrink_means(reduced, at.basis)) for at in candidates]
+    feasible = [found for found in inside if _is_feasible(reduced, found)]
     if feasible:
         return max(feasible, key=lambda found: reduced.objective(found.basis))
-    if len(reduced.F):
-        return _from_equal_means(reduced)
     closest = min(candidates, key=lambda found: reduced.violation(found.basis))
-    return _from_smallest_gap(reduced, closest)
+    return mend(reduced, closest)
 
 
-def _from_equal_means(reduced: ReducedProblem) -> Refined:
-    """Ascend from a basis in which the means are equal, where there is one."""
-    N = complement_basis(reduced.F, 1e-10 * float(np.linalg.norm(reduced.F)))
-    if N.shape[1] < reduced.d:
-        raise _unattainable_mean_tol(reduced)
-    inner = replace(reduced.with_components(reduced.d, N), F=np.zeros((0, N.shape[1])))
-    if not len(inner.Q):
-        equal = Refined(top_basis(inner), np.zeros(0), 0, Status.CONVERGED)
-    else:
-        equal = _best_feasible(inner, [refine(inner, top_basis(inner))])
-    start = replace(equal, basis=N @ equal.basis)
-    again = refine(reduced, start.basis)
-    return again if reduced.violation(again.basis) <= _FEASIBLE else start
-
-
-def _from_smallest_gap(reduced: ReducedProblem, start: Refined) -> Refined:
-    """Ascend from a basis of the smallest gap that can be found, or say what that gap is."""
-    assert reduced.limit is not None
-    no_variance = replace(reduced, S=np.zeros_like(reduced.S), price=1.0, limit=None)
-    smallest = refine(no_variance, start.basis)
-    if reduced.violation(smallest.basis) > _FEASIBLE:
-        gap = reduced.cov_gap(smallest.basis)
-        raise unattainable_cov_tol(reduced, gap, "the smallest covariance gap found is")
-    again = refine(reduced, smallest.basis)
-    return again if reduced.violation(again.basis) <= _FEASIBLE else smallest
-
-
-def _unattainable_mean_tol(reduced: ReducedProblem) -> InfeasibleError:
-    return InfeasibleError(
-        f"mean_tol={np.sqrt(reduced.mean_limit * reduced.scale):.6g} cannot be met with "
-        f"n_components={reduced.d}. Raise mean_tol or lower n_components.",
-        parameter="mean_tol",
-    )
+def _is_feasible(reduced: ReducedProblem, found: Refined) -> bool:
+    return reduced.violation(found.basis) <= FEASIBLE
 
 
 def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Solution:
@@ -272,6 +249,8 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
         bound = relaxed = ky_fan(reduced.S, reduced.d) * scale
     else:
         bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
+    rounding = 1e-12 * float(np.trace(problem.covariance))
+    _check(reduced, found, objective - bound - rounding, abs(bound) + problem.cov_weight * cov_gap)
     bound = max(bound, objective)  # equal up to rounding where the solution is exact
     certificate = Certificate(
         objective=objective,
@@ -284,6 +263,20 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
         converged=found.status.converged,
     )
     return Solution(V, certificate, found.n_iter, found.status)
+
+
+def _check(reduced: ReducedProblem, found: _Found, above: float, size: float) -> None:
+    # A certificate that is wrong must not leave the house, whatever went wrong before.
+    if reduced.violation(found.basis) > 10.0 * FEASIBLE:
+        raise RuntimeError(
+            f"solver={found.method!r} found a basis outside its constraints; this is a fault of "
+            "fairpca: please report it with the data, and use another solver."
+        )
+    if above > 1e-7 * size:
+        raise RuntimeError(
+            f"solver={found.method!r} found a basis better than its bound by {above:.3g}; this is "
+            "a fault of fairpca: please report it with the data, and use another solver."
+        )
 
 
 def _ordered(V: Array, S: Array) -> Array:

@@ -115,10 +115,8 @@ def lazy_moments(
     roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
     total = _compute(parts, roles)
     if set(total.missing) & set(roles.features):
-        raise InvalidInputError(
-            f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows.",
-            parameter="X",
-        )
+        found = f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows."
+        raise InvalidInputError(found, parameter="X")
     moments = finish(total, roles)
     if moments.n_samples < at_least:
         raise InvalidInputError(
@@ -146,8 +144,7 @@ def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
     level = list(parts)
     while len(level) > 1:
         level = [merge(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
-    total: Partial = level[0].compute()
-    return total
+    return level[0].compute()
 
 
 def _merge(parts: list[Partial], roles: Roles) -> Partial:
@@ -186,10 +183,11 @@ def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[st
         return ()
     if hasattr(part, "_meta") and hasattr(part._meta, "iloc"):
         empty = part._meta
-    elif is_lazy(part):
-        empty = np.empty((0, *part.shape[1:]), dtype=part.dtype)
+    elif hasattr(part, "iloc"):
+        empty = part.iloc[:0]
     else:
-        empty = part.iloc[:0] if hasattr(part, "iloc") else np.asarray(part)[:0]
+        like = part if is_lazy(part) else np.asarray(part)
+        empty = np.empty((0, *like.shape[1:]), dtype=like.dtype)
     forced = numeric if argument == "sensitive_features" else ()
     return encode_groups(empty, n_rows=0, argument=argument, numeric=forced).names
 
@@ -267,15 +265,19 @@ def _row_blocks(X: Any) -> list[Any]:
 
 def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     """Blocks of groups or weights that belong to the blocks of X."""
+    from dask import delayed
+
     count = X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
     chunks = X.chunks[0] if hasattr(X, "chunks") else (np.nan,)
     known = not np.isnan(chunks).any()
     if is_lazy(part):
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
-        blocks = [_declare(block, part) for block in _row_blocks(part)]
+        blocks = _row_blocks(part)
         _check_partitions(name, len(blocks), count)
-        return blocks
+        if not hasattr(meta := getattr(part, "_meta", None), "iloc"):
+            return blocks
+        return [delayed(as_declared)(block, meta) for block in blocks]
     if not known:
         raise InvalidInputError(
             f"{name} is in memory while X is a Dask collection whose partitions have unknown "
@@ -286,14 +288,6 @@ def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     ends = np.cumsum(chunks)
     rows = part.iloc if hasattr(part, "iloc") else np.asarray(part)
     return [rows[end - size : end] for end, size in zip(ends, chunks, strict=True)]
-
-
-def _declare(block: Any, part: Any) -> Any:
-    """Give a partition the number types of the whole, which one partition may not show."""
-    from dask import delayed
-
-    meta = getattr(part, "_meta", None)
-    return delayed(as_declared)(block, meta) if hasattr(meta, "iloc") else block
 
 
 def as_declared(block: Any, meta: Any) -> Any:
@@ -320,13 +314,11 @@ def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
     names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
     parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
-    for part in parts.values():
-        for name, column in part.items():
-            if len(column) != n_rows:
-                raise InvalidInputError(
-                    f"{name} has {len(column)} rows in a block of {n_rows}: give both the same "
-                    "chunks."
-                )
+    for name, column in (item for part in parts.values() for item in part.items()):
+        if len(column) != n_rows:
+            raise InvalidInputError(
+                f"{name} has {len(column)} rows in a block of {n_rows}: give both the same chunks."
+            )
     features: dict[str, pa.Array] = {}
     matrix: Any = None
     if issparse(X):
@@ -347,11 +339,13 @@ def _sum_columns(columns: Columns, roles: Roles) -> Partial:
 
 def _arrow_columns(block: Any, names: Sequence[str]) -> dict[str, pa.Array]:
     """Arrow arrays of the columns of a pandas or NumPy block, by their places."""
-    if not hasattr(block, "iloc"):
-        block = np.asarray(block)
-        columns = [block] if block.ndim == 1 else list(np.ascontiguousarray(block.T))
+    block = block if hasattr(block, "iloc") else np.asarray(block)
+    if block.ndim == 1:
+        columns = [block]
+    elif hasattr(block, "iloc"):
+        columns = [block.iloc[:, index] for index in range(block.shape[1])]
     else:
-        columns = [block] if block.ndim == 1 else [block.iloc[:, i] for i in range(block.shape[1])]
+        columns = list(np.ascontiguousarray(block.T))
     arrays = {}
     for name, column in zip(names, columns, strict=True):
         try:

@@ -45,8 +45,11 @@ CACHED_LEVELS = 64
 
 
 def batch_rows(n_columns: int) -> int:
-    """Rows that are read and summed at once, between 1,024 and 32,768."""
-    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), 1024, 32768))
+    """Rows that are read and summed at once, between 1,024 and 32,768.
+
+    As many as there are columns at least: the sums of fewer rows are kept in another form.
+    """
+    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), max(1024, n_columns), 32768))
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -124,11 +127,12 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
     n_rows = columns.n_rows
     # Nulls cost nothing to see. NaN among the features shows in the sums, so that a complete batch
     # is never searched for it; groups and weights are few and are searched at once.
-    # Rows wider than they are many go through a decomposition, which must not see NaN.
-    wide = len(columns.features) > n_rows
-    missing, complete = count_missing(columns, roles, search_features=counting or wide)
+    # But rows of weight zero are in no sum, and rows wider than they are many go through a
+    # decomposition, which must not see NaN.
+    unseen = len(columns.features) > n_rows or positive_rows(columns) is not None
+    missing, complete = count_missing(columns, roles, search_features=counting or unseen)
     if not missing and not counting:
-        if wide:
+        if unseen:
             check_finite(columns, roles)
         try:
             return Partial(*_sum(columns, roles), n_rows)

@@ -93,9 +93,11 @@ def _align(moments: GroupMoments, names: list[str]) -> GroupMoments:
     """Give the moments all features in `names`; those they lack have been zero in every row."""
     if moments.feature_names == tuple(names):
         return moments
-    moments = moments.expanded()
     place = {name: index for index, name in enumerate(names)}
     index = np.array([place[name] for name in moments.feature_names or ()], dtype=np.intp)
+    if moments.span is not None:
+        span = moments.span.embed(index, len(names))
+        return GroupMoments(len(names), tuple(names), moments.table, span)
     cells = {key: _spread(cell, index, len(names)) for key, cell in moments.table.cells.items()}
     return GroupMoments(len(names), tuple(names), replace(moments.table, cells=cells))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from fairpca._files import replacing
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.tables._csv import SUFFIXES as CSV_SUFFIXES
-from fairpca.tables._files import Source, open_filesystem, resolved
+from fairpca.tables._files import Source, open_filesystem, replacing_any, resolved
 from fairpca.tables._model import AnyModel, Projection, read_model
 from fairpca.tables._parquet import SUFFIXES, ParquetPart, RowGroup
 from fairpca.tables._pass import Bar, Progress
@@ -322,15 +321,11 @@ def _write_directory(
     job: _Job, system: Any, path: str, progress: Progress, *, single: bool = False
 ) -> None:
     """Write the files of a table below a directory (or one in its place), beside it at first."""
-    beside = _beside(path)
-    try:
-        with Bar(job.table.n_rows, progress) as bar, single_blas_thread():
-            for part in job.table.parts:
-                place = beside if single else f"{beside}/{part.file.relative}"
-                _write_part(job, part, system, place, bar)
-        _replace(system, beside, path)
-    finally:
-        _remove(system, beside)
+    bar = Bar(job.table.n_rows, progress)
+    with replacing_any(system, path) as beside, bar, single_blas_thread():
+        for part in job.table.parts:
+            place = beside if single else f"{beside}/{part.file.relative}"
+            _write_part(job, part, system, place, bar)
 
 
 def _write_part(job: _Job, part: ParquetPart, system: Any, place: str, bar: Bar) -> None:
@@ -399,33 +394,3 @@ def _check_only_parquet(system: Any, path: str) -> None:
                 f"{path!r} holds {info.base_name!r}, which is no Parquet file: it is not replaced, "
                 "remove it first."
             )
-
-
-def _beside(path: str) -> str:
-    """Name for the output while it is incomplete, in the same directory."""
-    folder, _, name = path.rpartition("/")
-    hidden = f".{name}.{uuid.uuid4().hex[:8]}.part"
-    return f"{folder}/{hidden}" if folder else hidden
-
-
-def _replace(system: Any, beside: str, path: str) -> None:
-    """Move the finished output into place; what was there goes only after that."""
-    old = _beside(path)
-    exists = system.get_file_info(path).type != fs.FileType.NotFound
-    if exists:
-        system.move(path, old)
-    try:
-        system.move(beside, path)
-    except BaseException:
-        if exists:
-            system.move(old, path)
-        raise
-    _remove(system, old)
-
-
-def _remove(system: Any, path: str) -> None:
-    kind = system.get_file_info(path).type
-    if kind == fs.FileType.File:
-        system.delete_file(path)
-    elif kind == fs.FileType.Directory:
-        system.delete_dir(path)

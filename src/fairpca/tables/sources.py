@@ -13,7 +13,7 @@ from fairpca.moments import GroupMoments
 from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
-from fairpca.tables._roles import Names, RoleOptions, check_choice
+from fairpca.tables._roles import Names, RoleOptions, Roles, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables.table import Table, open_table
 
@@ -219,7 +219,44 @@ def moments_from_files(
     """
     table = open_table(source, separator=separator)
     _check_engine(engine, table, checkpoint)
-    roles = table.assign(sensitive, features, control, weight, **options)
+    return moments_from_table(
+        table,
+        table.assign(sensitive, features, control, weight, **options),
+        engine=engine,
+        scheduler=scheduler,
+        master=master,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+
+
+def moments_from_table(
+    table: Table,
+    roles: Roles,
+    *,
+    engine: Engine = "local",
+    scheduler: str | None = None,
+    master: str | None = None,
+    progress: Progress = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> GroupMoments:
+    """Sum the rows of an open table with the engine of choice.
+
+    Parameters
+    ----------
+    table : Table
+        What `open_table` returned.
+    roles : Roles
+        What its `assign` returned.
+    engine, scheduler, master, progress, checkpoint
+        As in `moments_from_files`.
+
+    Returns
+    -------
+    GroupMoments
+        The moments.
+    """
+    _check_engine(engine, table, checkpoint)
     if engine == "dask":
         with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)

@@ -1,0 +1,143 @@
+"""The leak: how much of the labels a kernel ridge regression reads from a representation.
+
+X: rows (n, r), S: their covariance, V or Y: a basis (r, d), B = Y·chol(YᵀSY)⁻ᵀ: the same basis
+whitened, Ω: frequencies (d, h), φ(u) = (cos Ωᵀu, sin Ωᵀu)/√h: random Fourier features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from fairpca.adversary._targets import Targets
+from fairpca.linalg import Array
+
+# Frequencies have lengths between these, in standard deviations of a whitened score: half a wave
+# over the whole cloud, and several over a detail of it.
+SLOWEST, FASTEST = 0.3, 6.0
+# Ridge of the regression, as a share of the mean eigenvalue of the features' second moments.
+RIDGE = 1e-2
+# Sharpness of the smooth maximum over targets: it is within log(t)/SHARPNESS of the largest R².
+SHARPNESS = 40.0
+
+
+def random_frequencies(n_components: int, n_features: int, random: np.random.Generator) -> Array:
+    """Frequencies in all directions and of all lengths alike: kernels of all bandwidths, mixed."""
+    directions = random.standard_normal((n_components, n_features // 2))
+    lengths = np.exp(random.uniform(np.log(SLOWEST), np.log(FASTEST), n_features // 2))
+    return np.asarray(directions / np.linalg.norm(directions, axis=0) * lengths)
+
+
+class Leak:
+    """R² of ridge regressions of the targets on random features of whitened scores.
+
+    Calling it with a basis Y returns the (smoothly) largest R² and its gradient. Every regression
+    is solved exactly, so that by the envelope theorem its weights are constants in the gradient.
+    """
+
+    def __init__(
+        self,
+        X: NDArray[Any],
+        covariance: Array,
+        targets: Targets,
+        frequencies: Array,
+        dtype: type[np.floating[Any]] = np.float32,
+    ) -> None:
+        # Single precision: twice as fast, and far below the noise of random features.
+        self.X = X.astype(dtype)
+        self.S = covariance
+        self.targets = targets
+        self.frequencies = frequencies.astype(dtype)
+        self.root = np.sqrt(targets.weights).astype(dtype)[:, None]
+        self.shares = targets.shares
+        self.row_shares = targets.shares[:, targets.cells].T.astype(dtype)
+        self.labels = targets.labels.T.astype(dtype) * self.root
+
+    def __call__(self, Y: Array) -> tuple[float, Array]:
+        """Return the leak of a basis and its gradient in Y."""
+        B, inverse = whitened(Y, self.S)
+        features = self._features(B)
+        amounts, beta, residual = self._regress(features)
+        share = np.exp(SHARPNESS * (amounts - amounts.max()))
+        value = float(amounts.max() + np.log(share.mean()) / SHARPNESS)
+        G = self._scores_gradient(features, beta, residual, share / share.sum())
+        # From B to Y: chol is differentiated through the lower triangle of GᵀB.
+        T = np.tril(G.T @ B)
+        T[np.diag_indices(len(T))] *= 0.5
+        return value, (G - self.S @ B @ (T + T.T)) @ inverse
+
+    def amounts(self, Y: Array) -> Array:
+        """R² of every target."""
+        return self._regress(self._features(whitened(Y, self.S)[0]))[0]
+
+    def adjusted(self, Y: Array) -> Array:
+        """R² of every target less what labels without relation to the rows would give."""
+        F = self._features(whitened(Y, self.S)[0])
+        amounts = self._regress(F)[0]
+        sizes = np.bincount(self.targets.cells, self.targets.weights**2)
+        chance = np.empty(len(amounts))
+        second, first = self._moments(F)
+        for t, share in enumerate(self.shares):
+            mean, part = share @ first, share**2 * sizes
+            cross = np.outer(part @ first, mean)
+            noise = (part @ second).reshape(cross.shape) - cross - cross.T
+            noise += part.sum() * np.outer(mean, mean)
+            M = self._system(second, mean, share)
+            chance[t] = np.trace(scipy.linalg.solve(M, noise, assume_a="pos", check_finite=False))
+        chance = np.minimum(chance, 0.99)
+        return np.asarray((amounts - chance) / (1.0 - chance))
+
+    def _features(self, B: Array) -> Array:
+        """Features of every row, times the root of its weight."""
+        angles = (self.X @ B.astype(self.X.dtype)) @ self.frequencies
+        half = angles.shape[1]
+        features = np.empty((len(angles), 2 * half), dtype=angles.dtype)
+        np.cos(angles, out=features[:, :half])
+        np.sin(angles, out=features[:, half:])
+        features *= self.root / np.sqrt(half).astype(angles.dtype)
+        return features
+
+    def _regress(self, F: Array) -> tuple[Array, Array, Array]:
+        """R² (t,), coefficients (D, t) and residuals (n, t) times the root of the weight."""
+        second, first = self._moments(F)
+        means = self.shares @ first
+        right = (self.row_shares * self.labels).T @ F
+        beta = np.empty((F.shape[1], len(means)))
+        for t, mean in enumerate(means):
+            M = self._system(second, mean, self.shares[t])
+            beta[:, t] = scipy.linalg.solve(M, right[t], assume_a="pos", check_finite=False)
+        amounts = np.sum(right.T * beta, axis=0)
+        beta32 = beta.astype(F.dtype)
+        constant = np.sum(means.T * beta, axis=0).astype(F.dtype)
+        return amounts, beta32, self.labels - F @ beta32 + self.root * constant
+
+    def _moments(self, F: Array) -> tuple[Array, Array]:
+        """Second moments (c, D·D) and means (c, D) of the features of every cell."""
+        bounds = self.targets.bounds
+        second = np.stack([F[rows].T @ F[rows] for rows in bounds])
+        return second.reshape(len(bounds), -1), np.stack(
+            [self.root[rows, 0] @ F[rows] for rows in bounds]
+        )
+
+    def _system(self, second: Array, mean: Array, share: Array) -> Array:
+        """Matrix of the ridge regression of a target."""
+        M = (share @ second).reshape(len(mean), -1) - np.outer(mean, mean)
+        M[np.diag_indices(len(M))] += RIDGE / len(M)
+        return M
+
+    def _scores_gradient(self, F: Array, beta: Array, residual: Array, weight: Array) -> Array:
+        """Gradient in B, with the coefficients held."""
+        half = F.shape[1] // 2
+        pull = (self.row_shares * residual * (2.0 * weight).astype(F.dtype)) @ beta.T
+        slope = F[:, :half] * pull[:, half:] - F[:, half:] * pull[:, :half]
+        return np.asarray(self.X.T @ (slope @ self.frequencies.T), dtype=np.float64)
+
+
+def whitened(Y: Array, covariance: Array) -> tuple[Array, Array]:
+    """Return B = Y·L⁻ᵀ and L⁻¹ with LLᵀ = YᵀSY."""
+    L = np.linalg.cholesky(Y.T @ covariance @ Y)
+    inverse = scipy.linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    return Y @ inverse.T, inverse

@@ -1,0 +1,162 @@
+"""From moments to the coordinates in which a basis is sought, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fairpca.adversary._ascent import Ascent, Point
+from fairpca.adversary._targets import form_targets
+from fairpca.exceptions import InfeasibleError
+from fairpca.linalg import Array, fix_signs, orthonormalize, project, single_blas_thread
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.rows import Rows
+from fairpca.solvers import FairProblem, Solution, solve
+from fairpca.solvers._problem import reduce_problem
+
+FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
+
+# Directions with less than this share of the largest variance are rounding.
+_ZERO = 1e-10
+# Prices of covariance gaps whose fair bases the ascent starts from; 0: equal means only.
+_START_WEIGHTS = (0.0, 1.0, 10.0)
+_BISECTIONS = 40
+# Room for rounding in a covariance gap that is made a limit.
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Directions (r, p) without mean gap, where the means are equal, and with variance.
+
+    The covariance of the coordinates is diagonal, with falling `variances`; `mean_gaps` are left
+    where `mean_tol` allows some.
+    """
+
+    problem: FairProblem
+    mean: Array
+    directions: Array
+    inner: Array
+    variances: Array
+    total: float
+    mean_gaps: Array
+
+    def coordinates(self, X: Any) -> Array:
+        """Coordinates of rows."""
+        return np.asarray(project(X, self.mean, self.directions), dtype=np.float64)
+
+    def price_scale(self) -> float:
+        """Share of the variance that equal means alone allow: what a price is measured by."""
+        return float(self.variances[: self.problem.n_components].sum()) / self.total
+
+    def starts(self) -> list[Array]:
+        """Bases that are fair in means and covariances, to start from."""
+        bases = []
+        for weight in _START_WEIGHTS:
+            problem = replace(self.problem, cov_weight=weight)
+            V = self.inner.T @ solve(problem, certify=False).basis[: len(self.inner)]
+            bases.append(orthonormalize(V))
+        return bases
+
+    def plain(self) -> Point:
+        """Return the point without a price."""
+        V = np.eye(len(self.variances))[:, : self.problem.n_components]
+        return Point(0.0, V, self.price_scale(), 0.0)
+
+    def bounded(self, V: Array, mean_gap: float, cov_gap: float, *, certify: bool) -> Solution:
+        """Return a basis with the bound on the variance of all bases with gaps as small.
+
+        Every basis with the means of `mean_tol` and covariances as close as here is a feasible
+        one of the problem that is bounded.
+        """
+        problem = replace(self.problem, cov_weight=0.0)
+        if certify and cov_gap > 0.0:
+            problem = replace(problem, cov_tol=cov_gap * (1.0 + _SLACK))
+        solution = solve(problem, certify=certify)
+        variance = float(np.sum(V * (self.problem.covariance @ V)))
+        bound = max(solution.certificate.bound, variance)
+        certificate = replace(
+            solution.certificate,
+            objective=variance,
+            bound=bound,
+            mean_gap=mean_gap,
+            cov_gap=cov_gap,
+            solver="adversary",
+        )
+        return replace(solution, basis=V, certificate=certificate)
+
+    def within_means(self, V: Array) -> Array:
+        """Turn a basis towards equal means until `mean_tol` holds."""
+        tol = self.problem.mean_tol
+        if not len(self.mean_gaps) or tol is None:
+            return V
+        outer = np.linalg.svd(self.mean_gaps.T, full_matrices=False)[0]
+
+        def turned(t: float) -> Array:
+            return orthonormalize(V - t * outer @ (outer.T @ V))
+
+        low, high = 0.0, 1.0
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high) if high < 1.0 or low > 0.0 else 0.0
+            gap = np.linalg.norm(self.mean_gaps @ turned(middle), axis=1).max()
+            if gap <= tol:
+                high = middle
+            else:
+                low = max(middle, 1e-12)
+            if high == 0.0:
+                return V
+        return turned(high)
+
+    def ordered(self, V: Array) -> Array:
+        """Return a basis of the same subspace with uncorrelated scores of falling variance."""
+        _, turn = np.linalg.eigh(V.T @ (self.variances[:, None] * V))
+        return fix_signs(self.inner @ V @ turn[:, ::-1])
+
+
+def find_space(
+    moments: GroupMoments, contrasts: ContrastSet, n_components: int, mean_tol: float | None
+) -> Space:
+    """Find the coordinates; `contrasts` are those of ``moments.coordinates()``."""
+    _, mean, covariance = moments.coordinates().pooled()
+    span = moments.span
+    problem = FairProblem.from_contrasts(covariance, contrasts, n_components, mean_tol=mean_tol)
+    N = reduce_problem(replace(problem, cov_weight=0.0)).basis
+    variances, turn = np.linalg.eigh(N.T @ covariance @ N)
+    kept = variances > _ZERO * max(float(np.trace(covariance)), 0.0)
+    inner = (N @ turn[:, kept])[:, ::-1]
+    if inner.shape[1] < n_components:
+        raise InfeasibleError(
+            f"n_components={n_components}, but the rows vary in {inner.shape[1]} directions "
+            "without a difference of group means. Lower n_components, give more rows, or raise "
+            "mean_tol.",
+            parameter="n_components",
+        )
+    bounds_mean = mean_tol is not None and mean_tol > 0.0
+    return Space(
+        problem,
+        mean if span is None else span.place(mean),
+        np.ascontiguousarray(inner.T if span is None else inner.T @ span.basis),
+        inner,
+        variances[kept][::-1],
+        float(np.trace(covariance)),
+        problem.mean_gaps @ inner if bounds_mean else np.zeros((0, inner.shape[1])),
+    )
+
+
+def follow_path(
+    space: Space,
+    rows: Rows,
+    form_contrasts: FormContrasts,
+    prices: Sequence[float],
+    random: np.random.Generator,
+    progress: Callable[[], None] | None = None,
+) -> list[Point]:
+    """Find the best basis at every price, with leaks measured on rows (a sample, as a rule)."""
+    targets, order = form_targets(rows, form_contrasts)
+    X = space.coordinates(rows.X)[order]
+    ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
+    with single_blas_thread():
+        return ascent.path(space.starts(), prices, space.within_means, progress)

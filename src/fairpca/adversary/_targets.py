@@ -1,0 +1,178 @@
+"""What the adversary tries to predict: one target for each contrast of the groups."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairpca.exceptions import NestedAttributeWarning, SmallGroupWarning
+from fairpca.linalg import Array
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.rows import Groups, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Labels to be predicted, with rows weighted so that the two sides of a contrast are equal.
+
+    Rows are sorted by cell (combination of groups and strata). A target gives every cell a share
+    of its weight, and inside a cell all targets weight the rows alike: second moments of features
+    are summed once for each cell, however many targets there are.
+
+    Parameters
+    ----------
+    names : tuple of str
+        What each target is, as in ``contrasts_``.
+    is_number : ndarray of bool, shape (t,)
+        Which targets are numeric attributes.
+    shares : ndarray, shape (t, c)
+        Weight of each cell in each target; rows sum to one.
+    labels : ndarray, shape (t, n)
+        ±1 or the number; centred with unit variance under the target's weights.
+    weights : ndarray, shape (n,)
+        Weight of each row inside its cell; sums to one in every cell.
+    cells : ndarray of int, shape (n,)
+        The cell of each row, in rising order.
+    """
+
+    names: tuple[str, ...]
+    is_number: NDArray[np.bool_]
+    shares: Array
+    labels: Array
+    weights: Array
+    cells: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def bounds(self) -> list[slice]:
+        """Rows of each cell."""
+        edges = np.searchsorted(self.cells, np.arange(self.shares.shape[1] + 1))
+        return [slice(start, stop) for start, stop in pairwise(edges.tolist())]
+
+    def row_weights(self) -> Array:
+        """Weight of every row in every target, shape (t, n); rows sum to one."""
+        return np.asarray(self.shares[:, self.cells] * self.weights)
+
+    def take(self, rows: NDArray[np.intp]) -> Targets:
+        """Return the targets of some rows, in rising order, with every cell's share kept."""
+        cells, weights = self.cells[rows], self.weights[rows]
+        total = np.bincount(cells, weights, minlength=self.shares.shape[1])
+        some = replace(
+            self, labels=self.labels[:, rows], weights=weights / total[cells], cells=cells
+        )
+        return replace(some, labels=_standardised(some.labels, some.row_weights()))
+
+    def draw(self, count: int, random: np.random.Generator) -> NDArray[np.intp]:
+        """Draw at most `count` rows, as many of every cell as there are where it is small."""
+        if count >= len(self.cells):
+            return np.arange(len(self.cells))
+        sizes = np.bincount(self.cells, minlength=self.shares.shape[1])
+        quotas = _level(sizes, count)
+        drawn = [
+            inside.start + random.choice(inside.stop - inside.start, quota, replace=False)
+            for inside, quota in zip(self.bounds, quotas, strict=True)
+        ]
+        return np.sort(np.concatenate(drawn))
+
+
+def _level(sizes: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Share `count` out as equally as the sizes allow."""
+    quotas = np.zeros_like(sizes)
+    for done, cell in enumerate(np.argsort(sizes)):
+        quotas[cell] = min(sizes[cell], (count - quotas.sum()) // (len(sizes) - done))
+    return quotas
+
+
+def _standardised(labels: Array, weights: Array) -> Array:
+    labels = labels - np.sum(labels * weights, axis=1, keepdims=True)
+    variance = np.sum(labels**2 * weights, axis=1, keepdims=True)
+    return labels / np.sqrt(np.where(variance > 0.0, variance, 1.0))
+
+
+def thinned(rows: Rows, limit: int, random: np.random.Generator) -> Rows:
+    """Draw at most `limit` rows, as many of every cell as there are where it is small.
+
+    Those drawn weigh as much together as all rows of their cell.
+    """
+    if len(rows) <= limit:
+        return rows
+    cells = rows.cells()
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    order = np.argsort(cells, kind="stable")
+    sizes = np.bincount(cells)
+    starts = np.cumsum(sizes) - sizes
+    drawn = [
+        order[start + random.choice(size, quota, replace=False)]
+        for start, size, quota in zip(starts, sizes, _level(sizes, limit), strict=True)
+    ]
+    kept = np.sort(np.concatenate(drawn))
+    ratio = np.bincount(cells, weights) / np.bincount(cells[kept], weights[kept])
+    return replace(rows.take(kept), weights=weights[kept] * ratio[cells[kept]])
+
+
+def form_targets(
+    rows: Rows, form_contrasts: Callable[[GroupMoments], ContrastSet]
+) -> tuple[Targets, NDArray[np.intp]]:
+    """Make a target of every contrast that is compared; also return the order of the rows in it.
+
+    The contrasts of indicators of the cells say who faces whom: the difference of their means is
+    the share of each cell in the positive side, minus that in the negative side.
+    """
+    if rows.weights is not None and not rows.weights.all():
+        raise ValueError("rows of weight zero are to be left out before")
+    cells = rows.cells()
+    order = np.argsort(cells, kind="stable").astype(np.intp)
+    rows, cells = rows.take(order), cells[order]
+    indicators = np.eye(cells[-1] + 1)[cells]
+    contrasts = quiet(form_contrasts, GroupMoments.from_rows(rows.with_features(indicators)))
+    given = np.ones(len(cells)) if rows.weights is None else rows.weights
+    total = np.bincount(cells, given)
+    names, numbers, shares, labels = [], [], [], []
+    strata = _strata_names(rows.strata, len(rows))
+    for contrast in contrasts:
+        if contrast.mean_gap is None:
+            continue
+        is_number = not contrast.negative
+        if is_number:
+            inside = total * (np.bincount(cells, strata == (contrast.stratum or "")) > 0)
+            share, label = inside / inside.sum(), _numbers(rows.groups, contrast.attribute)
+        else:
+            share, label = np.abs(contrast.mean_gap) / 2, np.sign(contrast.mean_gap)[cells]
+        names.append(contrast.label)
+        numbers.append(is_number)
+        shares.append(share)
+        labels.append(label)
+    targets = Targets(
+        tuple(names), np.array(numbers), np.array(shares), np.array(labels), given, cells
+    )
+    return targets.take(np.arange(len(cells))), order
+
+
+def quiet(
+    form_contrasts: Callable[[GroupMoments], ContrastSet], moments: GroupMoments
+) -> ContrastSet:
+    """Form contrasts without the warnings that were said when all rows were compared."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallGroupWarning)
+        warnings.simplefilter("ignore", NestedAttributeWarning)
+        return form_contrasts(moments.coordinates())
+
+
+def _strata_names(strata: Groups | None, n_rows: int) -> NDArray[np.str_]:
+    names = np.full(n_rows, "", dtype=object)
+    for position, column in enumerate(() if strata is None else strata.categorical):
+        levels = np.array([f"{column.name}={level}" for level in column.levels], dtype=object)
+        names = names + (", " if position else "") + levels[column.codes]
+    return names.astype(str)
+
+
+def _numbers(groups: Groups | None, name: str) -> Array:
+    assert groups is not None
+    return next(column.values for column in groups.numeric if column.name == name)

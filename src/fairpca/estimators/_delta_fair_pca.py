@@ -1,0 +1,291 @@
+"""DeltaFairPCA: the components that keep the most variance for what may leak."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from fairpca import adversary
+from fairpca._choices import ADVERSARIES
+from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._judges import judge_of
+from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._projection import LinearEstimator
+from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
+from fairpca.moments import GroupMoments
+from fairpca.tables import is_lazy
+
+# In units of the share of variance that equal means alone allow.
+_PRICES = (0.25, 0.42, 0.71, 1.2, 2.0, 3.4, 5.7, 9.5, 16.0)
+# What is ascended before a price that was given, so that it is approached from below.
+_BEFORE = (0.1, 0.3)
+_INHERITED = (
+    *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
+    *("certify", "whiten", "missing_groups", "verbose"),
+)
+
+
+class DeltaFairPCA(SavedModelMixin, LinearEstimator):
+    """Principal components that keep the most variance for what classifiers may find out.
+
+    `FairPCA` makes means and covariances of the groups alike, which stops linear and quadratic
+    classifiers. Here an adversary is part of the objective: a kernel ridge regression of the groups
+    on the component scores, solved anew at every step. Its R² (the leak) has a price, the price
+    rises along a path, and the smallest one is taken at which no classifier of `family` tells the
+    groups apart by more than `delta` on rows it was not fitted to.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components to keep.
+    delta : float or None, default=None
+        Largest Δ (of 0 to 1: difference between the groups in the rate of any decision) that
+        classifiers of `family` may reach on unseen rows. None: as low as chance allows.
+    family : {"rbf", "linear", "trees"}, default="rbf"
+        Who tries: Gaussian-kernel support vector machines, logistic regression, or boosted trees.
+    price : float or None, default=None
+        Share of the variance given up per unit of leak. Skips the search: nothing is measured on
+        unseen rows, and `delta` and `family` have no effect.
+    mean_tol : float or None, default=0.0
+        As in `FairPCA`: 0 keeps the means exactly equal.
+    compare, joint, reference, numeric, min_group_size
+        As in `FairPCA`: what is compared. Every contrast is a question of its own; the worst one
+        counts.
+    max_rows : int, default=20000
+        Rows that the adversary sees: more are sampled, each combination of groups and strata by
+        itself. All rows count for means and variance.
+    certify : bool, default=True
+        Whether to prove a bound on the variance with covariances as close as those found; without
+        it the bound is that of the means alone.
+    whiten : bool, default=False
+        Whether to scale the components to unit variance.
+    missing_groups : {"raise", "ignore"}, default="raise"
+        What to do when `sensitive_features` is not given; "ignore": plain PCA.
+    random_state : int, RandomState instance or None, default=0
+        Random features, rows of each step, halves.
+    verbose : int, default=0
+        Whether to print the certificate after fitting.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
+    path_ : dict of lists
+        The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
+        (Δ on unseen rows) and delta_error (its standard error). ``pandas.DataFrame(path_)``.
+    price_ : float
+        The price chosen; 0 for plain PCA.
+    leak_ : float
+        Leak of the components.
+    delta_, delta_error_ : float or None
+        Δ at the chosen price, measured by cross-fitting: bases and classifiers fitted to one half
+        of the rows, measured on the other. An estimate, not a proof for every classifier. None
+        where nothing was measured.
+    delta_chance_ : float or None
+        What Δ stays below in 95 of 100 cases when nothing leaks at all, with as many rows.
+    certificate_ : Certificate
+        The variance kept, and a bound on it: no basis with means and covariances as close keeps
+        more. It says nothing about what classifiers find out.
+    mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_
+        As in `FairPCA`.
+    n_iter_ : int
+        Points of the path.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X had any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca import DeltaFairPCA
+    >>> rng = np.random.default_rng(0)
+    >>> group = rng.integers(0, 2, 400)
+    >>> X = rng.normal(size=(400, 5)) * (1.0 + np.outer(group, [2.0, 0, 0, 0, 0]))
+    >>> fair = DeltaFairPCA(n_components=2, price=5.0).fit(X, sensitive_features=group)
+    >>> bool(np.abs(fair.components_[:, 0]).max() < 0.3)  # the feature that gives it away
+    True
+    """
+
+    solver = "adversary"
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **{name: FairnessEstimator._parameter_constraints[name] for name in _INHERITED},
+        "delta": [Interval(Real, 0, 1, closed="both"), None],
+        "family": [StrOptions(set(ADVERSARIES))],
+        "price": [Interval(Real, 0, None, closed="left"), None],
+        "max_rows": [Interval(Integral, 100, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        delta=None,
+        family="rbf",
+        price=None,
+        mean_tol=0.0,
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        max_rows=20000,
+        certify=True,
+        whiten=False,
+        missing_groups="raise",
+        random_state=0,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.delta = delta
+        self.family = family
+        self.price = price
+        self.mean_tol = mean_tol
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.max_rows = max_rows
+        self.certify = certify
+        self.whiten = whiten
+        self.missing_groups = missing_groups
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        """Fit from rows.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
+            Features.
+        y : Ignored
+            Present for API consistency.
+        sensitive_features : array-like or data frame, one or more columns
+            Protected attributes: groups (strings, categories, integers, booleans) or numbers.
+        control_features : array-like or data frame, default=None
+            Strata inside which groups are compared.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : DeltaFairPCA
+            The fitted estimator.
+
+        Warns
+        -----
+        DeltaNotReachedWarning
+            If no price reaches `delta`; the components are those with the smallest Δ found.
+        """
+        if self.delta is not None and self.price is not None:
+            raise InvalidInputError(
+                f"delta={self.delta!r} and price={self.price!r} are both set; set one of them.",
+                parameter="price",
+            )
+        if is_lazy(X):
+            raise InvalidInputError(
+                "DeltaFairPCA looks at rows, and X is a Dask collection: pass a sample of its "
+                "rows, X.sample(frac=…).compute(), or use FairPCA.",
+                parameter="X",
+            )
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
+        rows = self._rows(X, sensitive_features, control_features, sample_weight)
+        return self._fit_rows(rows)
+
+    def _fit_rows(self, rows, progress=None):
+        if rows.weights is not None:
+            rows = rows.take(np.flatnonzero(rows.weights))
+        moments = GroupMoments.from_rows(rows)
+        contrasts = self._form_contrasts(moments.coordinates())
+        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        space = adversary.find_space(moments, contrasts, self.n_components, self.mean_tol)
+        self.mean_ = space.mean
+        if rows.groups is None:
+            point = space.plain()
+            self.path_ = _path_table([point], None)
+            self._set_delta(None)
+        else:
+            sample = adversary.thinned(rows, self.max_rows, random)
+            self.path_, point = self._walk(space, sample, random, progress)
+        self.price_, self.leak_ = float(point.price), float(point.leak)
+        self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
+        return self
+
+    def _walk(self, space, rows, random, progress):
+        """Return the path as a table and the point chosen on it."""
+        scale = space.price_scale()
+        if self.price is None:
+            prices = [scale * factor for factor in _PRICES]
+        else:
+            prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
+        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, progress)
+        if self.price is not None:
+            self._set_delta(None)
+            return _path_table(points, None), points[-1]
+        judge = judge_of(self.family, int(random.integers(2**31)))
+        unseen = adversary.cross_fitted(
+            rows,
+            self._form_contrasts,
+            self.n_components,
+            self.mean_tol,
+            prices,
+            random,
+            judge,
+            progress,
+        )
+        chosen = self._choose(unseen)
+        self._set_delta(unseen[chosen])
+        return _path_table(points, unseen), points[chosen]
+
+    def _choose(self, unseen):
+        """Return the first point that is good enough, or the best one."""
+        for index, found in enumerate(unseen):
+            if found.value <= (found.chance if self.delta is None else self.delta):
+                return index
+        best = min(range(len(unseen)), key=lambda index: unseen[index].value)
+        if self.delta is not None:
+            warnings.warn(
+                f"delta={self.delta:g} was not reached: the smallest Δ on unseen rows is "
+                f"{unseen[best].value:.3f} ± {unseen[best].error:.3f}, and chance alone gives up "
+                f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
+                "the smallest Δ. Lower n_components, or raise delta.",
+                DeltaNotReachedWarning,
+                stacklevel=6,
+            )
+        return best
+
+    def _set_delta(self, found):
+        value, error, chance = (None, None, None) if found is None else found
+        self.delta_, self.delta_error_, self.delta_chance_ = value, error, chance
+
+    def _keep_basis(self, space, contrasts, span, basis):
+        gaps = contrasts.projected_gaps(basis)
+        mean_gap = max((gap for gap in gaps.mean if gap is not None), default=0.0)
+        cov_gap = max((gap for gap in gaps.cov if gap is not None), default=0.0)
+        solution = space.bounded(basis, mean_gap, cov_gap, certify=self.certify)
+        solution = replace(solution, n_iter=len(self.path_["price"]))
+        self._keep(space.problem.covariance, contrasts, solution, space.total, span)
+
+
+def _path_table(points, unseen):
+    nothing = [None] * len(points)
+    return {
+        "price": [float(point.price) for point in points],
+        "variance": [float(point.variance) for point in points],
+        "leak": [float(point.leak) for point in points],
+        "delta": nothing if unseen is None else [found.value for found in unseen],
+        "delta_error": nothing if unseen is None else [found.error for found in unseen],
+    }

@@ -1,0 +1,300 @@
+"""A primal-dual interior-point method for linear matrix inequalities over a small Fantope.
+
+    maximise ⟨S, Y⟩ − prices·t   over 0 ⪯ Y ⪯ I, tr Y = rank, t ≥ 0
+    caps_k + (cap_slopes_k·t)I − L_kᵀ Y L_k ⪰ 0   and   rooms_j + room_slopes_j·t − ⟨B_j, Y⟩ ≥ 0
+
+Z, z: the slacks of all inequalities (those of Y and I − Y first, those of t last), X, x: their
+multipliers, y: Y as a vector (svec) followed by t. It starts strictly inside on both sides, so
+every iterate is feasible and the duality gap is ⟨X, Z⟩ + x·z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fairpca.linalg import Array, symmetrize
+from fairpca.solvers._solution import Snapshot, Status
+
+_SHORTEST_STEP = 1e-8
+
+
+@dataclass(frozen=True)
+class ConicProblem:
+    """The data of the problem above: n = len(S), K matrix cuts of size M, J linear rows, q slacks.
+
+    L (K, n, M), caps (K, M, M), cap_slopes (K, q), B (J, n, n), rooms (J,), room_slopes (J, q),
+    prices (q,). Every slack appears in some inequality with a positive slope, never a negative one.
+    """
+
+    S: Array
+    rank: int
+    L: Array
+    caps: Array
+    cap_slopes: Array
+    B: Array
+    rooms: Array
+    room_slopes: Array
+    prices: Array
+
+
+class _Vectors(NamedTuple):
+    """Index arrays between symmetric matrices and their svec, and for symmetric Kronecker sums."""
+
+    rows: Any
+    columns: Any
+    weights: Array
+    straight: Any
+    crossed: Any
+    outer: Array
+
+    def svec(self, matrices: Array) -> Array:
+        return np.asarray(matrices[..., self.rows, self.columns] * self.weights)
+
+    def smat(self, vector: Array) -> Array:
+        size = int(self.columns[-1]) + 1
+        matrix = np.empty((size, size))
+        matrix[self.rows, self.columns] = matrix[self.columns, self.rows] = vector / self.weights
+        return matrix
+
+
+@lru_cache(maxsize=8)
+def _vectors(n: int) -> _Vectors:
+    i, j = (index.astype(np.int32) for index in np.triu_indices(n))
+    weights = np.where(i == j, 1.0, np.sqrt(2.0))
+    straight = (i[:, None] * n + i) * (n * n) + j[:, None] * n + j
+    crossed = (i[:, None] * n + j) * (n * n) + j[:, None] * n + i
+    return _Vectors(i, j, weights, straight, crossed, 0.25 * weights[:, None] * weights)
+
+
+class _Point(NamedTuple):
+    """Slacks or multipliers (or their changes): of the box (2, n, n), the cuts and the rows."""
+
+    box: Array
+    cuts: Array
+    rows: Array
+
+    def moved(self, step: float, by: _Point) -> _Point:
+        return _Point(*(a + step * b for a, b in zip(self, by, strict=True)))
+
+    def dot(self, other: _Point) -> float:
+        return float(sum(np.vdot(a, b) for a, b in zip(self, other, strict=True)))
+
+
+def _traces(matrices: Array) -> Array:
+    return np.asarray(np.trace(matrices, axis1=-2, axis2=-1))
+
+
+def _inverses(matrices: Array) -> Array:
+    return symmetrize(np.asarray(np.linalg.inv(matrices), dtype=np.float64))
+
+
+def _inverse_roots(matrices: Array) -> Array:
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(matrices)), dtype=np.float64)
+
+
+class InteriorPoint:
+    """The iteration. It ends once the gap is at most `wanted(upper)`, or where rounding stops it.
+
+    Mehrotra's predictor and corrector along the direction of Helmberg, Kojima and Monteiro.
+    """
+
+    def __init__(self, problem: ConicProblem, wanted: Any) -> None:
+        self.problem, self.wanted = problem, wanted
+        self.vectors = _vectors(len(problem.S))
+        self.B = self.vectors.svec(problem.B)
+        self.n_slacks = len(problem.prices)
+        self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.prices])
+        self.normal = np.concatenate(
+            [self.vectors.svec(np.eye(len(problem.S))), np.zeros(self.n_slacks)]
+        )
+        self.is_stuck = False
+        self._start()
+
+    def _start(self) -> None:
+        problem, n, q = self.problem, len(self.problem.S), self.n_slacks
+        share = problem.rank / n
+        self.Y, self.t = np.eye(n) * share, np.zeros(q)
+        Z = self._slacks(self.Y, self.t)
+        spread = float(np.ptp(np.linalg.eigvalsh(problem.S)))
+        level = 0.5 * share * spread or 1e-3
+        lowest = np.asarray(np.linalg.eigvalsh(Z.cuts), dtype=np.float64)[:, :1]
+        needed = _largest_ratio(-lowest, problem.cap_slopes)
+        needed = np.maximum(needed, _largest_ratio(-Z.rows[:, None], problem.room_slopes))
+        sides = problem.caps.shape[-1] * (problem.cap_slopes > 0.0).sum(axis=0)
+        sides = sides + (problem.room_slopes > 0.0).sum(axis=0)
+        # Half of each price goes to the multipliers, so that the rest is left for t ≥ 0.
+        self.t = 1.01 * needed + 2.0 * level * sides / problem.prices
+        self.Z = self._slacks(self.Y, self.t)
+        cuts, rows = level * _inverses(self.Z.cuts), level / self.Z.rows
+        rows[len(rows) - q :] = 0.0
+        rows[len(rows) - q :] = problem.prices - self.masses(cuts, rows)
+        G = problem.S - self.dual_matrix(cuts, rows)
+        G -= np.eye(n) * (np.trace(G) / n)
+        size = 0.6 * float(np.linalg.norm(G, 2))
+        inside, outside = max(level / share, size), max(level / (1.0 - share), size)
+        box = np.stack([inside * np.eye(n) - 0.5 * G, outside * np.eye(n) + 0.5 * G])
+        self.X = _Point(box, cuts, rows)
+
+    def _slacks(self, Y: Array, t: Array) -> _Point:
+        problem, eye = self.problem, np.eye(self.problem.caps.shape[-1])
+        cuts = problem.caps + (problem.cap_slopes @ t)[:, None, None] * eye
+        cuts = cuts - np.swapaxes(problem.L, 1, 2) @ Y @ problem.L
+        rows = problem.rooms + problem.room_slopes @ t - self.B @ self.vectors.svec(Y)
+        return _Point(np.stack([Y, np.eye(len(Y)) - Y]), cuts, rows)
+
+    def masses(self, cuts: Array, rows: Array) -> Array:
+        """Return what multipliers of cuts and rows spend of each price."""
+        problem = self.problem
+        return np.asarray(problem.cap_slopes.T @ _traces(cuts) + problem.room_slopes.T @ rows)
+
+    def dual_matrix(self, cuts: Array, rows: Array) -> Array:
+        """Return what multipliers of cuts and rows take away from S."""
+        L = self.problem.L
+        lifted = (L @ cuts @ np.swapaxes(L, 1, 2)).sum(axis=0)
+        return np.asarray(lifted + self.vectors.smat(self.B.T @ rows))
+
+    @property
+    def value(self) -> float:
+        """Objective of the current point."""
+        return float(np.vdot(self.problem.S, self.Y) - self.problem.prices @ self.t)
+
+    @property
+    def gap(self) -> float:
+        """Distance from the value to the dual value, a bound on this problem."""
+        return self.X.dot(self.Z)
+
+    def step(self, number: int) -> None:
+        """Predict, correct, and move as far as both sides stay inside."""
+        try:
+            self._step()
+        except np.linalg.LinAlgError:
+            self.is_stuck = True
+
+    def terminate(self) -> Status | None:
+        """End at the gap that is wanted, or where there is no way on."""
+        if self.gap <= self.wanted(self.value + self.gap):
+            return Status.CONVERGED
+        return Status.UNSETTLED if self.is_stuck else None
+
+    def snapshot(self, number: int) -> Snapshot:
+        """Value of the relaxed point; what it proves is known after lifting only."""
+        return Snapshot("bound", number, np.inf, self.value)
+
+    def _step(self) -> None:
+        X, Z = self.X, self.Z
+        inverse = _Point(_inverses(Z.box), _inverses(Z.cuts), 1.0 / Z.rows)
+        newton = _Newton(self, inverse)
+        roots = [_inverse_roots(part) for part in (Z.box, Z.cuts, X.box, X.cuts)]
+        away = _Point(*(-part for part in X))
+        _, dZ, dX = newton.direction(away)
+        primal = min(1.0, _longest(roots[:2], Z.rows, dZ))
+        dual = min(1.0, _longest(roots[2:], X.rows, dX))
+        gap = self.gap
+        left = X.moved(dual, dX).dot(Z.moved(primal, dZ)) / gap
+        target = min(1.0, max(left, 1e-4) ** 3) * gap / self._count
+        corrected = _Point(
+            target * inverse.box - X.box - symmetrize(dX.box @ dZ.box @ inverse.box),
+            target * inverse.cuts - X.cuts - symmetrize(dX.cuts @ dZ.cuts @ inverse.cuts),
+            target * inverse.rows - X.rows - dX.rows * dZ.rows * inverse.rows,
+        )
+        dy, dZ, dX = newton.direction(corrected)
+        share = 0.9 + 0.09 * min(primal, dual)
+        primal = min(1.0, share * _longest(roots[:2], Z.rows, dZ))
+        dual = min(1.0, share * _longest(roots[2:], X.rows, dX))
+        if not max(primal, dual) > _SHORTEST_STEP:
+            raise np.linalg.LinAlgError("no way on")
+        split = len(dy) - self.n_slacks
+        self.Y = self.Y + primal * self.vectors.smat(dy[:split])
+        self.t = self.t + primal * dy[split:]
+        self.Z = self._slacks(self.Y, self.t)
+        moved = X.moved(dual, dX)
+        self.X = _Point(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
+
+    @property
+    def _count(self) -> int:
+        # Number of complementary pairs.
+        return self.Z.box[..., 0].size + self.Z.cuts[..., 0].size + self.Z.rows.size
+
+
+class _Newton:
+    """The linearised optimality conditions at one point, factorised once for both directions."""
+
+    def __init__(self, at: InteriorPoint, inverse: _Point) -> None:
+        self.at, self.inverse, problem = at, inverse, at.problem
+        X, L = at.X, problem.L
+        LT = np.swapaxes(L, 1, 2)
+        left = np.concatenate([X.box, L @ X.cuts @ LT])
+        right = np.concatenate([inverse.box, L @ inverse.cuts @ LT])
+        n, q, vectors = len(problem.S), at.n_slacks, at.vectors
+        # Σ of symmetric Kronecker products of all inequalities, by one product of stacked matrices.
+        kron = left.reshape(-1, n * n).T @ right.reshape(-1, n * n)
+        kron = (kron + kron.T).ravel()
+        size = len(vectors.rows)
+        H = np.empty((size + q, size + q))
+        self.ratio = X.rows * inverse.rows
+        H[:size, :size] = vectors.outer * (kron[vectors.straight] + kron[vectors.crossed])
+        H[:size, :size] += (at.B.T * self.ratio) @ at.B
+        if q:
+            middle = vectors.svec(L @ symmetrize(X.cuts @ inverse.cuts) @ LT)
+            coupling = -middle.T @ problem.cap_slopes
+            coupling -= at.B.T @ (self.ratio[:, None] * problem.room_slopes)
+            H[:size, size:], H[size:, :size] = coupling, coupling.T
+            stiffness = np.einsum("kij,kij->k", X.cuts, inverse.cuts)
+            H[size:, size:] = (problem.cap_slopes.T * stiffness) @ problem.cap_slopes
+            H[size:, size:] += (problem.room_slopes.T * self.ratio) @ problem.room_slopes
+        if not np.isfinite(H).all():
+            raise np.linalg.LinAlgError("overflow")
+        self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
+        self.along = self._solve(at.normal)
+
+    def _solve(self, right: Array) -> Array:
+        return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
+
+    def _adjoint(self, Y: _Point) -> Array:
+        # Derivative of the inequalities in y, contracted with multipliers.
+        at = self.at
+        matrix = Y.box[0] - Y.box[1] - at.dual_matrix(Y.cuts, Y.rows)
+        return np.concatenate([at.vectors.svec(matrix), at.masses(Y.cuts, Y.rows)])
+
+    def direction(self, wish: _Point) -> tuple[Array, _Point, _Point]:
+        """Return changes of y, slacks and multipliers; `wish`: the latter if slacks stood still."""
+        at, problem = self.at, self.at.problem
+        plain = self._solve(at.gradient + self._adjoint(at.X.moved(1.0, wish)))
+        dy = plain - (at.normal @ plain) / (at.normal @ self.along) * self.along
+        size = len(dy) - at.n_slacks
+        dY, dt = at.vectors.smat(dy[:size]), dy[size:]
+        eye = np.eye(problem.caps.shape[-1])
+        dZ = _Point(
+            np.stack([dY, -dY]),
+            (problem.cap_slopes @ dt)[:, None, None] * eye
+            - np.swapaxes(problem.L, 1, 2) @ dY @ problem.L,
+            problem.room_slopes @ dt - at.B @ dy[:size],
+        )
+        X, inverse = at.X, self.inverse
+        dX = _Point(
+            wish.box - symmetrize(X.box @ dZ.box @ inverse.box),
+            wish.cuts - symmetrize(X.cuts @ dZ.cuts @ inverse.cuts),
+            wish.rows - self.ratio * dZ.rows,
+        )
+        return dy, dZ, dX
+
+
+def _longest(roots: list[Array], rows: Array, change: _Point) -> float:
+    """Return the step at which a point leaves the cone; `roots` are inverse Cholesky factors."""
+    lowest = float((change.rows / rows).min(initial=0.0))
+    for root, part in zip(roots, change[:2], strict=True):
+        if len(part):
+            values = np.linalg.eigvalsh(root @ part @ np.swapaxes(root, 1, 2))
+            lowest = min(lowest, float(values[:, 0].min()))
+    return -1.0 / lowest if lowest < 0.0 else np.inf
+
+
+def _largest_ratio(missing: Array, slopes: Array) -> Array:
+    # For every slack, what it must be at least for all inequalities it appears in.
+    ratios = np.where(slopes > 0.0, missing / np.where(slopes > 0.0, slopes, 1.0), 0.0)
+    return np.asarray(ratios.max(axis=0, initial=0.0))

@@ -1,0 +1,70 @@
+"""scikit-learn's own checks on DeltaFairPCA: plain path and fair path."""
+
+import pytest
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    check_parameters_default_constructible,
+    check_set_output_transform_pandas,
+    check_transformer_get_feature_names_out_pandas,
+    parametrize_with_checks,
+)
+from support import split_rows
+
+from fairpca import DeltaFairPCA
+
+
+class DeltaGroupsFromRows(DeltaFairPCA):
+    """DeltaFairPCA on the fair path, with groups read off each row."""
+
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        if sensitive_features is None:
+            sensitive_features = split_rows(X)
+        return super().fit(
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            control_features=control_features,
+            sample_weight=sample_weight,
+        )
+
+
+EXTRA_CHECKS = [
+    check_parameters_default_constructible,
+    check_param_validation,
+    check_set_output_transform_pandas,
+    check_transformer_get_feature_names_out_pandas,
+    check_dataframe_column_names_consistency,
+]
+PLAIN = DeltaFairPCA(1, missing_groups="ignore")
+# With a price: the checks have too few rows for groups to be measured on halves of them.
+FAIR = DeltaGroupsFromRows(1, price=0.5, certify=False)
+# A weight of two is two rows in the leak (tests/unit/test_adversary.py), but not in the number of
+# random features, which follows the number of rows, nor in the draws of an ascent.
+RANDOM = dict.fromkeys(
+    (
+        "check_sample_weight_equivalence_on_dense_data",
+        "check_sample_weight_equivalence_on_sparse_data",
+    ),
+    "the ascent is random",
+)
+
+
+@parametrize_with_checks([PLAIN])
+def test_plain_path(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+@parametrize_with_checks([FAIR], expected_failed_checks=lambda estimator: RANDOM)
+def test_fair_path(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.filterwarnings("ignore:X has feature names, but")
+@pytest.mark.parametrize("check", EXTRA_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("estimator", [PLAIN, FAIR], ids=["plain", "fair"])
+def test_checks_not_handed_to_third_parties(estimator, check):
+    check(type(estimator).__name__, estimator)

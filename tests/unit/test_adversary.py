@@ -1,0 +1,281 @@
+"""The leak, its gradient, the targets it is about, and Δ on unseen rows."""
+
+import numpy as np
+import pytest
+from scipy.stats import ks_2samp
+
+from fairpca.adversary import (
+    Ascent,
+    Leak,
+    Side,
+    cross_fitted,
+    find_space,
+    follow_path,
+    form_targets,
+    largest_difference,
+    random_frequencies,
+    thinned,
+)
+from fairpca.adversary._leak import RIDGE, whitened
+from fairpca.adversary._unseen import halves
+from fairpca.exceptions import GroupsError, InfeasibleError
+from fairpca.moments import GroupMoments
+from fairpca.rows import Rows
+
+
+def contrasts_of(moments, **options):
+    return moments.contrasts(**options)
+
+
+def joint(moments):
+    return moments.contrasts(joint=True)
+
+
+def everything(n=240, seed=0):
+    """Two attributes, a number, strata and weights."""
+    rng = np.random.default_rng(seed)
+    groups = np.column_stack(
+        [rng.integers(0, 3, n), rng.integers(0, 2, n), rng.normal(size=n)]
+    ).astype(object)
+    X = rng.normal(size=(n, 5)) + groups[:, :1].astype(float)
+    X[:, 1] += groups[:, 2].astype(float)
+    return Rows.read(X, groups, rng.integers(0, 2, n), rng.random(n) + 0.1)
+
+
+def leak_of(rows, form=contrasts_of, d=2, n_features=40, seed=1, frequencies=None):
+    targets, order = form_targets(rows, form)
+    w = np.ones(len(rows)) if rows.weights is None else rows.weights
+    X = rows.X - np.average(rows.X, axis=0, weights=w)
+    S = (X.T * w) @ X / w.sum()
+    if frequencies is None:
+        frequencies = random_frequencies(d, n_features, np.random.default_rng(seed))
+    return Leak(X[order], S, targets, frequencies, np.float64), X, S, frequencies
+
+
+@pytest.mark.parametrize("form", [contrasts_of, joint])
+def test_the_gradient_is_that_of_differences(form):
+    leak, *_ = leak_of(everything(), form)
+    Y = np.random.default_rng(2).normal(size=(5, 2))
+    _, gradient = leak(Y)
+    step = 1e-5
+    for place in np.ndindex(*Y.shape):
+        move = np.zeros_like(Y)
+        move[place] = step
+        difference = (leak(Y + move)[0] - leak(Y - move)[0]) / (2 * step)
+        assert gradient[place] == pytest.approx(difference, abs=1e-8)
+
+
+def plain_leak(U, label, weight, frequencies):
+    """R² term by term: no cells, no shared sums."""
+    angles = U @ frequencies
+    F = np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(frequencies.shape[1])
+    weight = weight / weight.sum()
+    F = F - weight @ F
+    label = label - weight @ label
+    label = label / np.sqrt(weight @ label**2)
+    M = (F.T * weight) @ F + RIDGE / F.shape[1] * np.eye(F.shape[1])
+    right = F.T @ (weight * label)
+    return right @ np.linalg.solve(M, right)
+
+
+def test_every_target_is_a_regression_of_its_own():
+    rows = everything()
+    leak, X, S, frequencies = leak_of(rows)
+    Y = np.random.default_rng(3).normal(size=(5, 2))
+    U = X @ whitened(Y, S)[0]
+    first, second = rows.groups.categorical
+    number, strata = rows.groups.numeric[0].values, rows.strata.categorical[0]
+    expected = {}
+    for stratum in range(2):
+        inside, place = strata.codes == stratum, f" | control_feature={stratum}"
+        for attribute, level, name in (
+            (first, 0, "sensitive_feature_0: 0 vs rest"),
+            (first, 1, "sensitive_feature_0: 1 vs rest"),
+            (first, 2, "sensitive_feature_0: 2 vs rest"),
+            (second, 1, "sensitive_feature_1: 1 vs 0"),
+        ):
+            plus = attribute.codes == level
+            weight = np.zeros(len(rows))
+            for side in (inside & plus, inside & ~plus):
+                weight[side] = rows.weights[side] / rows.weights[side].sum()
+            expected[name + place] = plain_leak(U, np.where(plus, 1.0, -1.0), weight, frequencies)
+        expected["sensitive_feature_2: numeric" + place] = plain_leak(
+            U, number, rows.weights * inside, frequencies
+        )
+    found = dict(zip(leak.targets.names, leak.amounts(Y), strict=True))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-8)
+
+
+def test_the_smooth_maximum_is_near_the_largest():
+    leak, *_ = leak_of(everything())
+    Y = np.random.default_rng(4).normal(size=(5, 2))
+    largest = leak.amounts(Y).max()
+    assert largest - np.log(len(leak.targets)) / 40.0 <= leak(Y)[0] <= largest
+
+
+def test_a_weight_of_two_is_two_rows():
+    rng = np.random.default_rng(5)
+    X, z, w = rng.normal(size=(90, 4)), np.arange(90) % 2, rng.integers(1, 4, 90)
+    Y = rng.normal(size=(4, 2))
+    weighted, _, _, frequencies = leak_of(Rows.read(X, z, sample_weight=w))
+    repeated, *_ = leak_of(Rows.read(np.repeat(X, w, axis=0), z.repeat(w)), frequencies=frequencies)
+    assert weighted(Y)[0] == pytest.approx(repeated(Y)[0], rel=1e-10)
+    np.testing.assert_allclose(weighted(Y)[1], repeated(Y)[1], atol=1e-10)
+
+
+def test_a_label_that_the_features_represent_leaks_all():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(2000, 3))
+    z = (X[:, 0] > 0).astype(int)
+    leak, *_ = leak_of(Rows.read(X, z), d=1, n_features=200)
+    assert leak(np.eye(3)[:, :1])[0] > 0.9
+    assert leak.adjusted(np.eye(3)[:, :1])[0] > 0.9
+
+
+def test_labels_without_relation_leak_nothing_but_chance():
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(1000, 3))
+    raw, adjusted = [], []
+    for seed in range(20):
+        leak, *_ = leak_of(Rows.read(X, rng.permutation(1000) % 2), n_features=100, seed=seed)
+        Y = rng.normal(size=(3, 2))
+        raw.append(leak.amounts(Y)[0])
+        adjusted.append(leak.adjusted(Y)[0])
+    assert np.mean(raw) > 0.03
+    assert abs(np.mean(adjusted)) < 3 * np.std(adjusted) / np.sqrt(20) + 0.005
+
+
+def test_draws_and_samples_keep_the_shares_of_cells():
+    rows = everything(400)
+    targets, _ = form_targets(rows, joint)
+    np.testing.assert_allclose(targets.row_weights().sum(axis=1), 1.0)
+    drawn = targets.take(targets.draw(100, np.random.default_rng(0)))
+    assert len(drawn.cells) <= 100
+    np.testing.assert_array_equal(drawn.shares, targets.shares)
+    np.testing.assert_allclose(drawn.row_weights().sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.sum(drawn.labels * drawn.row_weights(), axis=1), 0.0, atol=1e-12)
+    few = thinned(rows, 150, np.random.default_rng(0))
+    assert len(few) <= 150
+    np.testing.assert_allclose(form_targets(few, joint)[0].shares, targets.shares, atol=1e-12)
+    assert thinned(rows, 400, np.random.default_rng(0)) is rows
+
+
+def test_small_cells_are_kept_whole():
+    z = np.array(["rare"] * 5 + ["common"] * 995)
+    rows = Rows.read(np.random.default_rng(0).normal(size=(1000, 2)), z)
+    few = thinned(rows, 100, np.random.default_rng(0))
+    codes = few.groups.categorical[0].codes
+    assert np.count_nonzero(codes == few.groups.categorical[0].levels.index("rare")) == 5
+    assert few.weight == pytest.approx(1000)
+
+
+def test_differences_are_those_of_the_kolmogorov_smirnov_statistic():
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        scores = rng.integers(0, 12, 80).astype(float)
+        signs = np.where(rng.random(80) < 0.4, 1, -1).astype(np.int8)
+        found = largest_difference(scores, Side(signs, np.ones(80)))
+        expected = ks_2samp(scores[signs > 0], scores[signs < 0]).statistic
+        assert found.value == pytest.approx(expected)
+    w = rng.integers(1, 4, 80)
+    weighted = largest_difference(scores, Side(signs, w.astype(float)))
+    repeated = largest_difference(scores.repeat(w), Side(signs.repeat(w), np.ones(w.sum())))
+    assert weighted.value == pytest.approx(repeated.value)
+
+
+def test_halves_share_every_cell():
+    rows = everything(301)
+    first, second = halves(rows, np.random.default_rng(0))
+    assert sorted([*first, *second]) == list(range(301))
+    cells = rows.cells()
+    one, two = np.bincount(cells[first]), np.bincount(cells[second])
+    assert np.abs(one - two).max() <= 1
+
+
+def shells(n=600, seed=0):
+    """Groups with equal means whose spread differs in the first two of five features."""
+    rng = np.random.default_rng(seed)
+    z = np.arange(n) % 2
+    X = rng.normal(size=(n, 5)) * np.array([2.0, 2.0, 1.0, 1.0, 1.0])
+    X[z == 1, :2] *= 0.3
+    return X, z
+
+
+def test_the_path_gives_up_variance_for_less_leak():
+    rows = Rows.read(*shells())
+    moments = GroupMoments.from_rows(rows)
+    space = find_space(moments, moments.contrasts(), 2, 0.0)
+    random = np.random.default_rng(0)
+    path = follow_path(space, rows, contrasts_of, [0.05, 0.5, 5.0], random)
+    variance, leak = ([getattr(point, name) for point in path] for name in ("variance", "leak"))
+    assert variance == sorted(variance, reverse=True)
+    assert leak == sorted(leak, reverse=True)
+    assert leak[0] > 0.2
+    assert leak[-1] < 0.05
+    for point in path:
+        V = space.ordered(point.basis)
+        np.testing.assert_allclose(V.T @ V, np.eye(2), atol=1e-10)
+        assert np.abs(moments.contrasts().mean_gaps @ V).max() <= 1e-12
+
+
+def test_an_ascent_does_not_lose():
+    rows = Rows.read(*shells())
+    moments = GroupMoments.from_rows(rows)
+    space = find_space(moments, moments.contrasts(), 2, 0.0)
+    targets, order = form_targets(rows, contrasts_of)
+    X, S = space.coordinates(rows.X)[order], np.diag(space.variances)
+    ascent = Ascent(X, S, space.total, targets, np.random.default_rng(0))
+    start = space.starts()[0]
+    leak = Leak(X, S, targets, random_frequencies(2, 60, np.random.default_rng(1)))
+    better = ascent.climb(start, 2.0)
+
+    def objective(V):
+        return np.sum(V * (S @ V)) / space.total - 2.0 * leak.adjusted(V).max()
+
+    assert objective(better) > objective(start) + 0.05
+
+
+@pytest.mark.parametrize("mean_tol", [0.3, None])
+def test_means_may_differ_where_they_are_allowed_to(mean_tol):
+    rng = np.random.default_rng(1)
+    z = np.arange(400) % 2
+    X = rng.normal(size=(400, 4)) + np.outer(z, [2.0, 0.0, 0.0, 0.0])
+    rows = Rows.read(X, z)
+    moments = GroupMoments.from_rows(rows)
+    contrasts = moments.contrasts()
+    space = find_space(moments, contrasts, 2, mean_tol)
+    path = follow_path(space, rows, contrasts_of, [0.01], np.random.default_rng(0))
+    gap = np.linalg.norm(contrasts.mean_gaps @ space.ordered(path[0].basis))
+    if mean_tol is None:
+        assert gap > 1.0
+    else:
+        assert 0.0 < gap <= mean_tol * (1 + 1e-9)
+
+
+def test_more_components_than_directions():
+    X, z = shells()
+    moments = GroupMoments.from_arrays(X[:, :2], z)
+    with pytest.raises(InfeasibleError, match="n_components=2"):
+        find_space(moments, moments.contrasts(), 2, 0.0)
+    constant = np.column_stack([X[:, :2], np.zeros((600, 2))])
+    moments = GroupMoments.from_arrays(constant, z)
+    with pytest.raises(InfeasibleError, match="vary in 1 direction"):
+        find_space(moments, moments.contrasts(), 2, 0.0)
+
+
+def test_unseen_rows_tell_what_the_judge_can_see():
+    def by_size(U, side, new):
+        return [np.linalg.norm(new, axis=1)]
+
+    X, z = shells()
+    options = ([0.01, 5.0], np.random.default_rng(0), by_size)
+    first, last = cross_fitted(Rows.read(X, z), contrasts_of, 2, 0.0, *options)
+    assert first.value > 0.6
+    assert last.value < first.value - 0.3
+    assert 0.0 < last.error < 0.1
+    assert 0.05 < last.chance < 0.2
+    few = Rows.read(X[:9], z[:9])
+    with pytest.raises(GroupsError, match="at least 8 rows"):
+        cross_fitted(few, contrasts_of, 1, 0.0, [1.0], np.random.default_rng(0), by_size)
