@@ -65,6 +65,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
                 keep=keep,
                 force=given["force"],
                 missing=given["missing"],
+                safe_csv=given["safe_csv"],
                 progress=stages,
             )
     print_notes(notes)
@@ -100,6 +101,8 @@ def _check_place(option: str, path: Path, force: bool) -> None:
             raise click.ClickException(
                 f"{option} {path} exists already: use --force to replace it."
             )
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise click.ClickException(f"{option} {path} is a device or a pipe, not a file.")
         folder = path.resolve().parent
         if not folder.is_dir():
             raise click.ClickException(
