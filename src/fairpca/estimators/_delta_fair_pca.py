@@ -171,8 +171,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             )
         if is_lazy(X):
             raise InvalidInputError(
-                "DeltaFairPCA looks at rows, and X is a Dask collection: pass a sample of its "
-                "rows, X.sample(frac=…).compute(), or use FairPCA.",
+                "DeltaFairPCA looks at rows, and X is a Dask collection: pass its moments "
+                "(fairpca.tables.moments_from_dask) and a sample of its rows to fit_sample, or use "
+                "FairPCA.",
                 parameter="X",
             )
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
