@@ -182,7 +182,7 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         p = X.shape[1]
         mean_gaps, cov_gaps = mean_gaps.reshape(-1, p), cov_gaps.reshape(-1, p, p)
         exact = self.mean_tol == 0.0 and len(mean_gaps) > 0
-        floor = 1e-12 * max(np.linalg.norm(mean_gaps), 1e-300)  # dependent gaps cost nothing
+        floor = 1e-12 * max(float(np.linalg.norm(mean_gaps)), 1e-300)  # dependent gaps are free
         basis = complement_basis(mean_gaps, floor) if exact else np.eye(p)
         rows = signs[:, None] * np.column_stack([X @ basis, np.ones(len(X))])
         bounded = mean_gaps if self.mean_tol is not None and not exact else mean_gaps[:0]

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, SOLVERS
+from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
@@ -23,7 +25,9 @@ from fairpca.tables import is_lazy
 FLOATS = [np.float64, np.float32]
 
 
-class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FairnessEstimator(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Base of the estimators; the parameters are documented where they are public."""
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
@@ -143,15 +147,24 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             padding=padding,
         )
 
+    @with_callbacks
     def _solve(self, problem):
-        return solve(
+        context = None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=None)
+            context.call_on_fit_task_begin(estimator=self)
+        solution = solve(
             problem,
             self.solver,
             certify=self.certify,
             tol=self.tol,
             max_iter=self.max_iter,
             cov_shift=self.cov_shift,
+            callback=Watch(self, context) if self.verbose or context else None,
         )
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return solution
 
     def _keep(self, covariance, contrasts, solution, total, span=None):
         """Set the attributes that follow from the solution; `total` is all the variance."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -75,8 +76,6 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
     path_ : dict of lists
         The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
         (Δ on unseen rows) and delta_error (its standard error). ``pandas.DataFrame(path_)``.
@@ -93,14 +92,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     certificate_ : Certificate
         The variance kept, and a bound on it: no basis with means and covariances as close keeps
         more. It says nothing about what classifiers find out.
-    mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_
-        As in `FairPCA`.
     n_iter_ : int
         Points of the path.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
+        As in `FairPCA`, and so are contrasts_, n_features_in_ and feature_names_in_.
 
     Examples
     --------
@@ -176,12 +171,45 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             )
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
         rows = self._rows(X, sensitive_features, control_features, sample_weight)
-        return self._fit_rows(rows)
+        return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
-    def _fit_rows(self, rows, progress=None):
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_sample(self, rows, moments, progress=None):
+        """Fit from moments of all rows and a sample of them.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows that the adversary sees, or a sample of them; see `fairpca.rows.Rows`.
+        moments : GroupMoments
+            Of all rows, for means and variance.
+        progress : callable, optional
+            Called with the ascents done and their number.
+
+        Returns
+        -------
+        self : DeltaFairPCA
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import DeltaFairPCA, GroupMoments
+        >>> from fairpca.rows import Rows
+        >>> X, group = np.random.default_rng(0).normal(size=(500, 4)), np.arange(500) % 2
+        >>> moments = GroupMoments.from_arrays(X, group)
+        >>> sample = Rows.read(X[:200], group[:200])
+        >>> DeltaFairPCA(price=1.0).fit_sample(sample, moments).components_.shape
+        (2, 4)
+        """
+        self.n_features_in_ = moments.n_features
+        if moments.feature_names is not None:
+            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
+        return self._fit_rows(rows, moments, progress)
+
+    def _fit_rows(self, rows, moments, progress=None):
         if rows.weights is not None:
             rows = rows.take(np.flatnonzero(rows.weights))
-        moments = GroupMoments.from_rows(rows)
         contrasts = self._form_contrasts(moments.coordinates())
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         space = adversary.find_space(moments, contrasts, self.n_components, self.mean_tol)
@@ -200,6 +228,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _walk(self, space, rows, random, progress):
         """Return the path as a table and the point chosen on it."""
         scale = space.price_scale()
+        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
+        progress = None if progress is None else _counted(progress, ascents)
         if self.price is None:
             prices = [scale * factor for factor in _PRICES]
         else:
@@ -243,6 +273,12 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         solution = space.bounded(basis, mean_gap, cov_gap, certify=self.certify)
         solution = replace(solution, n_iter=len(self.path_["price"]))
         self._keep(space.problem.covariance, contrasts, solution, space.total, span)
+
+
+def _counted(progress, total):
+    """Turn a callback of (done, total) into one that is called after each ascent."""
+    done = count(1)
+    return lambda: progress(next(done), total)
 
 
 def _path_table(points, unseen):

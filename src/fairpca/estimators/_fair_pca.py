@@ -70,7 +70,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     missing_groups : {"raise", "ignore"}, default="raise"
         What to do when `sensitive_features` is not given; "ignore": plain PCA.
     verbose : int, default=0
-        Whether to print the certificate after fitting.
+        Whether to print the certificate after fitting and, during a solve that takes longer than
+        a second, the bound and the gap so far. scikit-learn's callbacks (`set_callbacks`) get
+        them at every step.
 
     Attributes
     ----------

@@ -120,7 +120,7 @@ def open_part(file: DataFile) -> ParquetPart:
     return ParquetPart(file, schema, rows, frozenset(key.name for key in keys))
 
 
-def check_same_columns(parts: list[ParquetPart], columns: Iterable[str]) -> None:
+def check_same_columns(parts: list[Any], columns: Iterable[str]) -> None:
     """Refuse a file whose columns are not those of the first."""
     first = parts[0]
     for other in parts[1:]:

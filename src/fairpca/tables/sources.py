@@ -245,6 +245,10 @@ def moments_from_table(
 def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
     """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
     check_choice("engine", engine, ENGINES)
+    if engine == "spark" and table.kind == "arrow":
+        raise InvalidInputError(
+            "engine='spark' reads CSV and Parquet files only.", parameter="engine"
+        )
     if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
         raise InvalidInputError(
             "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"

@@ -15,9 +15,10 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.tables import _csv, _parquet
+from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
 from fairpca.tables._files import Listing, Source, find_files
+from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
 from fairpca.tables._partial import Partial, check_missing, finish
@@ -33,7 +34,12 @@ from fairpca.tables._pass import (
 from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
 
 Kind = Literal["csv", "parquet", "arrow"]
-KNOWN_SUFFIXES = (*_parquet.SUFFIXES, *_csv.SUFFIXES)
+_SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "csv": _csv.SUFFIXES,
+    "parquet": _parquet.SUFFIXES,
+    "arrow": _ipc.SUFFIXES,
+}
+_KIND_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", None: "of no known kind"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,10 @@ class _Slice:
 
     table: pa.Table
     path: str
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.table.num_rows)
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         yield from self.table.select(list(columns)).to_batches()
@@ -73,7 +83,8 @@ class Table:
         if self.kind == "csv":
             return None
         if self.kind == "arrow":
-            return int(self.parts[0].table.num_rows)
+            counts = [part.n_rows for part in self.parts]
+            return None if None in counts else sum(counts)
         return sum(sum(part.rows) for part in self.parts)
 
     def assign(
@@ -188,8 +199,8 @@ class Table:
         ]
 
     def check_columns(self, columns: Iterable[str]) -> None:
-        """Refuse a Parquet file that does not have these columns as the first one has them."""
-        if self.kind == "parquet":
+        """Refuse a file that does not have these columns as the first one has them."""
+        if self.kind != "csv" and self.listing is not None:
             check_same_columns(list(self.parts), columns)
 
 
@@ -208,18 +219,18 @@ def open_table(
     separator: str = ",",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
-    kind: Literal["csv", "parquet"] | None = None,
+    kind: Kind | None = None,
 ) -> Table:
     r"""List the files of a table once and settle its columns once; headers and footers are read.
 
     Parameters
     ----------
     source : str, path, iterable of them, pyarrow.Table or Table
-        As in `moments_from_parquet`, all CSV or all Parquet; or an Arrow table. A table that is
-        open already is returned as it is.
+        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or an Arrow
+        table. A table that is open already is returned as it is.
     separator, types, filesystem
         As in `moments_from_csv`.
-    kind : {"csv", "parquet"}, optional
+    kind : {"csv", "parquet", "arrow"}, optional
         What the files are; None: told by their names.
 
     Examples
@@ -235,11 +246,14 @@ def open_table(
         return source
     if isinstance(source, pa.Table):
         return Table("table", "arrow", source.schema, None, (_Slice(source, "table"),))
-    suffixes = {"csv": _csv.SUFFIXES, "parquet": _parquet.SUFFIXES}
-    listing = find_files(source, suffixes[kind] if kind else KNOWN_SUFFIXES, filesystem)
-    name = _name(source, listing)
-    if (kind or _kind(listing)) == "parquet":
+    known = tuple(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
+    listing = find_files(source, _SUFFIXES[kind] if kind else known, filesystem)
+    name, kind = _name(source, listing), kind or _kind(listing)
+    if kind == "parquet":
         return _open_parquet(name, listing)
+    if kind == "arrow":
+        found = tuple(open_arrow(file) for file in listing.files)
+        return Table(name, "arrow", found[0].schema, listing, found)
     given = {column: pa.type_for_alias(alias) for column, alias in (types or {}).items()}
     parts = tuple(CsvPart(file, separator, given) for file in listing.files)
     return Table(name, "csv", parts[0].schema(), listing, parts, frozenset(given))
@@ -262,17 +276,22 @@ def _name(source: Any, listing: Listing) -> str:
 
 
 def _kind(listing: Listing) -> Kind:
-    """Tell CSV from Parquet by the names; both together have no common types."""
-    paths = [file.path for file in listing.files]
-    csv = [path for path in paths if path.lower().endswith(_csv.SUFFIXES)]
-    if csv and len(csv) < len(paths):
-        other = next(path for path in paths if path not in csv)
-        raise InvalidInputError(f"{csv[0]} is CSV and {other} is not: give files of one kind.")
-    if csv:
-        return "csv"
-    name = PurePosixPath(paths[0]).name
-    if listing.single and "." in name and not name.lower().endswith(_parquet.SUFFIXES):
+    """Tell the kind of the files by their names; different kinds have no common types."""
+    first = listing.files[0].path
+    kind = _kind_of(first)
+    for file in listing.files:
+        if _kind_of(file.path) != kind:
+            raise InvalidInputError(
+                f"{first} is {_KIND_NAMES[kind]} and {file.path} is not: give files of one kind."
+            )
+    if kind is None and listing.single and "." in PurePosixPath(first).name:
         raise InvalidInputError(
-            f"{paths[0]}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet."
+            f"{first}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet, "
+            ".feather, .arrow."
         )
-    return "parquet"
+    return kind or "parquet"
+
+
+def _kind_of(path: str) -> Kind | None:
+    name = path.lower()
+    return next((kind for kind, ends in _SUFFIXES.items() if name.endswith(ends)), None)
