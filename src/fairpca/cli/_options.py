@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fairpca._choices import (
+    ADVERSARIES,
     COMPARE,
     ENGINES,
     FAMILIES,
@@ -140,6 +141,14 @@ _PROBLEM = (
         "with --cov-tol.",
     ),
     _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
+    _value(
+        "--delta",
+        _SHARE,
+        None,
+        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
+        "reads the rows into memory.",
+    ),
+    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
     _choice(
         "--compare",
         COMPARE,
