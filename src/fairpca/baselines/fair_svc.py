@@ -145,7 +145,8 @@ class FairSVC(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         """Predict one of `classes_` for each row of X, as `decision_function` takes it."""
-        return self.classes_[(self.decision_function(X) > 0.0).astype(int)]
+        positive = self.decision_function(X) > 0.0
+        return self.classes_[positive.astype(int)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -11,14 +11,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, SOLVERS
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, solve
+from fairpca.tables import is_lazy
 
 FLOATS = [np.float64, np.float32]
 
@@ -72,23 +74,12 @@ class FairnessEstimator(
         missing_groups="raise",
         verbose=0,
     ):
-        self.n_components = n_components
-        self.mean_tol = mean_tol
-        self.cov_weight = cov_weight
-        self.cov_tol = cov_tol
-        self.solver = solver
-        self.compare = compare
-        self.joint = joint
-        self.reference = reference
-        self.numeric = numeric
-        self.min_group_size = min_group_size
-        self.certify = certify
-        self.cov_shift = cov_shift
-        self.whiten = whiten
-        self.tol = tol
-        self.max_iter = max_iter
-        self.missing_groups = missing_groups
-        self.verbose = verbose
+        self._set_all(locals())
+
+    def _set_all(self, given):
+        """Keep the parameters of `__init__`, each under its own name, as scikit-learn asks."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     @property
     def _n_features_out(self):
@@ -192,6 +183,52 @@ class FairnessEstimator(
         if not solution.status.converged:
             message = f"solver={self.solver!r} {solution.status.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=5)
+
+
+class LinearEstimator(FairnessEstimator):
+    """Base of the estimators whose components are directions of the features."""
+
+    def transform(self, X):
+        """Return the component scores (n_samples, n_components) of rows, in the type of X.
+
+        For a Dask array or data frame: the same with its partitions, not computed yet.
+
+        Parameters
+        ----------
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features).
+        """
+        check_is_fitted(self, "components_")
+        scale = self._whitening if self.whiten else None
+        if is_lazy(X):
+            return self._lazy_transform(X, scale)
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        return project(X, self.mean_, self.components_, scale)
+
+    def inverse_transform(self, X):
+        """Return the points (n_samples, n_features) of the fair subspace with given scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+        """
+        U = self._check_scores(X)
+        if self.whiten:
+            U = U * self._whitening.astype(U.dtype)
+        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
+
+    def _lazy_transform(self, X, scale):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        names = list(self.get_feature_names_out())
+        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 def _contrast_table(contrasts, basis):

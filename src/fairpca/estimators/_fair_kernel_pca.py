@@ -98,16 +98,12 @@ class FairKernelPCA(FairnessEstimator):
         One entry per comparison, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
-    n_iter_ : int
-        Iterations of the solver, at least 1.
     gamma_ : float
         The coefficient used.
     X_transformed_fit_, dual_coef_ : ndarray
         Regressors and coefficients of the inverse transform, where it was asked for.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    n_iter_, n_features_in_, feature_names_in_
+        As in `FairPCA`.
 
     See Also
     --------
@@ -175,9 +171,7 @@ class FairKernelPCA(FairnessEstimator):
         missing_groups="raise",
         verbose=0,
     ):
-        given = locals()
-        for name in self._get_param_names():  # each under its own name, as scikit-learn asks
-            setattr(self, name, given[name])
+        self._set_all(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import _fit_context, clone
 from sklearn.utils.validation import validate_data
 
-from fairpca.estimators._base import FLOATS
+from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.estimators._projection import LinearEstimator
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,

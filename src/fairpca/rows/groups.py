@@ -74,6 +74,7 @@ def encode_groups(
     argument: str = "sensitive_features",
     numeric: Iterable[str] = (),
     of: str = "X",
+    unknown: str | None = None,
 ) -> Groups:
     """Turn group columns of any kind into names, levels and integer codes.
 
@@ -95,6 +96,8 @@ def encode_groups(
         Names of columns that are numbers whatever their type.
     of : str, default "X"
         Name of the argument whose rows the groups belong to, for messages.
+    unknown : str, optional
+        Name of a group for missing values, which are refused without it.
 
     Examples
     --------
@@ -104,7 +107,7 @@ def encode_groups(
     (('a', 'b'), array([1, 0, 1]))
     """
     try:
-        columns = read_columns(values, argument)
+        columns = read_columns(values, argument, unknown)
         _check_lengths(columns, n_rows, argument, of)
         forced = _forced_names(numeric, columns, argument)
         encoded = [

@@ -42,7 +42,7 @@ def project_table(
 
     What is written is told by the name of `out`: ``.csv``, ``.csv.gz``, ``.parquet``, ``.feather``
     or ``.arrow``; any other name is a directory with the same files below it, where the table is
-    a directory of Parquet files. It appears complete or not at all.
+    a directory of Parquet files. It appears complete or not at all. Returns `out`.
 
     Parameters
     ----------
@@ -68,12 +68,7 @@ def project_table(
         Whether text that a spreadsheet would run as a formula gets an apostrophe in front, in CSV
         files; no other program then reads what was there.
     progress : bool or callable, optional
-        As in `Table.moments`.
-
-    Returns
-    -------
-    Path
-        `out`.
+        As in `moments_from_parquet`.
 
     Examples
     --------
@@ -106,17 +101,7 @@ def project_table(
 
 
 def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Refuse what `project_table` could not or must not write, before any work is done.
-
-    Parameters
-    ----------
-    table : Table
-        The rows, which are never replaced.
-    out : str or path
-        File or directory to write.
-    force : bool, default False
-        Whether what is there may be replaced.
-    """
+    """Refuse what `project_table`, with these parameters, could not or must not write."""
     path, name = Path(out), os.fspath(out)
     is_directory = table.listing is not None and not table.listing.single
     folder = path.resolve().parent
@@ -153,32 +138,21 @@ def transform_parquet(
     filesystem: Any = None,
     progress: Progress = False,
 ) -> int:
-    """Write the scores of Parquet rows to Parquet, in bounded memory.
+    """Write the scores of Parquet rows to Parquet, in bounded memory; return how many there are.
 
     A file becomes a file; a directory, or several files, become a directory with the same names
     below it and the same row groups. The target appears complete or not at all.
 
     Parameters
     ----------
-    model : FairPCA, SavedModel, str or path
-        As in `project_table`.
-    source : str, path or iterable of them
+    model, keep
+        As in `project_table`; what is kept stands before the components.
+    source, filesystem, progress
         As in `moments_from_parquet`.
     target : str or path
         File or directory to write, in the file system of `source` where one is given.
-    keep : iterable of str, default ()
-        Columns to copy, before the components. "*" copies all.
     overwrite : bool, default False
         Whether an existing target may be replaced.
-    filesystem : pyarrow or fsspec file system, optional
-        Where plain paths lie; None: the local disk.
-    progress : bool or callable, default False
-        As in `moments_from_parquet`.
-
-    Returns
-    -------
-    int
-        Rows written.
 
     Examples
     --------
