@@ -10,6 +10,8 @@ METHODS = {
 """Methods of each family of classifiers, the default first."""
 FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
+ATTACKERS = ("linear", "gaussian", "trees", "mlp")
+"""Classifiers that are trained on one half of the rows and measured on the other."""
 ADVERSARIES = ("rbf", "linear", "trees")
 """Classifiers by which DeltaFairPCA is judged."""
 MISSING = ("error", "drop-rows")

@@ -61,6 +61,20 @@ class FairnessWarning(UserWarning):
     """Something that may make a result mean less than it seems; the base of all our warnings."""
 
 
+class AuditInterrupted(KeyboardInterrupt):
+    """An audit was interrupted; what it had measured by then is not lost.
+
+    Parameters
+    ----------
+    report : AuditReport
+        What was done so far.
+    """
+
+    def __init__(self, report: object) -> None:
+        super().__init__("the audit was interrupted; its report attribute is what was done so far")
+        self.report = report
+
+
 class SmallGroupWarning(FairnessWarning):
     """A group or cell is too small to be compared; the message names it."""
 
@@ -77,5 +91,5 @@ class NotFittedYetWarning(FairnessWarning):
     """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
 
 
-class DeltaNotReachedWarning(UserWarning):
+class DeltaNotReachedWarning(FairnessWarning):
     """No basis found keeps Δ below what was asked; the message says what was reached."""

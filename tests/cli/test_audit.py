@@ -130,8 +130,9 @@ def test_progress_counts_the_statistics(people):
         people[FEATURES],
         people["sex"],
         families=("linear", "cdf"),
+        attackers=(),
         n_permutations=0,
         slow_permutations=0,
         progress=lambda *counts: calls.append(counts),
     )
-    assert calls == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]  # two linear, orthants, MMD²

@@ -1,10 +1,14 @@
 """Measures of what a representation gives away about protected groups."""
 
-from fairpca._choices import FAMILIES
+from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca.metrics._attackers import Attack
+from fairpca.metrics._audit_report import AuditReport, Headline, SmallGroup
 from fairpca.metrics._classifiers import HalfSpaceRule, KernelRule, OrthantRule
+from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaComparison, DeltaPair, DeltaResult, NullSummary
-from fairpca.metrics.audits import AuditReport, audit
+from fairpca.metrics.audits import audit
 from fairpca.metrics.bounds import delta_bound, gaussian_bound
+from fairpca.metrics.decisions import DecisionReport, GroupRate, decision_rates
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
 from fairpca.metrics.quality import cluster_parity_std, explained_variance
@@ -17,19 +21,27 @@ from fairpca.metrics.scorers import (
 )
 
 __all__ = [
+    "ATTACKERS",
     "FAMILIES",
+    "Attack",
     "AuditReport",
+    "DecisionReport",
     "DeltaComparison",
     "DeltaPair",
     "DeltaResult",
     "FairScorer",
+    "GroupRate",
     "HalfSpaceRule",
+    "Headline",
+    "HeldOut",
     "KernelRule",
     "NullSummary",
     "OrthantRule",
+    "SmallGroup",
     "audit",
     "cluster_parity_std",
     "cov_gap",
+    "decision_rates",
     "delta_bound",
     "delta_fairness",
     "delta_scorer",

@@ -32,7 +32,7 @@ class KernelStatistic:
         sample_weight: Array | None,
         C: float | None,
         gamma: float | None,
-        max_samples: int,
+        trained: NDArray[np.intp],
         seed: int,
     ) -> None:
         self._weight = np.ones(len(U)) if sample_weight is None else sample_weight
@@ -48,10 +48,7 @@ class KernelStatistic:
         distinct, inverse = np.unique(U, axis=0, return_inverse=True)
         self._inverse = inverse.ravel()
         self._rows = (distinct - self._mean) / self._scale
-        rng = np.random.default_rng(seed)
-        n = len(U)
-        drawn = n > max_samples
-        self._train = np.sort(rng.choice(n, max_samples, replace=False)) if drawn else np.arange(n)
+        self._train = trained  # positions of the rows that SVMs are trained on; all are scored
         self._Cs = C_GRID if C is None else (C,)
         widths = tuple(g / max(1, self._n_varying) for g in GAMMA_GRID)
         self._gammas = widths if gamma is None else (gamma,)

@@ -20,6 +20,12 @@ _FAMILY_NAMES = {
 }
 
 
+def pair_label(attribute: str, groups: tuple[Level, Level], stratum: dict[str, Level]) -> str:
+    """Return a short name of a pair."""
+    where = " where " + ", ".join(f"{k}={v}" for k, v in stratum.items()) if stratum else ""
+    return f"{attribute}: {groups[1]} against {groups[0]}{where}"
+
+
 @dataclass(frozen=True, eq=False)
 class NullSummary:
     """Permutation null of a value.
@@ -32,19 +38,30 @@ class NullSummary:
         Their 95 % quantile.
     p_value : float
         Share of permutations, the observed grouping counted in, that reach the value.
+    n_rows : int
+        Rows that were permuted. Of many a sample is, where a permutation is costly: its own value
+        is compared with its own null, and mean and quantile are scaled to the size of all rows.
+    n_permutations : int
+        Number of permutations.
+    p_value_of : str
+        "permutations"; or "held-out rows", of a cross-fitted classifier, where only a sample was
+        permuted.
     """
 
     mean: float
     quantile: float
     p_value: float
+    n_rows: int
+    n_permutations: int
+    p_value_of: str = "permutations"
 
     @classmethod
-    def of(cls, value: float, null: Array) -> NullSummary:
+    def of(cls, value: float, null: Array, n_rows: int) -> NullSummary:
         """Summarise null values; a tie counts against the observed value."""
         reached = int(np.count_nonzero(null >= value - 1e-12))
         p_value = (1 + reached) / (1 + len(null))
         quantile = float(np.quantile(null, 0.95, method="higher"))
-        return cls(float(null.mean()), quantile, p_value)
+        return cls(float(null.mean()), quantile, p_value, n_rows, len(null))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +92,8 @@ class DeltaPair:
         The same of the first half alone, with its interval.
     note : str
         What to know before reading the value; mostly empty.
+    small : bool
+        Whether a group is too small for the pair to be the largest one of a result.
     """
 
     attribute: str
@@ -88,6 +107,7 @@ class DeltaPair:
     cross_fit_value: float | None = None
     held_out: HeldOut | None = None
     note: str = ""
+    small: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
@@ -102,17 +122,16 @@ class DeltaPair:
             "null_mean": None if null is None else null.mean,
             "null_quantile": None if null is None else null.quantile,
             "p_value": None if null is None else null.p_value,
+            "p_value_of": None if null is None else null.p_value_of,
             "cross_fit_value": self.cross_fit_value,
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "note": self.note,
+            "small": self.small,
         }
 
     def label(self) -> str:
         """Return a short name of the pair."""
-        text = f"{self.attribute}: {self.groups[1]} against {self.groups[0]}"
-        if self.stratum:
-            text += " where " + ", ".join(f"{k}={v}" for k, v in self.stratum.items())
-        return text
+        return pair_label(self.attribute, self.groups, self.stratum)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -134,8 +153,8 @@ class DeltaResult:
         The values under permutation that it summarises.
     scores : tuple of two ndarray
         Scores of the rows of the two groups, for the plot.
-    n_components : int
-        Components of the representation.
+    n_rows, n_components : int
+        Rows and components that were measured.
     supremum : bool
         Whether the value is known to be the largest over the family, on rows of equal weight;
         `delta_bound` holds for such values only.
@@ -164,13 +183,19 @@ class DeltaResult:
     null: NullSummary | None = None
     null_values: Array | None = None
     scores: tuple[Array, Array] | None = field(default=None)
+    n_rows: int = 0
     n_components: int = 0
     supremum: bool = False
 
     @property
     def worst(self) -> DeltaPair:
         """The pair with the largest value."""
-        return max(self.pairs, key=lambda pair: pair.value)
+        return max(self.headline, key=lambda pair: pair.value)
+
+    @property
+    def headline(self) -> tuple[DeltaPair, ...]:
+        """The pairs that the largest is taken of: none of a small group, unless all are."""
+        return tuple(pair for pair in self.pairs if not pair.small) or self.pairs
 
     @property
     def comparisons(self) -> tuple[DeltaPair, ...]:
@@ -271,12 +296,16 @@ class DeltaResult:
             "family": self.family,
             "method": self.method,
             "supremum": self.supremum,
+            "measured_rows": self.n_rows,
+            "permuted_rows": None if self.null is None else self.null.n_rows,
+            "n_permutations": 0 if self.null is None else self.null.n_permutations,
             "direction": None if self.direction is None else self.direction.tolist(),
             "threshold": self.threshold,
             "classifier": None if classifier is None else type(classifier).__name__,
             "null_mean": self.null_mean,
             "null_quantile": self.null_quantile,
             "p_value": self.p_value,
+            "p_value_of": None if self.null is None else self.null.p_value_of,
             "comparisons": [row.to_dict() for row in self.pairs],
         }
 
@@ -328,9 +357,11 @@ class DeltaResult:
         matplotlib Axes
             The axes drawn on.
         """
+        from fairpca.metrics._plot import plot_groups, plot_null
+
         if kind not in ("groups", "null"):
             raise InvalidInputError(f"kind must be 'groups' or 'null', not {kind!r}.")
-        return _plot_null(self, ax) if kind == "null" else _plot_groups(self, ax)
+        return plot_null(self, ax) if kind == "null" else plot_groups(self, ax)
 
 
 DeltaComparison = DeltaPair  # its name in version 0.1
@@ -346,50 +377,3 @@ def _where(classifier: Classifier) -> str:
         return f"where the {svm} {side} {classifier.threshold:.4g}"
     corner = ", ".join(f"{x:.3g}" for x in classifier.corner)
     return f"{'inside' if classifier.inside else 'outside'} the orthant at ({corner})"
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "Plots need matplotlib: install it with pip install 'fairpca[plots]'."
-        ) from error
-    return pyplot.subplots(figsize=(6, 4), layout="constrained")[1]
-
-
-def _plot_groups(result: DeltaResult, ax: Any) -> Any:
-    """Draw the cumulative shares of both groups over the classifier's score."""
-    if result.scores is None:
-        raise InvalidInputError(
-            "There is nothing to draw: no classifier tells the groups apart at all."
-        )
-    ax = _axes(ax)
-    for group, scores, colour in zip(result.groups, result.scores, ("C0", "C1"), strict=True):
-        ordered = np.sort(scores)
-        share = np.arange(1, len(ordered) + 1) / len(ordered)
-        ax.step(ordered, share, where="post", color=colour, label=str(group))
-    threshold = result.threshold if result.threshold is not None else 0.0
-    ax.axvline(threshold, color="0.4", linestyle="--", linewidth=1)
-    ax.set_xlabel("score of the classifier")
-    ax.set_ylabel("cumulative share of the group")
-    ax.set_title(f"Δ = {result.value:.3f} ({result.family}, {result.attribute})")
-    ax.legend(title=result.attribute, frameon=False)
-    return ax
-
-
-def _plot_null(result: DeltaResult, ax: Any) -> Any:
-    """Draw the histogram of the permutation null with the observed value."""
-    if result.null_values is None or result.null is None:
-        raise InvalidInputError("There is no null to draw: ask for n_permutations.")
-    ax = _axes(ax)
-    ax.hist(result.null_values, bins="auto", color="0.75", label="permuted groups")
-    ax.axvline(result.null.quantile, color="0.4", linestyle=":", label="95 % quantile")
-    ax.axvline(result.value, color="C3", label="observed")
-    ax.set_xlabel("Δ")
-    ax.set_ylabel("permutations")
-    ax.set_title(f"p = {result.null.p_value:.3g} ({result.family}, method {result.method})")
-    ax.legend(frameon=False)
-    return ax

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,26 +11,38 @@ from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.rows import Rows, check_matrix
+from fairpca.rows import Rows, check_matrix, known_rows
 
 
 def read_rows(
     U: Any, sensitive_features: Any = None, control_features: Any = None, sample_weight: Any = None
 ) -> Rows:
-    """Return rows of positive weight with a dense float64 representation; see `read_matrix`."""
+    """Return rows of positive weight and known group with a dense float64 representation."""
+    return counted(read_all(U, sensitive_features, control_features, sample_weight))
+
+
+def read_all(
+    U: Any,
+    sensitive_features: Any,
+    control_features: Any,
+    sample_weight: Any,
+    numeric: Iterable[str] = (),
+    unknown: str | None = None,
+) -> Rows:
+    """Return rows as they are given; missing groups are refused unless `unknown` names them."""
     if not isinstance(U, Rows):
         matrix = read_matrix(U, "U")
         if sensitive_features is None:
             raise _no_groups()
-        return _counted(
-            Rows.attach(matrix, sensitive_features, control_features, sample_weight, of="U")
-        )
-    given = {
+        given = (sensitive_features, control_features, sample_weight)
+        return Rows.attach(matrix, *given, numeric=numeric, of="U", unknown=unknown)
+    beside = {
         "sensitive_features": sensitive_features,
         "control_features": control_features,
         "sample_weight": sample_weight,
+        "numeric": tuple(numeric) or None,
     }
-    extra = [name for name, value in given.items() if value is not None]
+    extra = [name for name, value in beside.items() if value is not None]
     if extra:
         raise InvalidInputError(
             f"U is Rows, which has groups, strata and weights of its own: leave out {extra}.",
@@ -37,7 +50,7 @@ def read_rows(
         )
     if U.groups is None:
         raise _no_groups()
-    return _counted(U.with_features(_settled(U.X, "U")))
+    return U.with_features(_settled(U.X, "U"))
 
 
 def _no_groups() -> GroupsError:
@@ -77,8 +90,13 @@ def _settled(matrix: Any, of: str) -> Array:
     return array
 
 
-def _counted(rows: Rows) -> Rows:
-    """Leave out rows of weight zero, and equal weights: without any, all counts are exact."""
+def counted(rows: Rows) -> Rows:
+    """Leave out rows of unknown group or weight zero, and equal weights: then counts are exact."""
+    known = np.ones(len(rows), dtype=bool)
+    for column in rows.groups.categorical if rows.groups is not None else ():
+        known &= known_rows(column)
+    if not known.all():
+        rows = rows.take(np.flatnonzero(known))
     if rows.weights is None:
         return rows
     kept = np.flatnonzero(rows.weights)

@@ -102,16 +102,28 @@ def cov_gap(
 
 def gaps_of(rows: Rows, compare: str, joint: bool, reference: Any) -> tuple[float, float]:
     """Return the largest mean gap and covariance gap, by the contrasts that a fit would see."""
+    found = table_of_gaps(rows, compare, joint, reference)
+    return largest_gap(found, "mean_gap"), largest_gap(found, "cov_gap")
+
+
+def table_of_gaps(rows: Rows, compare: str, joint: bool, reference: Any) -> list[dict[str, Any]]:
+    """Return every contrast that a fit would see, with its gaps."""
     contrasts = GroupMoments.from_rows(rows).contrasts(compare, joint, reference)
-    found = contrasts.projected_gaps(np.eye(rows.X.shape[1]))
-    means = [gap for gap in found.mean if gap is not None]
-    covs = [gap for gap in found.cov if gap is not None]
-    if not covs:
+    columns = contrasts.as_table()
+    gaps = contrasts.projected_gaps(np.eye(rows.X.shape[1]))
+    columns |= {"mean_gap": gaps.mean, "cov_gap": gaps.cov}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def largest_gap(table: Sequence[dict[str, Any]], name: str) -> float:
+    """Return the largest of one kind of gap."""
+    found = [row[name] for row in table if row[name] is not None]
+    if not found:
         raise GroupsError(
             "No two groups of at least two rows each can be compared: merge small groups, or use "
             "fewer control features."
         )
-    return max(means), max(covs)
+    return float(max(found))
 
 
 def mmd2(

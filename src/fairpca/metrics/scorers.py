@@ -11,9 +11,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import Array
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.quality import explained_variance
 
+_MAX_CLASSES = 50
 _ROUTED = ("sensitive_features", "control_features", "sample_weight")
 
 
@@ -22,7 +24,8 @@ class FairScorer:
 
     The score is ``variance_weight · explained variance − delta_weight · Δ``, both on the rows it
     is called with; larger is better. In a pipeline the variance is that of the data the last
-    step receives.
+    transformer receives; where a pipeline ends in a classifier or regressor, what is scored is the
+    representation that it is given.
 
     Parameters
     ----------
@@ -30,6 +33,9 @@ class FairScorer:
         Weight of the explained variance, between 0 and 1.
     delta_weight : float, default 1.0
         Weight of Δ, between 0 and 1.
+    of : {"representation", "decision"}, default "representation"
+        Whether Δ is that of the representation, or the largest difference between groups in the
+        share of any class that ``predict`` returns.
     **delta_options
         Arguments of `delta_fairness`, such as ``family`` and ``method``.
 
@@ -57,8 +63,18 @@ class FairScorer:
     """
 
     def __init__(
-        self, variance_weight: float = 1.0, delta_weight: float = 1.0, **delta_options: Any
+        self,
+        variance_weight: float = 1.0,
+        delta_weight: float = 1.0,
+        *,
+        of: str = "representation",
+        **delta_options: Any,
     ) -> None:
+        if of not in ("representation", "decision"):
+            raise InvalidInputError(
+                f"of must be 'representation' or 'decision', not {of!r}.", parameter="of"
+            )
+        self.of = of
         self.variance_weight = variance_weight
         self.delta_weight = delta_weight
         self.delta_options = delta_options
@@ -78,8 +94,8 @@ class FairScorer:
 
         Parameters
         ----------
-        estimator : transformer
-            Fitted, with ``transform``.
+        estimator : transformer, classifier or pipeline
+            Fitted.
         X : array-like of shape (n, p)
             Rows to score on.
         y : None
@@ -106,14 +122,19 @@ class FairScorer:
                     "sklearn.set_config(enable_metadata_routing=True) and pass "
                     "sensitive_features=... to fit of the search."
                 )
-            delta = delta_fairness(
-                estimator.transform(X),
-                sensitive_features,
-                control_features=control_features,
-                sample_weight=sample_weight,
-                **self.delta_options,
-            )
-            score -= self.delta_weight * delta.value
+            decides = self.of == "decision"
+            columns = _classes(estimator.predict(X)) if decides else [_transformer(estimator)(X)]
+            deltas = [
+                delta_fairness(
+                    column,
+                    sensitive_features,
+                    control_features=control_features,
+                    sample_weight=sample_weight,
+                    **self.delta_options,
+                ).value
+                for column in columns
+            ]
+            score -= self.delta_weight * max(deltas)
         return float(score)
 
     def set_score_request(self, **requests: bool | str | None) -> FairScorer:
@@ -144,23 +165,51 @@ class FairScorer:
         return request
 
     def __repr__(self) -> str:
-        options = "".join(f", {key}={value!r}" for key, value in self.delta_options.items())
+        given = {} if self.of == "representation" else {"of": self.of}
+        given |= self.delta_options
+        options = "".join(f", {key}={value!r}" for key, value in given.items())
         return (
             f"FairScorer(variance_weight={self.variance_weight:g}, "
             f"delta_weight={self.delta_weight:g}{options})"
         )
 
 
+def _transformer(estimator: Any) -> Callable[[Any], Any]:
+    """Return what makes the representation; of a pipeline all that comes before a classifier."""
+    if hasattr(estimator, "transform"):
+        return estimator.transform
+    if isinstance(estimator, Pipeline) and len(estimator) > 1:
+        return _transformer(estimator[:-1])
+    raise InvalidInputError(
+        f"{type(estimator).__name__} has no representation to score, since it does not transform: "
+        "score a pipeline that does, or use of='decision'.",
+        parameter="of",
+    )
+
+
+def _classes(predicted: Any) -> list[Array]:
+    """Return an indicator of each class; of two classes one says it all."""
+    values = np.asarray(predicted)
+    classes = np.unique(values)
+    if len(classes) > _MAX_CLASSES:
+        raise InvalidInputError(
+            f"predict returns {len(classes)} different values: of='decision' needs classes.",
+            parameter="of",
+        )
+    return [(values == one).astype(float) for one in classes[len(classes) == 2 :]]
+
+
 def _variance(estimator: Any, X: Any, sample_weight: Any) -> float:
-    """Return the explained variance of the data that the (last) transformer receives."""
+    """Return the explained variance of the data that the last transformer receives."""
+    transform = _transformer(estimator)
     data, last = X, estimator
-    if isinstance(estimator, Pipeline):
-        last = estimator[-1]
-        data = estimator[:-1].transform(X) if len(estimator) > 1 else X
+    while isinstance(last, Pipeline):
+        steps = last if hasattr(last[-1], "transform") else last[:-1]
+        data, last = (steps[:-1].transform(data) if len(steps) > 1 else data), steps[-1]
     components = getattr(last, "components_", None)
     if components is not None and np.shape(components)[-1] == np.shape(data)[1]:
         return explained_variance(data, components=components, sample_weight=sample_weight)
-    return explained_variance(data, U=estimator.transform(X), sample_weight=sample_weight)
+    return explained_variance(data, U=transform(X), sample_weight=sample_weight)
 
 
 def fair_scorer(delta_weight: float = 1.0, **delta_options: Any) -> FairScorer:

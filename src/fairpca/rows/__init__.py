@@ -2,23 +2,33 @@
 
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import check_cells, too_many_cells
-from fairpca.rows._pairs import Pair, Stratum, check_compare, face
+from fairpca.rows._columns import missing_groups_error
+from fairpca.rows._pairs import (
+    UNKNOWN_GROUP,
+    Pair,
+    Stratum,
+    check_compare,
+    face,
+    intersection,
+    known_rows,
+)
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
     Groups,
     Level,
     NumericAttribute,
+    check_cells,
     encode_groups,
-    missing_groups_error,
     sort_levels,
+    too_many_cells,
 )
 from fairpca.rows.rows import Rows, numeric_strata_error
 
 __all__ = [
     "MAX_CELLS",
     "MAX_FLOAT_LEVELS",
+    "UNKNOWN_GROUP",
     "Attribute",
     "Groups",
     "Level",
@@ -33,6 +43,8 @@ __all__ = [
     "check_weights",
     "encode_groups",
     "face",
+    "intersection",
+    "known_rows",
     "missing_groups_error",
     "numeric_strata_error",
     "sort_levels",

@@ -23,8 +23,8 @@ class Column:
     declared_categorical: bool = False
 
 
-def read_columns(values: Any, argument: str) -> list[Column]:
-    """Split any accepted container into named, complete columns."""
+def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
+    """Split any container into named, complete columns; `unknown` names what is missing."""
     if values is None:
         raise GroupsError(f"{argument} is None: give one group value for each row of X.")
     if issparse(values):
@@ -40,12 +40,12 @@ def read_columns(values: Any, argument: str) -> list[Column]:
     default = argument.removesuffix("s")
     if isinstance(native, nw.Series):
         name = default if native.name in (None, "") else str(native.name)
-        columns = [_read_series(native, name, argument)]
+        columns = [_read_series(native, name, argument, unknown)]
     elif isinstance(native, nw.DataFrame):
         pairs = zip(native.iter_columns(), native.columns, strict=True)
-        columns = [_read_series(series, str(name), argument) for series, name in pairs]
+        columns = [_read_series(series, str(name), argument, unknown) for series, name in pairs]
     else:
-        columns = _read_array(values, default, argument)
+        columns = _read_array(values, default, argument, unknown)
     if not columns:
         raise GroupsError(f"{argument} has no columns: give at least one.")
     names = [column.name for column in columns]
@@ -55,17 +55,17 @@ def read_columns(values: Any, argument: str) -> list[Column]:
     return columns
 
 
-def _read_series(series: Any, name: str, argument: str) -> Column:
+def _read_series(series: Any, name: str, argument: str, unknown: str | None) -> Column:
     """Read one column of a data frame, of whichever library."""
     # Asked of the frame library, not of the array: pandas 3 turns a missing string into a float.
     missing = int(series.is_null().sum())
-    if missing:
+    if missing and unknown is None:
         raise missing_groups_error(name, missing, argument)
     declared = isinstance(series.dtype, nw.Categorical | nw.Enum)
-    return _complete_column(name, series.to_numpy(), argument, declared)
+    return _complete_column(name, series.to_numpy(), argument, declared, unknown)
 
 
-def _read_array(values: Any, default: str, argument: str) -> list[Column]:
+def _read_array(values: Any, default: str, argument: str, unknown: str | None) -> list[Column]:
     """Read a vector or matrix that is not a data frame."""
     if hasattr(values, "collect"):
         raise GroupsError(f"{argument} is a lazy frame: call .collect() first.")
@@ -84,15 +84,19 @@ def _read_array(values: Any, default: str, argument: str) -> list[Column]:
             f"(type {type(values).__name__})."
         )
     if array.ndim == 1:
-        return [_complete_column(default, array, argument)]
+        return [_complete_column(default, array, argument, unknown=unknown)]
     return [
-        _complete_column(f"{default}_{index}", array[:, index], argument)
+        _complete_column(f"{default}_{index}", array[:, index], argument, unknown=unknown)
         for index in range(array.shape[1])
     ]
 
 
 def _complete_column(
-    name: str, values: NDArray[Any], argument: str, declared: bool = False
+    name: str,
+    values: NDArray[Any],
+    argument: str,
+    declared: bool = False,
+    unknown: str | None = None,
 ) -> Column:
     """Refuse missing values, and types that are neither labels nor numbers."""
     data: NDArray[Any] = np.asarray(values)
@@ -108,10 +112,23 @@ def _complete_column(
                 f"{argument} column {name!r} holds values of type {sorted(nested)}: give one plain "
                 "label or number for each row of X (all rows of a table have the same length)."
             )
-    missing = int(np.count_nonzero(_missing_mask(data) | np.ma.getmaskarray(values)))
-    if missing:
+    mask = _missing_mask(data) | np.ma.getmaskarray(values)
+    missing = int(np.count_nonzero(mask))
+    if missing and unknown is None:
         raise missing_groups_error(name, missing, argument)
+    if missing:
+        data = _filled(data, mask, unknown)
     return Column(name, data, declared)
+
+
+def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
+    """Name what is missing; whole numbers that a hole made floats are whole again."""
+    known = data[~mask]
+    if data.dtype.kind == "f" and (known == np.rint(known)).all():
+        known = known.astype(np.int64)
+    filled = np.full(len(data), unknown, dtype=object)
+    filled[~mask] = known.astype(str) if known.dtype.kind in "mM" else known
+    return filled
 
 
 def _is_scalar(kind: type) -> bool:

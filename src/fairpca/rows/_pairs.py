@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_LEVELS = 50  # an attribute of more values gives thousands of pairs, and is rarely a group
 MIN_ROWS = 2
 REST = "rest"
+UNKNOWN_GROUP = "(unknown)"
 
 
 def check_compare(
@@ -122,17 +123,16 @@ class Stratum:
 
 
 def form_pairs(
-    rows: Rows, *, compare: str, joint: bool, reference: Any, min_rows: int
+    rows: Rows, *, compare: str, joint: bool, reference: Any, strict: bool
 ) -> tuple[Stratum, ...]:
     """Pair the groups of every attribute in every stratum; `Rows.pairs` says how."""
     attributes = _attributes(rows)
     references = check_compare({a.name: a.levels for a in attributes}, compare, reference)
-    if min_rows == MIN_ROWS:
-        for attribute in attributes:
-            _check_attribute(attribute)
+    for attribute in attributes:
+        _check_attribute(attribute, strict)
     ways = [(attribute, compare, references.get(attribute.name)) for attribute in attributes]
     if joint and len(attributes) > 1:
-        ways.append((_intersection(attributes), "one-vs-rest", None))
+        ways.append((intersection(attributes), "one-vs-rest", None))
     strata = []
     for name, index in _strata(rows):
         inside = rows if index is None else rows.take(index)
@@ -140,14 +140,14 @@ def form_pairs(
         pairs = [
             pair
             for attribute, how, level in ways
-            for pair in _pairs_of(_taken(attribute, index), how, level, where, min_rows)
+            for pair in _pairs_of(_taken(attribute, index), how, level, where if strict else "")
         ]
         if pairs:
             strata.append(Stratum(name, inside, tuple(pairs)))
     if not strata:
         where = "No stratum of control_features holds" if rows.strata else "There are not"
         raise GroupsError(
-            f"{where} two groups of at least {min_rows} rows each to compare: "
+            f"{where} two groups of at least {MIN_ROWS} rows each to compare: "
             "use fewer control features, bin them more coarsely, or merge small groups."
         )
     return tuple(strata)
@@ -169,16 +169,29 @@ def _attributes(rows: Rows) -> tuple[Attribute, ...]:
     return groups.categorical
 
 
-def _intersection(columns: Sequence[Attribute]) -> Attribute:
+def intersection(columns: Sequence[Attribute]) -> Attribute:
     """Make the cross table of several attributes an attribute."""
-    codes = np.stack([column.codes for column in columns], axis=1)
-    cells, member = np.unique(codes, axis=0, return_inverse=True)
-    levels = [
-        " × ".join(str(c.levels[code]) for c, code in zip(columns, cell, strict=True))
-        for cell in cells
-    ]
-    name = " × ".join(column.name for column in columns)
-    return Attribute(name, tuple(levels), member.ravel().astype(np.intp, copy=False))
+    member, first = combine(columns)
+    levels = [" × ".join(str(c.levels[c.codes[row]]) for c in columns) for row in first]
+    return Attribute(" × ".join(column.name for column in columns), tuple(levels), member)
+
+
+def known_rows(column: Attribute) -> NDArray[np.bool_]:
+    """Return which rows have a group that is not `UNKNOWN_GROUP`."""
+    levels = column.levels
+    code = levels.index(UNKNOWN_GROUP) if UNKNOWN_GROUP in levels else -1
+    return np.asarray(column.codes != code)
+
+
+def combine(columns: Sequence[Attribute]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the number of each row's combination of levels, and a first row of each."""
+    member: NDArray[np.intp] = np.zeros(len(columns[0].codes), dtype=np.intp)
+    first: NDArray[np.intp] = member[:1]
+    for column in columns:
+        keys = member * len(column.levels) + column.codes
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        member = inverse.ravel().astype(np.intp, copy=False)
+    return member, first
 
 
 def _taken(attribute: Attribute, index: NDArray[np.intp] | None) -> Attribute:
@@ -187,7 +200,7 @@ def _taken(attribute: Attribute, index: NDArray[np.intp] | None) -> Attribute:
     return Attribute(attribute.name, attribute.levels, attribute.codes[index])
 
 
-def _check_attribute(attribute: Attribute) -> None:
+def _check_attribute(attribute: Attribute, strict: bool) -> None:
     """Refuse attributes that cannot be compared on any rows."""
     counts = np.bincount(attribute.codes, minlength=len(attribute.levels))
     present = int((counts > 0).sum())
@@ -204,7 +217,7 @@ def _check_attribute(attribute: Attribute) -> None:
             "bin or merge its values first."
         )
     single = np.flatnonzero((counts > 0) & (counts < MIN_ROWS))
-    if len(single):
+    if strict and len(single):
         raise GroupsError(
             f"Group {attribute.levels[single[0]]!r} of attribute {attribute.name!r} has one row: "
             "a group needs at least two. Merge it with another group or drop it."
@@ -219,15 +232,14 @@ def _strata(
         yield (), None
         return
     columns = rows.strata.categorical
-    codes = np.stack([column.codes for column in columns], axis=1)
-    cells, member = np.unique(codes, axis=0, return_inverse=True)
-    for number, cell in enumerate(cells):
-        name = tuple((c.name, c.levels[code]) for c, code in zip(columns, cell, strict=True))
-        yield name, np.flatnonzero(member.ravel() == number)
+    member, first = combine(columns)
+    for number, row in enumerate(first):
+        name = tuple((c.name, c.levels[c.codes[row]]) for c in columns)
+        yield name, np.flatnonzero(member == number)
 
 
 def _pairs_of(
-    attribute: Attribute, compare: str, reference: Level | None, where: str, min_rows: int
+    attribute: Attribute, compare: str, reference: Level | None, where: str
 ) -> Iterator[Pair]:
     """Pair the groups that have enough rows; say which have not."""
     levels, codes = attribute.levels, attribute.codes
@@ -244,6 +256,6 @@ def _pairs_of(
     for positive, negative in face(compare, reference, levels, present):
         plus, minus = place[positive], None if negative is None else place[negative]
         others = len(codes) - counts[plus] if minus is None else counts[minus]
-        if min(counts[plus], others) >= min_rows:
+        if min(counts[plus], others) >= MIN_ROWS:
             sides = (REST if negative is None else negative, positive)
             yield Pair(attribute.name, sides, codes, plus, minus)

@@ -12,9 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import check_cells
-from fairpca.rows._pairs import Stratum, form_pairs
-from fairpca.rows.groups import MAX_FLOAT_LEVELS, Groups, encode_groups
+from fairpca.rows._pairs import Stratum, combine, form_pairs
+from fairpca.rows.groups import (
+    MAX_FLOAT_LEVELS,
+    Attribute,
+    Groups,
+    check_cells,
+    encode_groups,
+)
+
+MIN_DRAWN = 100  # rows that a cell keeps in a draw, if it has so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +68,7 @@ class Rows:
         max_cells: int = MAX_CELLS,
         of: str = "X",
     ) -> Rows:
-        """Check what a user holds: features, groups, strata and weights.
+        """Check that features, groups, strata and weights are of one length, finite and complete.
 
         Parameters
         ----------
@@ -79,11 +86,6 @@ class Rows:
             Largest number of distinct combinations of groups and strata.
         of : str, default "X"
             Name of the argument that holds the features, for messages.
-
-        Returns
-        -------
-        Rows
-            Everything of the same length, finite and complete.
         """
         matrix, names = check_matrix(X, of)
         if sensitive_features is None:
@@ -91,15 +93,10 @@ class Rows:
                 f"sensitive_features is None: give one group value for each row of {of}.",
                 parameter="sensitive_features",
             )
+        known = names if feature_names is None else feature_names
+        parts = (sensitive_features, control_features, sample_weight)
         return cls.attach(
-            matrix,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=numeric,
-            feature_names=names if feature_names is None else feature_names,
-            max_cells=max_cells,
-            of=of,
+            matrix, *parts, numeric=numeric, feature_names=known, max_cells=max_cells, of=of
         )
 
     @classmethod
@@ -114,14 +111,20 @@ class Rows:
         feature_names: Iterable[str] | None = None,
         max_cells: int = MAX_CELLS,
         of: str = "X",
+        unknown: str | None = None,
     ) -> Rows:
-        """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise."""
+        """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise.
+
+        `unknown` names a group for missing values, which are refused without it.
+        """
         n_rows, n_features = X.shape
         names = check_feature_names(feature_names, n_features)
         weights = check_weights(sample_weight, n_rows, of)
         groups = strata = None
         if sensitive_features is not None:
-            groups = encode_groups(sensitive_features, n_rows=n_rows, numeric=numeric, of=of)
+            groups = encode_groups(
+                sensitive_features, n_rows=n_rows, numeric=numeric, of=of, unknown=unknown
+            )
         if control_features is not None:
             strata = encode_groups(
                 control_features, n_rows=n_rows, argument="control_features", of=of
@@ -163,10 +166,8 @@ class Rows:
     def cells(self) -> NDArray[np.intp]:
         """Return the number of the combination of groups and strata that each row belongs to."""
         parts = [part for part in (self.groups, self.strata) if part is not None]
-        columns = [column.codes for part in parts for column in part.categorical]
-        if not columns:
-            return np.zeros(len(self), dtype=np.intp)
-        return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel()
+        columns = [column for part in parts for column in part.categorical]
+        return combine(columns)[0] if columns else np.zeros(len(self), dtype=np.intp)
 
     def pairs(
         self,
@@ -174,7 +175,7 @@ class Rows:
         *,
         joint: bool = False,
         reference: Any = None,
-        min_rows: int = 2,
+        strict: bool = True,
     ) -> tuple[Stratum, ...]:
         """Pair the groups of every attribute, inside every stratum.
 
@@ -182,9 +183,9 @@ class Rows:
         ----------
         compare, joint, reference
             As in `GroupMoments.contrasts`, by the same rule.
-        min_rows : int, default 2
-            Groups with fewer rows are left out. At 2, a group of a single row is an error where
-            there are no strata, and a warning where it is too small in a stratum only.
+        strict : bool, default True
+            Whether a group of a single row is an error, and a warning where it is too small in a
+            stratum only. Otherwise it is left out without a word.
 
         Returns
         -------
@@ -198,9 +199,56 @@ class Rows:
         >>> stratum.pairs[0].groups, stratum.pairs[0].signs
         (('a', 'b'), array([-1,  1, -1,  1], dtype=int8))
         """
-        return form_pairs(
-            self, compare=compare, joint=joint, reference=reference, min_rows=min_rows
-        )
+        return form_pairs(self, compare=compare, joint=joint, reference=reference, strict=strict)
+
+    def draw(self, size: int, seed: int | tuple[int, ...] = 0) -> NDArray[np.intp]:
+        """Draw positions of rows at random, from all cells in proportion; no cell vanishes.
+
+        Parameters
+        ----------
+        size : int
+            Rows to draw at most; all of them where there are no more.
+        seed : int or tuple of int, default 0
+            Of the draw.
+
+        Returns
+        -------
+        ndarray of int
+            Positions, rising. A cell gets its share of `size`, but at least `MIN_DRAWN` rows, or
+            as many of them as half of the draw allows.
+        """
+        n = len(self)
+        if n <= size:
+            return np.arange(n)
+        cells = self.cells()
+        counts = np.bincount(cells)
+        least = np.minimum(counts, max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
+        quota, few = least, np.zeros(len(counts), dtype=bool)
+        for _ in range(len(counts)):  # cells that get their least leave fewer rows for the others
+            rest = (size - least[few].sum()) / max(counts[~few].sum(), 1)
+            quota = np.maximum(least, np.floor(rest * counts).astype(np.intp))
+            if (few == (rest * counts <= least)).all():
+                break
+            few = rest * counts <= least
+        order = np.lexsort((np.random.default_rng(seed).random(n), cells))
+        place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.sort(order[place < np.repeat(quota, counts)])
+
+    def halved(self) -> Rows:
+        """Return rows whose numeric attributes are groups: up to the median, and above."""
+        groups = self.groups
+        if groups is None or not groups.numeric:
+            return self
+        found = {column.name: column for column in groups.categorical}
+        for column in groups.numeric:
+            values = column.values
+            middle = float(np.median(values))
+            if middle == values.max() > values.min():  # more than half are the largest number
+                middle = float(values[values < middle].max())
+            levels = (f"up to {middle:g}", f"above {middle:g}")
+            found[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
+        columns = tuple(found[name] for name in groups.names)
+        return replace(self, groups=Groups(columns, (), groups.names, groups.n_rows))
 
 
 def numeric_strata_error(names: Iterable[str]) -> GroupsError:

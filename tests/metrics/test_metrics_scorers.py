@@ -9,6 +9,7 @@ import pytest
 import sklearn
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -101,6 +102,57 @@ def test_missing_groups_say_how_to_pass_them(data):
     X, _ = data
     with pytest.raises(InvalidInputError, match="enable_metadata_routing"):
         delta_scorer()(PCA(1).fit(X), X)
+
+
+class TestPipelinesThatEndInAClassifier:
+    def test_the_representation_before_it_is_scored(self, data):
+        X, z = data
+        y = X[:, 1] > 0
+        model = make_pipeline(StandardScaler(), PCA(2), LogisticRegression()).fit(X, y)
+        U, scaled = model[:-1].transform(X), model[0].transform(X)
+        score = fair_scorer(0.5)(model, X, sensitive_features=z)
+        variance = explained_variance(scaled, components=model[1].components_)
+        assert score == pytest.approx(variance - 0.5 * delta_fairness(U, z).value)
+        assert delta_scorer()(model, X, sensitive_features=z) == -delta_fairness(U, z).value
+
+    def test_decisions_are_differences_of_selection_rates(self, data):
+        X, z = data
+        y = X[:, 0] > 0
+        scorer = delta_scorer(of="decision")
+        assert repr(scorer) == "FairScorer(variance_weight=0, delta_weight=1, of='decision')"
+        for model in (LogisticRegression(), make_pipeline(PCA(2), LogisticRegression())):
+            chosen = model.fit(X, y).predict(X)
+            expected = abs(chosen[z == 1].mean() - chosen[z == 0].mean())
+            assert scorer(model, X, sensitive_features=z) == pytest.approx(-expected)
+        many = LogisticRegression().fit(X, np.digitize(X[:, 0], [-2, 0, 2]))
+        rates = [
+            abs(np.mean((many.predict(X) == k)[z == 1]) - np.mean((many.predict(X) == k)[z == 0]))
+            for k in range(4)
+        ]
+        assert scorer(many, X, sensitive_features=z) == pytest.approx(-max(rates))
+        constant = LogisticRegression().fit(X, np.arange(240) % 2)
+        constant.coef_[:], constant.intercept_[:] = 0.0, 1.0
+        assert scorer(constant, X, sensitive_features=z) == 0.0
+
+    def test_a_classifier_alone_says_what_to_do(self, data):
+        X, z = data
+        model = LogisticRegression().fit(X, X[:, 1] > 0)
+        with pytest.raises(InvalidInputError, match="use of='decision'"):
+            delta_scorer()(model, X, sensitive_features=z)
+        with pytest.raises(InvalidInputError, match="of must be"):
+            delta_scorer(of="prediction")
+        with pytest.raises(InvalidInputError, match="needs classes"):
+            delta_scorer(of="decision")(LinearRegression().fit(X, z), X, sensitive_features=z)
+
+    @pytest.mark.usefixtures("routing")
+    def test_searches_over_them_have_no_nan(self, data):
+        X, z = data
+        model = make_pipeline(PCA(), LogisticRegression())
+        scoring = {"delta": delta_scorer(), "decision": delta_scorer(of="decision")}
+        search = GridSearchCV(model, {"pca__n_components": [1, 2]}, scoring=scoring, refit=False)
+        search.fit(X, X[:, 1] > 0, sensitive_features=z)
+        for name in scoring:
+            assert np.isfinite(search.cv_results_[f"mean_test_{name}"]).all()
 
 
 @pytest.mark.usefixtures("routing")

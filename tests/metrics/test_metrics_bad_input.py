@@ -76,8 +76,8 @@ class TestBadInput:
         with pytest.raises(InvalidInputError, match="orthants='all'"):
             delta_fairness(np.zeros((20, 13)), z, family="cdf", orthants="all")
 
-    def test_a_sample_that_misses_a_group_is_an_error(self):
+    def test_a_rare_group_stays_in_the_sample(self):
         z = np.zeros(500, dtype=int)
         z[:3] = 1
-        with pytest.raises(InvalidInputError, match="raise max_samples"):
-            delta_fairness(np.arange(500.0), z, family="rbf", max_samples=10)
+        options = {"family": "rbf", "C": 10.0, "gamma": 1.0, "max_samples": 10}
+        assert delta_fairness(np.arange(500.0), z, **options).value > 0.5

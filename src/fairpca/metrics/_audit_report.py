@@ -1,0 +1,229 @@
+"""What `audit` returns."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fairpca.metrics._attackers import Attack
+from fairpca.metrics._intervals import HeldOut
+from fairpca.metrics._result import DeltaResult
+from fairpca.metrics.bounds import delta_bound
+from fairpca.metrics.decisions import DecisionReport
+from fairpca.rows import Level
+
+
+@dataclass(frozen=True)
+class SmallGroup:
+    """A group too small for the headline of an audit.
+
+    Parameters
+    ----------
+    attribute : str
+        Name of the protected attribute.
+    group : level
+        The group.
+    n_rows : int
+        Its rows.
+    """
+
+    attribute: str
+    group: Level
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The worst that an audit found on rows not trained on, by the lower end of its interval.
+
+    Parameters
+    ----------
+    by : str
+        Which classifier, for example "rbf svm" or "trees".
+    pair : str
+        Which groups.
+    held_out : HeldOut
+        Value and interval.
+    """
+
+    by: str
+    pair: str
+    held_out: HeldOut
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AuditReport:
+    """Result of `audit`; ``print`` shows a table.
+
+    Parameters
+    ----------
+    n_rows, n_components : int
+        Size of the representation.
+    results : tuple of DeltaResult
+        One for each family and method.
+    attacks : tuple of Attack
+        One for each attacker and pair, each on rows it was not trained on.
+    confidence : float
+        Probability with which each bound and each interval holds.
+    mean_gap, cov_gap, mmd2, gaussian_bound : float
+        The measures of those names; mmd2 is None where the budget did not reach it.
+    contrasts : tuple of dict
+        Mean and covariance gap of every contrast.
+    min_group : int
+        Rows that both groups of a headline have.
+    small_groups : tuple of SmallGroup
+        Groups that have fewer.
+    cut : tuple of str
+        What was left out or done on a sample to keep to the budget.
+    options : dict
+        What was asked for.
+    unknown : dict
+        Rows that were left out because their group is unknown, by attribute.
+    decisions : DecisionReport or None
+        Rates of decisions by group, where there were any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.metrics import audit
+    >>> z = np.repeat(["a", "b"], 30)
+    >>> U = np.random.default_rng(0).normal(size=(60, 2)) + (z == "b")[:, None]
+    >>> report = audit(U, z, families=("linear",), n_permutations=19, slow_permutations=0)
+    >>> [round(float(result), 1) for result in report.results]
+    [0.6, 0.6]
+    """
+
+    n_rows: int
+    n_components: int
+    results: tuple[DeltaResult, ...]
+    attacks: tuple[Attack, ...]
+    confidence: float
+    mean_gap: float
+    cov_gap: float
+    mmd2: float | None
+    gaussian_bound: float
+    contrasts: tuple[dict[str, Any], ...]
+    min_group: int
+    small_groups: tuple[SmallGroup, ...]
+    cut: tuple[str, ...]
+    options: dict[str, Any]
+    unknown: dict[str, int] = field(default_factory=dict)
+    decisions: DecisionReport | None = None
+
+    @property
+    def bounds(self) -> tuple[float | None, ...]:
+        """For each result an upper bound of what `bounds_of` says, None where there is none."""
+        return tuple(self._bound(result)[0] for result in self.results)
+
+    @property
+    def bounds_of(self) -> tuple[str | None, ...]:
+        """What is bounded: Δ of the whole "family", or of the held-out "classifier" on new rows."""
+        return tuple(self._bound(result)[1] for result in self.results)
+
+    def _bound(self, result: DeltaResult) -> tuple[float | None, str | None]:
+        if result.supremum:
+            size = sum(result.worst.n_rows)
+            return delta_bound(result, size, result.n_components, self.confidence), "family"
+        if result.held_out is not None:
+            return result.held_out.high, "classifier"
+        return None, None
+
+    @property
+    def headline(self) -> Headline | None:
+        """The worst on rows not trained on, by the lower end; None where nothing was held out."""
+        found = [
+            Headline(f"{result.family} {result.method}", pair.label(), pair.held_out)
+            for result in self.results
+            for pair in result.headline
+            if pair.held_out is not None
+        ]
+        found += [Headline(a.attacker, a.label(), a.held_out) for a in self._counted()]
+        return max(found, key=lambda entry: entry.held_out.low, default=None)
+
+    def _counted(self) -> list[Attack]:
+        """Return attacks on groups that are not small; measured on half of the rows each."""
+        least = self.min_group // 2
+        large = [attack for attack in self.attacks if min(attack.held_out.n_rows) >= least]
+        return large or list(self.attacks)
+
+    @property
+    def strongest(self) -> Attack | None:
+        """The attack that attains most, by the lower end of its interval."""
+        return max(self._counted(), key=lambda attack: attack.held_out.low, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON; everything that a page about the audit needs."""
+        return {
+            "n_rows": self.n_rows,
+            "n_components": self.n_components,
+            "confidence": self.confidence,
+            "headline": None if self.headline is None else asdict(self.headline),
+            "delta": [
+                {**result.to_dict(), "bound": bound, "bound_of": of}
+                for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
+            ],
+            "attacks": [attack.to_dict() for attack in self.attacks],
+            "strongest": None if self.strongest is None else self.strongest.to_dict(),
+            "mean_gap": self.mean_gap,
+            "cov_gap": self.cov_gap,
+            "mmd2": self.mmd2,
+            # JSON has no infinity.
+            "gaussian_bound": self.gaussian_bound if np.isfinite(self.gaussian_bound) else None,
+            "contrasts": list(self.contrasts),
+            "min_group": self.min_group,
+            "small_groups": [asdict(group) for group in self.small_groups],
+            "unknown": self.unknown,
+            "decisions": None if self.decisions is None else self.decisions.to_dict(),
+            "cut": list(self.cut),
+            "asked": self.options,
+        }
+
+    def __repr__(self) -> str:
+        head = f"{'family':<8}{'method':<8}{'Δ':>7}{'null':>7}{'q95':>7}{'p':>8}{'cross':>7}"
+        head += f"{'bound':>7}{'of':>11}  largest for"
+        lines = [f"{self.n_rows} rows, {self.n_components} components", head]
+        for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True):
+            cells = (
+                _cell(result.value, 7),
+                _cell(result.null_mean, 7),
+                _cell(result.null_quantile, 7),
+                _cell(result.p_value, 8),
+                _cell(result.cross_fit_value, 7),
+                _cell(bound, 7),
+                f"{of or '–':>11}",
+            )
+            label = result.worst.label()
+            lines.append(f"{result.family:<8}{result.method:<8}{''.join(cells)}  {label}")
+        return "\n".join([*lines, *self._more_lines()])
+
+    def _more_lines(self) -> list[str]:
+        strongest = {}
+        for a in sorted(self._counted(), key=lambda a: a.held_out.low):
+            strongest[a.attacker] = _held_out_line(a.attacker, a.held_out, a.label())
+        lines = list(strongest.values())
+        if self.headline is not None:
+            worst = self.headline
+            lines.append(_held_out_line(f"worst: {worst.by}", worst.held_out, worst.pair))
+        mmd2 = "–" if self.mmd2 is None else f"{self.mmd2:.4g}"
+        lines.append(
+            f"mean gap {self.mean_gap:.4g}, covariance gap {self.cov_gap:.4g}, MMD² {mmd2}, "
+            f"Gaussian bound {self.gaussian_bound:.3g}"
+        )
+        if self.small_groups:
+            named = [f"{g.attribute}={g.group} ({g.n_rows})" for g in self.small_groups]
+            lines.append(f"fewer than {self.min_group} rows, no headline: {', '.join(named)}")
+        lines += [f"{name}: {n} rows of unknown group left out" for name, n in self.unknown.items()]
+        if self.decisions is not None:
+            lines.append(repr(self.decisions))
+        notes = dict.fromkeys(result.note for result in self.results if result.note)
+        return lines + [f"note: {note}" for note in (*notes, *self.cut)]
+
+
+def _held_out_line(name: str, new: HeldOut, label: str) -> str:
+    return f"on new rows, {name}: {new.value:.3f} ({new.low:.3f} to {new.high:.3f}), {label}"
+
+
+def _cell(value: float | None, width: int) -> str:
+    return f"{'–' if value is None else f'{value:.3f}':>{width}}"

@@ -1,0 +1,129 @@
+"""Intervals on new rows cover what they should, and p-values are uniform within any budget."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, norm
+
+import fairpca.metrics._attackers as panel
+from fairpca.metrics import audit, delta_fairness
+from fairpca.metrics._attackers import attack
+from fairpca.metrics._intervals import HeldOut
+from fairpca.metrics._measure import Settings, halves_of, train
+from fairpca.rows import Rows
+
+pytestmark = pytest.mark.slow
+
+
+def two_groups(rng, n, d, shift):
+    z = rng.permutation(np.arange(n) % 3 == 0)
+    return rng.normal(size=(n, d)) + np.outer(z, [shift] + [0.0] * (d - 1)), z
+
+
+def within(covered):
+    return 0.90 <= np.mean(covered) <= 0.98
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_intervals_of_half_spaces_cover_their_true_difference_of_rates(shift, weighted):
+    rng = np.random.default_rng([int(10 * shift), weighted])
+    covered = []
+    for seed in range(400):
+        U, z = two_groups(rng, 300, 2, shift)
+        rows = Rows.read(U, z, None, rng.random(300) + 0.5 if weighted else None)
+        signs = np.where(z, 1, -1).astype(np.int8)
+        half = halves_of(signs, seed)
+        known, new = (np.flatnonzero(half == part) for part in (1, 2))
+        predict, _ = train(Settings("linear", "svm"), rows.take(known), signs[known])
+        rule = predict.__self__
+        # Unit normal groups: a half-space flags a share that is known.
+        low, high = (norm.sf(rule.threshold - rule.direction[0] * s) for s in (0.0, shift))
+        rest = rows.take(new)
+        found = HeldOut.of(predict(rest.X), signs[new], rest.weights, 0.95)
+        covered.append(found.low <= high - low <= found.high)
+    assert within(covered)
+
+
+@pytest.mark.parametrize("attacker", ["trees", "mlp"])
+def test_intervals_of_attackers_cover_what_they_attain_on_many_new_rows(attacker, monkeypatch):
+    rng = np.random.default_rng(5)
+    fresh, labels = two_groups(rng, 30_000, 2, 1.0)
+    trainer = panel._TRAINERS[attacker]
+    kept = {}
+
+    def keep(rows, signs, settings):
+        kept["predict"] = trainer(rows, signs, settings)
+        return kept["predict"]
+
+    monkeypatch.setitem(panel._TRAINERS, attacker, keep)
+    covered = []
+    for seed in range(200):
+        U, z = two_groups(rng, 300, 2, 1.0)
+        [found] = attack(Rows.read(U, z).pairs(), attacker, seed, 0.95, 100)
+        flagged = kept["predict"](fresh)
+        truth = flagged[labels].mean() - flagged[~labels].mean()
+        covered.append(found.held_out.low <= truth <= found.held_out.high)
+    assert within(covered)
+
+
+def test_p_values_of_new_rows_are_uniform_when_nothing_leaks():
+    rng = np.random.default_rng(6)
+    found = []
+    for seed in range(300):
+        U, z = two_groups(rng, 2000, 3, 0.0)
+        result = delta_fairness(U, z, family="cdf", cross_fit=True, random_state=seed)
+        found.append(result.held_out.p_value)
+    assert kstest(found, "uniform").pvalue > 0.001
+
+
+def assert_levels(p_values):
+    """At every level as many p-values as the level says, up to chance."""
+    p_values = np.array(p_values)
+    for level in (0.1, 0.25, 0.5, 0.75):
+        noise = 3.5 * np.sqrt(level * (1 - level) / len(p_values))
+        assert abs((p_values <= level).mean() - level) <= noise
+
+
+def test_p_values_of_a_sampled_null_are_uniform(monkeypatch):
+    monkeypatch.setattr("fairpca.metrics._measure.NULL_ROWS", 60)
+    rng = np.random.default_rng(7)
+    found = []
+    for seed in range(150):
+        U, z = two_groups(rng, 200, 2, 0.0)
+        result = delta_fairness(U, z, method="search", n_permutations=19, random_state=seed)
+        assert result.null.n_rows <= 60
+        found.append(result.p_value)
+    assert_levels(found)
+
+
+def test_a_sampled_null_scales_to_all_rows(monkeypatch):
+    rng = np.random.default_rng(8)
+    U, z = two_groups(rng, 1600, 2, 0.0)
+    options = {"method": "search", "n_permutations": 60}
+    whole = delta_fairness(U, z, **options)
+    monkeypatch.setattr("fairpca.metrics._measure.NULL_ROWS", 400)
+    part = delta_fairness(U, z, **options)
+    assert part.value == whole.value
+    assert part.null_mean == pytest.approx(whole.null_mean, rel=0.1)
+
+
+@pytest.mark.parametrize("budget", [0.5, 60.0])
+@pytest.mark.parametrize("cross_fit", [False, True])
+def test_p_values_of_an_audit_are_uniform_within_any_budget(budget, cross_fit):
+    rng = np.random.default_rng([9, int(budget), cross_fit])
+    found = []
+    for seed in range(150):
+        U, z = two_groups(rng, 2000, 2, 0.0)
+        report = audit(
+            U,
+            z,
+            families=("cdf",),
+            attackers=(),
+            orthants="one",
+            n_permutations=39,
+            budget=budget,
+            cross_fit=cross_fit,
+            random_state=seed,
+        )
+        found.append(report.results[0].p_value)
+    assert_levels([p for p in found if p is not None])
