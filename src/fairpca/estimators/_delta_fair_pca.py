@@ -76,8 +76,6 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
     path_ : dict of lists
         The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
         (Δ on unseen rows) and delta_error (its standard error). ``pandas.DataFrame(path_)``.
@@ -94,14 +92,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     certificate_ : Certificate
         The variance kept, and a bound on it: no basis with means and covariances as close keeps
         more. It says nothing about what classifiers find out.
-    mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_
-        As in `FairPCA`.
     n_iter_ : int
         Points of the path.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
+        As in `FairPCA`, and so are contrasts_, n_features_in_ and feature_names_in_.
 
     Examples
     --------

@@ -98,16 +98,12 @@ class FairKernelPCA(FairnessEstimator):
         One entry per comparison, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
-    n_iter_ : int
-        Iterations of the solver, at least 1.
     gamma_ : float
         The coefficient used.
     X_transformed_fit_, dual_coef_ : ndarray
         Regressors and coefficients of the inverse transform, where it was asked for.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    n_iter_, n_features_in_, feature_names_in_
+        As in `FairPCA`.
 
     See Also
     --------

@@ -25,8 +25,6 @@ def top_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import top_eigenpairs
     >>> values, vectors = top_eigenpairs(np.diag([1.0, 3.0, 2.0]), 2)
     >>> values.tolist()
     [3.0, 2.0]
@@ -78,8 +76,6 @@ def complement_basis(vectors: Array, floor: float) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import complement_basis
     >>> complement_basis(np.array([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]), 1e-12).shape
     (3, 2)
     """

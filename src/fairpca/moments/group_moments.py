@@ -107,15 +107,8 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(X, ["a", "a", "b"], sample_weight=[1, 1, 2]).pooled().mean
         array([3.])
         """
-        rows = Rows.read(
-            X,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=numeric,
-            feature_names=feature_names,
-        )
-        return cls.from_rows(rows)
+        parts = (sensitive_features, control_features, sample_weight)
+        return cls.from_rows(Rows.read(X, *parts, numeric=numeric, feature_names=feature_names))
 
     @classmethod
     def from_rows(cls, rows: Rows, *, wide: float = 1.0) -> GroupMoments:

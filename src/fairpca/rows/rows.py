@@ -68,7 +68,7 @@ class Rows:
         max_cells: int = MAX_CELLS,
         of: str = "X",
     ) -> Rows:
-        """Check what a user holds: features, groups, strata and weights.
+        """Check that features, groups, strata and weights are of one length, finite and complete.
 
         Parameters
         ----------
@@ -86,11 +86,6 @@ class Rows:
             Largest number of distinct combinations of groups and strata.
         of : str, default "X"
             Name of the argument that holds the features, for messages.
-
-        Returns
-        -------
-        Rows
-            Everything of the same length, finite and complete.
         """
         matrix, names = check_matrix(X, of)
         if sensitive_features is None:
@@ -98,15 +93,10 @@ class Rows:
                 f"sensitive_features is None: give one group value for each row of {of}.",
                 parameter="sensitive_features",
             )
+        known = names if feature_names is None else feature_names
+        parts = (sensitive_features, control_features, sample_weight)
         return cls.attach(
-            matrix,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=numeric,
-            feature_names=names if feature_names is None else feature_names,
-            max_cells=max_cells,
-            of=of,
+            matrix, *parts, numeric=numeric, feature_names=known, max_cells=max_cells, of=of
         )
 
     @classmethod

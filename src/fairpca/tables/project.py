@@ -42,7 +42,7 @@ def project_table(
 
     What is written is told by the name of `out`: ``.csv``, ``.csv.gz``, ``.parquet``, ``.feather``
     or ``.arrow``; any other name is a directory with the same files below it, where the table is
-    a directory of Parquet files. It appears complete or not at all. Returns `out` as a path.
+    a directory of Parquet files. It appears complete or not at all. Returns `out`.
 
     Parameters
     ----------
