@@ -91,5 +91,5 @@ class NotFittedYetWarning(FairnessWarning):
     """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
 
 
-class DeltaNotReachedWarning(UserWarning):
+class DeltaNotReachedWarning(FairnessWarning):
     """No basis found keeps Δ below what was asked; the message says what was reached."""

@@ -32,6 +32,8 @@ def write(tmp_path):
         path = tmp_path / name
         if name.endswith(".parquet"):
             frame.to_parquet(path, index=False)
+        elif name.endswith((".feather", ".arrow")):
+            frame.to_feather(path)
         else:
             frame.to_csv(path, index=False)
         return str(path)

@@ -1,6 +1,7 @@
 """One way for every table: what works for a file works for many, and the other way round."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,9 @@ def document(run, *arguments):
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("name", ["people.csv", "people.csv.gz", "people.parquet"])
+@pytest.mark.parametrize(
+    "name", ["people.csv", "people.csv.gz", "people.parquet", "people.feather", "people.arrow"]
+)
 def test_naming_the_local_engine_changes_nothing(run, write, people, name):
     path = write(people, name)
     options = ["--sensitive", "sex,race", "--control", "income", "-d", 1, "--json"]
@@ -119,8 +122,8 @@ def test_rows_left_out_of_the_fit_are_left_out_of_the_output(run, write, people,
     assert len(reduced) == 117
 
 
-@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet"])
-@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet"])
+@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet", "new.feather"])
+@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet", "out.arrow"])
 def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, source, target):
     model, out = tmp_path / "m.npz", tmp_path / target
     direct = tmp_path / "direct.csv"
@@ -130,7 +133,8 @@ def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, sour
     result = run("transform", model, new, out, "--keep", "race,u")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == f"120 rows written to {out}\n"
-    found = pd.read_parquet(out) if target.endswith("parquet") else pd.read_csv(out)
+    read = {"out.parquet": pd.read_parquet, "out.arrow": pd.read_feather}
+    found = read.get(target, pd.read_csv)(out)
     assert list(found) == ["race", "u", "fairpca0", "fairpca1"]
     np.testing.assert_allclose(found[["fairpca0", "fairpca1"]], pd.read_csv(direct), atol=1e-9)
     assert list(found["race"]) == list(people["race"])
@@ -150,3 +154,57 @@ def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, t
     frame = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").astype(float)
     frame[["race=a", "race=b", "race=c"]] = 0.0
     np.testing.assert_allclose(pd.read_csv(out), fair.transform((frame - mean) / scale), atol=1e-9)
+
+
+def test_lists_go_to_parquet_only(run, refused, write, people, tmp_path):
+    path = write(people.assign(list=[[1, 2]] * 120), "people.parquet")
+    asked = [*SEX, "--drop", "list", "--keep", "list", "--out"]
+    line = refused("fit", path, *asked, tmp_path / "o.csv")
+    assert "--keep names ['list'], whose values CSV cannot hold" in line
+    assert run("fit", path, *asked, tmp_path / "o.parquet").exit_code == 0
+
+
+@pytest.mark.parametrize("change", ["fewer", "types", "cut"])
+def test_arrow_files_that_do_not_fit_together(refused, people, tmp_path, change):
+    one, other = people[:60], people[60:]
+    if change == "fewer":
+        other = other.drop(columns="v")
+    if change == "types":
+        other = other.assign(v="x")
+    one.to_feather(tmp_path / "1.feather")
+    other.reset_index(drop=True).to_feather(tmp_path / "2.feather")
+    if change == "cut":
+        whole = (tmp_path / "2.feather").read_bytes()
+        (tmp_path / "2.feather").write_bytes(whole[: len(whole) // 2])
+    line = refused("fit", tmp_path, *SEX)
+    assert "2.feather" in line
+    assert "cannot be read" in line or "'v'" in line
+
+
+def test_formulas_are_text_to_spreadsheets_on_demand(run, write, people, tmp_path):
+    odd = np.resize(["=1+1", "@x", "-a", "+4.5e-3", "-2", "plain", "\tq"], 120)
+    path = write(people.assign(**{"=odd": odd, "kind": pd.Categorical(odd)}), "people.parquet")
+    model, out = tmp_path / "m.npz", tmp_path / "o.csv"
+    asked = [*SEX, "--drop", "=odd,kind", "--keep", "=odd,kind", "--save", model]
+    assert run("fit", path, *asked, "--out", out).exit_code == 0
+    assert list(pd.read_csv(out)["=odd"]) == list(odd)
+    safe = [("'" + v if v in ("=1+1", "@x", "-a", "\tq") else v) for v in odd]
+    assert run("fit", path, *asked, "--out", out, "--force", "--safe-csv").exit_code == 0
+    found = pd.read_csv(out)
+    assert list(found["'=odd"]) == list(found["kind"]) == safe
+    done = run("transform", model, path, out, "--keep", "kind", "--force", "--safe-csv")
+    assert done.exit_code == 0
+    assert list(pd.read_csv(out)["kind"]) == safe
+
+
+def test_a_pipe_is_not_replaced(refused, write, people, tmp_path):
+    for option, name in (("--out", "pipe.csv"), ("--save", "pipe.npz")):
+        os.mkfifo(tmp_path / name)
+        line = refused("fit", write(people), *SEX, option, tmp_path / name, "--force")
+        assert "a device or a pipe" in line
+
+
+def test_kept_features_keep_their_type(run, write, people, tmp_path):
+    path, out = write(people.assign(n=range(120)), "people.parquet"), tmp_path / "o.parquet"
+    assert run("fit", path, *SEX, "--keep", "n", "--out", out).exit_code == 0
+    assert pd.read_parquet(out)["n"].dtype == np.int64

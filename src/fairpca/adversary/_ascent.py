@@ -13,7 +13,7 @@ from fairpca.linalg import Array, orthonormalize
 
 # Every step sees so many rows and features, drawn anew: a basis cannot learn to hide from what
 # is never the same twice.
-_ROWS, _FEATURES, _STEPS = 1000, 100, 100
+_ROWS, _FEATURES, _STEPS = 1000, 100, 150
 # How far a step turns the basis at first, in root mean square of its entries.
 _LENGTH = 0.04
 # Few rows allow few features: an adversary that learns them by heart says nothing.

@@ -142,15 +142,8 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         ----------
         X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
             Features, and a label of two classes.
-        sensitive_features : array-like or data frame, one or more columns
-            Protected attributes; several of them count by their combinations.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        self : CalmonPreprocessor
-            The fitted transformer.
+        sensitive_features, sample_weight
+            As for `FairPCA.fit`; several attributes count by their combinations.
 
         Raises
         ------
@@ -176,14 +169,8 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         """Map rows whose label is not known.
 
         The mapping is averaged over what is not given: over the label, and over the group unless
-        `sensitive_features` is given, both as they occurred in that cell in training.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-        sensitive_features : array-like or data frame, default=None
-            Protected attributes.
+        `sensitive_features` is given, both as they occurred in that cell in training. Parameters
+        are as for `fit`.
 
         Returns
         -------
@@ -194,14 +181,7 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         return self._map(X, None, sensitive_features)[0]
 
     def transform_pairs(self, X, y, *, sensitive_features=None):
-        """Map rows together with their labels, as for training data.
-
-        Parameters
-        ----------
-        X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
-            Features and labels.
-        sensitive_features : array-like or data frame, default=None
-            Protected attributes.
+        """Map rows together with their labels, as for training data; parameters as for `fit`.
 
         Returns
         -------
@@ -216,18 +196,7 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         return X_new, self.classes_[positive.astype(int)]
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the selected features.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Names of the features, where X had none.
-
-        Returns
-        -------
-        names : ndarray of str
-            One for each column of the result.
-        """
+        """Names of the selected features, out of `input_features` where X had no names."""
         check_is_fitted(self, "selected_")
         return _check_feature_names_in(self, input_features)[self.selected_]
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from fairpca.baselines._hinge import HingeProblem, solve_hinge, with_linearisation
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import complement_basis, eigenvalue_excess
 from fairpca.moments import GroupMoments
 
 
@@ -123,15 +124,8 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         ----------
         X, y : array-like of shapes (n_samples, n_features) and (n_samples,)
             Features, and labels of two classes.
-        sensitive_features : array-like or data frame
-            One or more protected attributes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of at least 0, one for each row.
-
-        Returns
-        -------
-        self : FairSVC
-            The fitted classifier.
+        sensitive_features, sample_weight
+            As for `FairPCA.fit`.
         """
         X, y = validate_data(self, X, y, dtype=np.float64)
         signs = self._encode_labels(y)
@@ -144,37 +138,15 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X):
-        """Signed scores of rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Features.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            Positive for ``classes_[1]``.
-        """
+        """Signed scores of the rows of X, as `fit` takes it; positive for ``classes_[1]``."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return X @ self.coef_[0] + self.intercept_[0]
 
     def predict(self, X):
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like
-            Features, as for `decision_function`.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            One of `classes_` for each row.
-        """
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0.0).astype(int)]
+        """Predict one of `classes_` for each row of X, as `decision_function` takes it."""
+        positive = self.decision_function(X) > 0.0
+        return self.classes_[positive.astype(int)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -210,7 +182,8 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         p = X.shape[1]
         mean_gaps, cov_gaps = mean_gaps.reshape(-1, p), cov_gaps.reshape(-1, p, p)
         exact = self.mean_tol == 0.0 and len(mean_gaps) > 0
-        basis = _complement(mean_gaps) if exact else np.eye(p)
+        floor = 1e-12 * max(float(np.linalg.norm(mean_gaps)), 1e-300)  # dependent gaps are free
+        basis = complement_basis(mean_gaps, floor) if exact else np.eye(p)
         rows = signs[:, None] * np.column_stack([X @ basis, np.ones(len(X))])
         bounded = mean_gaps if self.mean_tol is not None and not exact else mean_gaps[:0]
         reduced = np.matmul(np.matmul(basis.T, cov_gaps), basis)
@@ -264,16 +237,7 @@ class FairSVC(ClassifierMixin, BaseEstimator):
 def _halves(gaps):
     """Split Q = Q⁺ − Q⁻ into two positive semidefinite matrices, for every contrast."""
     values, vectors = np.linalg.eigh(gaps)
-    positive = np.matmul(vectors * np.maximum(values, 0.0)[:, None, :], vectors.mT)
-    negative = np.matmul(vectors * np.maximum(-values, 0.0)[:, None, :], vectors.mT)
-    return positive, negative
-
-
-def _complement(gaps):
-    """Orthonormal basis of what is orthogonal to all gaps; dependent gaps cost nothing."""
-    _, singular, right = np.linalg.svd(gaps, full_matrices=True)
-    rank = int(np.sum(singular > 1e-12 * max(singular.max(initial=0.0), 1e-300)))
-    return right[rank:].T
+    return [eigenvalue_excess(sign * values, vectors, 0.0)[0] for sign in (1.0, -1.0)]
 
 
 def _largest_gap(gaps, v):

@@ -94,7 +94,7 @@ Examples:
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.FIT)
 def fit(data: tuple[str, ...], **given: Any) -> None:
-    """Reduce DATA (.csv, .csv.gz or .parquet) to a few fair components.
+    """Reduce DATA (CSV, Parquet or Arrow files) to a few fair components.
 
     The features are standardised, the fair components are compared with as many plain principal
     components, and a certificate says how far from optimal they can be at most. Without DATA it

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fairpca import __version__
-from fairpca.estimators import FairPCA
+from fairpca._choices import ADVERSARIES
+from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
 from fairpca.moments import GroupMoments, Standardization
+from fairpca.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +25,7 @@ class Comparison:
     `scaling` is what rows are centred and divided by first; None where they keep their units.
     """
 
-    fair: FairPCA
+    fair: FairPCA | DeltaFairPCA
     plain: FairPCA
     scaling: Standardization | None
 
@@ -33,6 +36,37 @@ def compare(moments: GroupMoments, settings: dict[str, Any], *, standardize: boo
     fair = FairPCA(**settings)
     plain = fit_with_plain(fair, moments.standardized(scaling) if scaling else moments)
     return Comparison(fair, plain, scaling)
+
+
+def against_classifiers(
+    comparison: Comparison,
+    rows: Rows,
+    moments: GroupMoments,
+    delta: float,
+    family: str | None,
+    progress: Callable[[int, int], None],
+) -> Comparison:
+    """Replace the fair fit by one that holds classifiers below `delta`."""
+    names = ("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "certify")
+    settings = {name: getattr(comparison.fair, name) for name in (*names, "min_group_size")}
+    fair = DeltaFairPCA(delta=delta, family=family or ADVERSARIES[0], **settings)
+    if comparison.scaling is not None:
+        mean, scale = comparison.scaling
+        rows = rows.with_features((rows.X - mean) / scale)
+        moments = moments.standardized(comparison.scaling)
+    fair.fit_sample(rows, moments, progress)
+    return replace(comparison, fair=fair)
+
+
+def path_document(fair: FairPCA | DeltaFairPCA) -> dict[str, Any]:
+    """Gather the trade-off, where there is one."""
+    if not isinstance(fair, DeltaFairPCA):
+        return {}
+    chosen = {"price": fair.price_, "leak": fair.leak_, "delta": fair.delta_}
+    chosen |= {"delta_error": fair.delta_error_, "delta_chance": fair.delta_chance_}
+    points = zip(*fair.path_.values(), strict=True)
+    path = [dict(zip(fair.path_, point, strict=True)) for point in points]
+    return {"adversary": {"family": fair.family, **chosen, "path": path}}
 
 
 def fit_document(comparison: Comparison) -> dict[str, Any]:
@@ -57,7 +91,7 @@ def fit_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _figures(fitted: FairPCA) -> dict[str, Any]:
+def _figures(fitted: FairPCA | DeltaFairPCA) -> dict[str, Any]:
     return {
         "variance_kept": float(fitted.explained_variance_ratio_.sum()),
         "explained_variance": fitted.explained_variance_,

@@ -9,7 +9,14 @@ from typing import Any
 import click
 
 from fairpca._choices import COMPARE, ENGINES
-from fairpca.cli._compare import Comparison, compare, fit_document, to_json
+from fairpca.cli._compare import (
+    Comparison,
+    against_classifiers,
+    compare,
+    fit_document,
+    path_document,
+    to_json,
+)
 from fairpca.cli._messages import collected_notes, print_notes, visible
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
@@ -40,6 +47,12 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
         result = compare(moments, settings, standardize=not given["no_standardize"])
+        if given["delta"] is not None:
+            stages.begin("ascending against classifiers")
+            rows = asked.table.rows(asked.roles)
+            result = against_classifiers(
+                result, rows, moments, given["delta"], given["adversary"], stages
+            )
         if given["save"] is not None:
             result.fair.save(_model_file(given["save"]), standardization=result.scaling)
         if given["out"] is not None:
@@ -52,6 +65,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
                 keep=keep,
                 force=given["force"],
                 missing=given["missing"],
+                safe_csv=given["safe_csv"],
                 progress=stages,
             )
     print_notes(notes)
@@ -62,6 +76,11 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Refuse options that do not belong together, and a model that could not be written."""
     if given["cov_tol"] is not None and given["cov_weight"] is not None:
         raise click.UsageError("--cov-tol and --cov-weight exclude each other: give one of them.")
+    if given["adversary"] is not None and given["delta"] is None:
+        raise click.UsageError("--adversary says who may find out how much: give --delta as well.")
+    prices = given["cov_tol"], given["cov_weight"]
+    if given["delta"] is not None and prices != (None, None):
+        raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
     if given["keep"] and given["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out as well.")
     if given["engine"] is not None and not data:
@@ -82,6 +101,8 @@ def _check_place(option: str, path: Path, force: bool) -> None:
             raise click.ClickException(
                 f"{option} {path} exists already: use --force to replace it."
             )
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise click.ClickException(f"{option} {path} is a device or a pipe, not a file.")
         folder = path.resolve().parent
         if not folder.is_dir():
             raise click.ClickException(
@@ -122,13 +143,14 @@ def _show(
     notes: list[str],
 ) -> None:
     out = None if given["out"] is None else str(given["out"])
-    n_rows, names = result.fair.moments_.n_samples, list(result.fair.feature_names_in_)
+    n_rows, names = result.plain.moments_.n_samples, list(result.plain.feature_names_in_)
     standardized = result.scaling is not None
     if given["as_json"]:
         document = {
             "data": asked.as_dict(n_rows, names, standardized),
             "options": settings,
             **fit_document(result),
+            **path_document(result.fair),
             "notes": notes,
             "output": out,
         }

@@ -22,13 +22,14 @@ _OPTION = {
     "sample_weight": "--weight",
     "overwrite": "--force",
     "families": "--family",
+    "family": "--adversary",
     "n_permutations": "--permutations",
     "random_state": "--seed",
 }
 _SAME = """
-    mean_tol cov_weight cov_tol compare reference joint min_group_size solver tol max_iter
+    mean_tol cov_weight cov_tol delta compare reference joint min_group_size solver tol max_iter
     max_cells max_levels sensitive control weight numeric features categorical missing unknown
-    out keep engine scheduler master checkpoint separator confidence max_samples slow_permutations
+    keep engine scheduler master checkpoint separator confidence max_samples slow_permutations
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
 _HIDDEN = {"Cc", "Cs", "Zl", "Zp"}

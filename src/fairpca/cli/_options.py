@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fairpca._choices import (
+    ADVERSARIES,
     COMPARE,
     ENGINES,
     FAMILIES,
@@ -119,6 +120,7 @@ _ROWS = (
 _SEPARATOR = _value(
     "--separator", Separator(), ",", "Between the fields of a CSV file.", metavar="C"
 )
+_SAFE_CSV = _flag("--safe-csv", "Put an apostrophe before text that spreadsheets would run.")
 _QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
 AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
 _SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
@@ -139,6 +141,14 @@ _PROBLEM = (
         "with --cov-tol.",
     ),
     _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
+    _value(
+        "--delta",
+        _SHARE,
+        None,
+        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
+        "reads the rows into memory.",
+    ),
+    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
     _choice(
         "--compare",
         COMPARE,
@@ -159,10 +169,13 @@ _PROBLEM = (
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
 )
 _OUTPUT = (
-    _path("-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz or .parquet file."),
+    _path(
+        "-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz, .parquet or .feather file."
+    ),
     _columns("--keep", help="Columns to copy to --out."),
     _path("--save", "MODEL", "Write the fitted model to an .npz file, for fairpca transform."),
     _flag("--force", "Replace --out and --save if they exist."),
+    _SAFE_CSV,
 )
 _ENGINE = (
     _choice("--engine", ENGINES, "Who sums the rows: this process (default), Dask or Spark."),
@@ -223,6 +236,7 @@ TRANSFORM = (
     _flag("--keep-all", "Copy all columns."),
     _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
     _flag("--force", "Replace OUT if it exists."),
+    _SAFE_CSV,
     _SEPARATOR,
     _QUIET,
 )

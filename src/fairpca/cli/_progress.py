@@ -89,9 +89,15 @@ class Stages:
         if not self._enabled or not self._stage or elapsed < self._delay or sys.stderr.isatty():
             return
         if self._stage != self._told or elapsed >= self._following:
-            share = f", {self.done / self._total:.0%}" if self.done and self._total else ""
-            click.echo(f"fairpca: {self._stage}{share} ({elapsed:.0f} s)", err=True)
+            click.echo(f"fairpca: {self._described()} ({elapsed:.0f} s)", err=True)
             self._told, self._following = self._stage, max(2.0 * elapsed, DELAY)
+
+    def _described(self) -> str:
+        """Return the stage and how far it is; without an end the rows so far."""
+        if not self.done:
+            return self._stage
+        share = f"{self.done / self._total:.0%}" if self._total else f"{self.done:,} rows"
+        return f"{self._stage}, {share}"
 
     def _draw(self) -> None:
         """Keep a bar up to date until the end; called with the lock held."""
@@ -99,7 +105,12 @@ class Stages:
             task = bar.add_task(self._stage, total=None)
             bar.tasks[0].start_time = self._start  # the silent second counts
             while not self._finished:
-                bar.update(task, description=self._stage, completed=self.done, total=self._total)
+                bar.update(
+                    task,
+                    description=self._described(),
+                    completed=self.done,
+                    total=self._total,
+                )
                 self._changed.wait(timeout=0.1)
 
 

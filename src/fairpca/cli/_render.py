@@ -58,6 +58,8 @@ def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
     """Print the comparison with plain PCA and one row for each contrast."""
     out = _console(heading)
     out.print(_summary(comparison))
+    if hasattr(comparison.fair, "path_"):
+        out.print(_path(comparison.fair))
     out.print(_certificate(comparison.fair))
     out.print()
     out.print(_contrasts(comparison.fair.contrasts_))
@@ -80,6 +82,19 @@ def _summary(comparison: Comparison) -> Table:
         ("covariance gap", plain.cov_gap_, fair.cov_gap_, "largest difference of covariances"),
     ):
         table.add_row(name, format_number(before), format_number(after, before), meaning)
+    return table
+
+
+def _path(fair: Any) -> Table:
+    table = _new_table("What may leak, and what it costs")
+    for name in ("price", "variance kept", "leak (R²)", "Δ on unseen rows", "", "note"):
+        table.add_column(name, justify="left" if name == "note" else "right")
+    for price, variance, leak, delta, error in zip(*fair.path_.values(), strict=True):
+        chosen = "chosen" if price == fair.price_ else ""
+        cells = (f"{price:.3f}", f"{100 * variance:.2f} %", f"{leak:.3f}", f"{delta:.3f}")
+        table.add_row(*cells, f"± {error:.3f}", chosen, style="bold" if chosen else None)
+    table.caption = f"Chance alone stays below {fair.delta_chance_:.3f} in 95 of 100 cases."
+    table.caption_justify = "left"
     return table
 
 

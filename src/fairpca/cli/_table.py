@@ -244,6 +244,7 @@ def run_transform(model: Path, source: str, target: Path, given: dict[str, Any])
             kept_first=True,
             force=given["force"],
             unknown=given["unknown"],
+            safe_csv=given["safe_csv"],
             progress=stages,
         )
     if not given["quiet"]:

@@ -21,25 +21,7 @@ _AXIS = np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedData:
-    """A small real data set with a protected attribute.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        Features in their own units.
-    feature_names : tuple of str
-        Names of the columns of `X`.
-    sensitive : ndarray of shape (n_rows,)
-        The protected attribute.
-    sensitive_name : str
-        Its name.
-    target : ndarray of shape (n_rows,)
-        What one would predict.
-    target_name : str
-        Its name.
-    description : str
-        What the data are and where they come from, in one line.
-    """
+    """A small real data set: features in their own units, a protected attribute, and a target."""
 
     X: NDArray[np.float64]
     feature_names: tuple[str, ...]
@@ -56,11 +38,6 @@ def load_diabetes_sex() -> EmbeddedData:
     442 patients; age, body mass index, blood pressure and six blood values, in their own units;
     the target is the progression of the disease a year later. The source codes sex as 1 and 2
     and does not say which is which, so the groups are called "sex 1" and "sex 2".
-
-    Returns
-    -------
-    EmbeddedData
-        The data.
 
     References
     ----------
@@ -95,7 +72,8 @@ def make_two_gaussians(
     """Draw points from two different three-dimensional Gaussians.
 
     The setting of the paper's figure 1: 1000 points from each of two populations. The paper does
-    not print its means and covariances; these are ours.
+    not print its means and covariances; these are ours. Returns the points, shape
+    (2 * n_samples, 3), and their population: 0 for the first half, 1 for the second.
 
     Parameters
     ----------
@@ -103,13 +81,6 @@ def make_two_gaussians(
         Points in each population.
     random_state : int, RandomState or None, default=0
         Seed.
-
-    Returns
-    -------
-    X : ndarray of shape (2 * n_samples, 3)
-        Points.
-    z : ndarray of shape (2 * n_samples,)
-        Population: 0 for the first half, 1 for the second.
 
     Examples
     --------

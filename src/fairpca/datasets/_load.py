@@ -21,15 +21,7 @@ from fairpca.exceptions import InvalidInputError
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """A data set and whether its file is here.
-
-    Parameters
-    ----------
-    info : DatasetInfo
-        Entry of the registry.
-    path : pathlib.Path or None
-        Where its file was found.
-    """
+    """A data set's entry in the registry, and where its file was found, if it is here."""
 
     info: DatasetInfo
     path: Path | None
@@ -53,11 +45,8 @@ class DatasetStatus:
 def data_folders() -> tuple[Path, ...]:
     """Folders in which data files are looked for, in this order.
 
-    Returns
-    -------
-    tuple of pathlib.Path
-        ``FAIRPCA_DATA`` if set, then ``FAIRPCA_HOME`` or else the folder ``fairpca`` in
-        scikit-learn's data home.
+    ``FAIRPCA_DATA`` if set, then ``FAIRPCA_HOME`` or else the folder ``fairpca`` in scikit-learn's
+    data home.
 
     Examples
     --------
@@ -94,13 +83,7 @@ def check_file(info: DatasetInfo, path: Path) -> None:
 
 
 def list_datasets() -> tuple[DatasetStatus, ...]:
-    """List all data sets and where their files are.
-
-    Returns
-    -------
-    tuple of DatasetStatus
-        One for each entry of the registry; `present` says whether the file is here and
-        `fetchable` whether it can be fetched.
+    """List all data sets of the registry: which are present, and which can be fetched.
 
     Examples
     --------
@@ -117,22 +100,14 @@ class Dataset:
 
     Parameters
     ----------
-    name : str
-        Its name in the registry.
-    data : pandas.DataFrame
-        Features.
+    data, sensitive_features, other : pandas.DataFrame
+        Features, protected attributes (the first is the one the paper uses), and columns that are
+        neither features nor labels: identifiers, filters, outcomes.
     target : pandas.Series or None
         Label, if there is one.
-    sensitive_features : pandas.DataFrame
-        Protected attributes; the first column is the one the paper uses.
-    other : pandas.DataFrame
-        Columns that are neither features nor labels: identifiers, filters, outcomes.
-    description : str
-        Meaning of the labels, source, licence and oddities.
-    origin : str
-        Path of the file, or ``openml:<number>``.
-    sha256 : str
-        Checksum of the file in the registry.
+    name, description, origin, sha256 : str
+        Name in the registry; labels, source, licence and oddities; path of the file, or
+        ``openml:<number>``; checksum of the file.
     """
 
     name: str
@@ -161,8 +136,7 @@ def load_dataset(
 ) -> Dataset:
     """Load a data set of the registry as data frames.
 
-    The file is looked for in the folder ``FAIRPCA_DATA``, then in ``FAIRPCA_HOME`` or else in
-    ``fairpca`` in scikit-learn's data home, and its checksum is verified. Otherwise the set is
+    The file is looked for in `data_folders`, and its checksum is verified. Otherwise the set is
     fetched from OpenML where it is there, and its shape and content are verified.
 
     Parameters
@@ -180,11 +154,6 @@ def load_dataset(
         Whether OpenML may be asked.
     fetcher : callable, default=None
         Stands in for `sklearn.datasets.fetch_openml`.
-
-    Returns
-    -------
-    Dataset
-        Features, label, protected attributes and a description.
 
     Raises
     ------

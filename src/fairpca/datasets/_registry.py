@@ -16,77 +16,36 @@ from fairpca.exceptions import InvalidInputError
 
 @dataclass(frozen=True)
 class TargetOption:
-    """A second choice of label.
+    """A second choice of label, made of a column that is then no feature."""
 
-    Parameters
-    ----------
-    name : str
-        What to pass as ``target=`` to `load_dataset`.
-    column : str
-        Column it is made of; it is removed from the features.
-    rule : {"above median", "positive", "as is"}
-        How the column becomes a label.
-    meaning : str
-        What the label says.
-    """
-
-    name: str
+    name: str  # what to pass as ``target=`` to `load_dataset`
     column: str
-    rule: str
+    rule: str  # "above median", "positive" or "as is": how the column becomes a label
     meaning: str
 
 
 @dataclass(frozen=True)
 class Definition:
-    """Another reading of a file: what is protected, what is the label, what is left out.
-
-    Parameters
-    ----------
-    sensitive : str
-        Column of the protected attribute; it is no feature.
-    above : float or None
-        Protected means above this value; None: the column as it is.
-    target : str
-        Column of the label; it is no feature either.
-    target_above : float or None
-        The label says whether the column is above this value; None: the column as it is.
-    left_out : tuple of str
-        Further columns that are no features.
-    evidence : str
-        Why this reading, and how firm it is.
-    """
+    """Another reading of a file: which columns are protected, label, and left out."""
 
     sensitive: str
     target: str
-    evidence: str
-    above: float | None = None
-    target_above: float | None = None
-    left_out: tuple[str, ...] = ()
+    evidence: str  # why this reading, and how firm it is
+    above: float | None = None  # protected means above this value; None: the column as it is
+    target_above: float | None = None  # the same for the label
+    left_out: tuple[str, ...] = ()  # further columns that are no features
 
 
 @dataclass(frozen=True)
 class OpenMLSource:
-    """How to build the file's columns from a data set on OpenML.
-
-    Parameters
-    ----------
-    data_id : int
-        Number of the data set on OpenML.
-    columns : tuple of str
-        Our name for each of its columns, in its order.
-    digest : str
-        SHA-256 of the rows in canonical form, whatever their order.
-    rules : mapping of str to dict
-        Columns that become 0/1: ``{"above": number}`` or ``{"equals": [values]}``.
-    absent : tuple of str
-        Columns of the file that OpenML does not have.
-    """
+    """How to build the file's columns from a data set on OpenML."""
 
     data_id: int
-    columns: tuple[str, ...]
-    digest: str
+    columns: tuple[str, ...]  # our name for each of its columns, in its order
+    digest: str  # SHA-256 of the rows in canonical form, whatever their order
+    # Columns that become 0/1: {"above": number} or {"equals": [values]}.
     rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()  # columns of the file that OpenML does not have
 
 
 @dataclass(frozen=True)
@@ -95,34 +54,19 @@ class DatasetInfo:
 
     Parameters
     ----------
-    name, title : str
-        Short name for `load_dataset` and a title for people.
-    file : str
-        Path below the data folder.
-    sha256 : str
-        Checksum of that (compressed) file.
-    rows : int
-        Number of rows.
-    columns : tuple of str
-        All columns in the order of the file.
-    sensitive : tuple of str
-        Protected attributes; the first is the one the paper uses.
-    licence, source : str
-        Terms of use and origin.
-    notes : tuple of str
-        Everything odd about the data.
-    meaning : mapping of str to str
-        What the labels and protected attributes say.
-    target : str or None
-        Column of the main label, if there is one.
-    other : tuple of str
-        Columns that are neither features nor labels: identifiers, filters, outcomes.
-    targets : tuple of TargetOption
-        Further labels to choose from.
-    printed : Definition or None
-        The reading that fits what the paper prints, where the file as released does not.
-    separator : str
-        Separator of the file; a blank means: without header.
+    name, title, licence, source : str
+        Short name for `load_dataset`, title for people, terms of use and origin.
+    file, sha256, rows, columns, separator
+        Path below the data folder, checksum of that (compressed) file, its size and columns; a
+        blank as the separator means: without header.
+    sensitive, target, other
+        Columns that are protected (the first is the one the paper uses), the main label, and
+        neither features nor labels: identifiers, filters, outcomes.
+    targets, printed : tuple of TargetOption, and Definition or None
+        Further labels to choose from, and the reading that fits what the paper prints, where the
+        file as released does not.
+    meaning, notes : mapping of str to str, and tuple of str
+        What the labels and protected attributes say, and everything odd about the data.
     openml : OpenMLSource or None
         How to get it from OpenML.
 
@@ -182,22 +126,7 @@ def registry() -> Mapping[str, DatasetInfo]:
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Look up what is known about a data set, whether or not its file is here.
-
-    Parameters
-    ----------
-    name : str
-        A name that `list_datasets` shows.
-
-    Returns
-    -------
-    DatasetInfo
-        Its entry in the registry.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such data set; the message suggests names.
+    """Look up what is known about a data set of `list_datasets`, whether or not its file is here.
 
     Examples
     --------

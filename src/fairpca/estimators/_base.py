@@ -8,19 +8,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, SOLVERS
+from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, solve
+from fairpca.tables import is_lazy
 
 FLOATS = [np.float64, np.float32]
 
 
-class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FairnessEstimator(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Base of the estimators; the parameters are documented where they are public."""
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
@@ -67,23 +74,12 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         missing_groups="raise",
         verbose=0,
     ):
-        self.n_components = n_components
-        self.mean_tol = mean_tol
-        self.cov_weight = cov_weight
-        self.cov_tol = cov_tol
-        self.solver = solver
-        self.compare = compare
-        self.joint = joint
-        self.reference = reference
-        self.numeric = numeric
-        self.min_group_size = min_group_size
-        self.certify = certify
-        self.cov_shift = cov_shift
-        self.whiten = whiten
-        self.tol = tol
-        self.max_iter = max_iter
-        self.missing_groups = missing_groups
-        self.verbose = verbose
+        self._set_all(locals())
+
+    def _set_all(self, given):
+        """Keep the parameters of `__init__`, each under its own name, as scikit-learn asks."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
 
     @property
     def _n_features_out(self):
@@ -98,6 +94,16 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _check_scores(self, X):
+        """Return component scores as floats, checked for their number."""
+        check_is_fitted(self, "components_")
+        scores = check_array(X, dtype=FLOATS)
+        if scores.shape[1] != self._n_features_out:
+            raise InvalidInputError(
+                f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
+            )
+        return scores
 
     def _check_price(self):
         if self.cov_tol is not None and self.cov_weight is not None:
@@ -120,14 +126,10 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if sensitive_features is None:
             self._require_groups_optional()
             control_features = None
-        return Rows.attach(
-            X,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=() if self.numeric is None else tuple(self.numeric),
-            feature_names=getattr(self, "feature_names_in_", None),
-        )
+        numeric = () if self.numeric is None else tuple(self.numeric)
+        names = getattr(self, "feature_names_in_", None)
+        parts = (sensitive_features, control_features, sample_weight)
+        return Rows.attach(X, *parts, numeric=numeric, feature_names=names)
 
     def _form_contrasts(self, moments):
         if not moments.attributes:
@@ -145,15 +147,24 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             padding=padding,
         )
 
+    @with_callbacks
     def _solve(self, problem):
-        return solve(
+        context = None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=None)
+            context.call_on_fit_task_begin(estimator=self)
+        solution = solve(
             problem,
             self.solver,
             certify=self.certify,
             tol=self.tol,
             max_iter=self.max_iter,
             cov_shift=self.cov_shift,
+            callback=Watch(self, context) if self.verbose or context else None,
         )
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return solution
 
     def _keep(self, covariance, contrasts, solution, total, span=None):
         """Set the attributes that follow from the solution; `total` is all the variance."""
@@ -172,6 +183,52 @@ class FairnessEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if not solution.status.converged:
             message = f"solver={self.solver!r} {solution.status.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=5)
+
+
+class LinearEstimator(FairnessEstimator):
+    """Base of the estimators whose components are directions of the features."""
+
+    def transform(self, X):
+        """Return the component scores (n_samples, n_components) of rows, in the type of X.
+
+        For a Dask array or data frame: the same with its partitions, not computed yet.
+
+        Parameters
+        ----------
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features).
+        """
+        check_is_fitted(self, "components_")
+        scale = self._whitening if self.whiten else None
+        if is_lazy(X):
+            return self._lazy_transform(X, scale)
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        return project(X, self.mean_, self.components_, scale)
+
+    def inverse_transform(self, X):
+        """Return the points (n_samples, n_features) of the fair subspace with given scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+        """
+        U = self._check_scores(X)
+        if self.whiten:
+            U = U * self._whitening.astype(U.dtype)
+        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
+
+    def _lazy_transform(self, X, scale):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        names = list(self.get_feature_names_out())
+        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 def _contrast_table(contrasts, basis):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,10 +16,9 @@ from sklearn.utils.validation import validate_data
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
-from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.estimators._projection import LinearEstimator
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables import is_lazy
@@ -76,8 +76,6 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
     path_ : dict of lists
         The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
         (Δ on unseen rows) and delta_error (its standard error). ``pandas.DataFrame(path_)``.
@@ -94,14 +92,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     certificate_ : Certificate
         The variance kept, and a bound on it: no basis with means and covariances as close keeps
         more. It says nothing about what classifiers find out.
-    mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_
-        As in `FairPCA`.
     n_iter_ : int
         Points of the path.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
+        As in `FairPCA`, and so are contrasts_, n_features_in_ and feature_names_in_.
 
     Examples
     --------
@@ -146,22 +140,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         random_state=0,
         verbose=0,
     ):
-        self.n_components = n_components
-        self.delta = delta
-        self.family = family
-        self.price = price
-        self.mean_tol = mean_tol
-        self.compare = compare
-        self.joint = joint
-        self.reference = reference
-        self.numeric = numeric
-        self.min_group_size = min_group_size
-        self.max_rows = max_rows
-        self.certify = certify
-        self.whiten = whiten
-        self.missing_groups = missing_groups
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set_all(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
@@ -171,19 +150,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         ----------
         X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Features.
-        y : Ignored
-            Present for API consistency.
-        sensitive_features : array-like or data frame, one or more columns
-            Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-        control_features : array-like or data frame, default=None
-            Strata inside which groups are compared.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        self : DeltaFairPCA
-            The fitted estimator.
+        y, sensitive_features, control_features, sample_weight
+            As for `FairPCA.fit`.
 
         Warns
         -----
@@ -197,18 +165,52 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             )
         if is_lazy(X):
             raise InvalidInputError(
-                "DeltaFairPCA looks at rows, and X is a Dask collection: pass a sample of its "
-                "rows, X.sample(frac=…).compute(), or use FairPCA.",
+                "DeltaFairPCA looks at rows, and X is a Dask collection: pass its moments "
+                "(fairpca.tables.moments_from_dask) and a sample of its rows to fit_sample, or use "
+                "FairPCA.",
                 parameter="X",
             )
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
         rows = self._rows(X, sensitive_features, control_features, sample_weight)
-        return self._fit_rows(rows)
+        return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
-    def _fit_rows(self, rows, progress=None):
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_sample(self, rows, moments, progress=None):
+        """Fit from moments of all rows and a sample of them.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows that the adversary sees, or a sample of them; see `fairpca.rows.Rows`.
+        moments : GroupMoments
+            Of all rows, for means and variance.
+        progress : callable, optional
+            Called with the ascents done and their number.
+
+        Returns
+        -------
+        self : DeltaFairPCA
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import DeltaFairPCA, GroupMoments
+        >>> from fairpca.rows import Rows
+        >>> X, group = np.random.default_rng(0).normal(size=(500, 4)), np.arange(500) % 2
+        >>> moments = GroupMoments.from_arrays(X, group)
+        >>> sample = Rows.read(X[:200], group[:200])
+        >>> DeltaFairPCA(price=1.0).fit_sample(sample, moments).components_.shape
+        (2, 4)
+        """
+        self.n_features_in_ = moments.n_features
+        if moments.feature_names is not None:
+            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
+        return self._fit_rows(rows, moments, progress)
+
+    def _fit_rows(self, rows, moments, progress=None):
         if rows.weights is not None:
             rows = rows.take(np.flatnonzero(rows.weights))
-        moments = GroupMoments.from_rows(rows)
         contrasts = self._form_contrasts(moments.coordinates())
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         space = adversary.find_space(moments, contrasts, self.n_components, self.mean_tol)
@@ -227,6 +229,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _walk(self, space, rows, random, progress):
         """Return the path as a table and the point chosen on it."""
         scale = space.price_scale()
+        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
+        progress = None if progress is None else _counted(progress, ascents)
         if self.price is None:
             prices = [scale * factor for factor in _PRICES]
         else:
@@ -236,16 +240,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             self._set_delta(None)
             return _path_table(points, None), points[-1]
         judge = judge_of(self.family, int(random.integers(2**31)))
-        unseen = adversary.cross_fitted(
-            rows,
-            self._form_contrasts,
-            self.n_components,
-            self.mean_tol,
-            prices,
-            random,
-            judge,
-            progress,
-        )
+        asked = (self._form_contrasts, self.n_components, self.mean_tol, prices)
+        unseen = adversary.cross_fitted(rows, *asked, random, judge, progress)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
         return _path_table(points, unseen), points[chosen]
@@ -278,6 +274,12 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         solution = space.bounded(basis, mean_gap, cov_gap, certify=self.certify)
         solution = replace(solution, n_iter=len(self.path_["price"]))
         self._keep(space.problem.covariance, contrasts, solution, space.total, span)
+
+
+def _counted(progress, total):
+    """Turn a callback of (done, total) into one that is called after each ascent."""
+    done = count(1)
+    return lambda: progress(next(done), total)
 
 
 def _path_table(points, unseen):

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairpca import kernels
 from fairpca.estimators._base import FLOATS, FairnessEstimator
@@ -98,16 +98,12 @@ class FairKernelPCA(FairnessEstimator):
         One entry per comparison, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
-    n_iter_ : int
-        Iterations of the solver, at least 1.
     gamma_ : float
         The coefficient used.
     X_transformed_fit_, dual_coef_ : ndarray
         Regressors and coefficients of the inverse transform, where it was asked for.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had any.
+    n_iter_, n_features_in_, feature_names_in_
+        As in `FairPCA`.
 
     See Also
     --------
@@ -175,38 +171,7 @@ class FairKernelPCA(FairnessEstimator):
         missing_groups="raise",
         verbose=0,
     ):
-        super().__init__(
-            n_components,
-            mean_tol=mean_tol,
-            cov_weight=cov_weight,
-            cov_tol=cov_tol,
-            solver=solver,
-            compare=compare,
-            joint=joint,
-            reference=reference,
-            numeric=numeric,
-            min_group_size=min_group_size,
-            certify=certify,
-            cov_shift=cov_shift,
-            whiten=whiten,
-            tol=tol,
-            max_iter=max_iter,
-            missing_groups=missing_groups,
-            verbose=verbose,
-        )
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.rank = rank
-        self.formulation = formulation
-        self.alpha = alpha
-        self.fit_inverse_transform = fit_inverse_transform
-        self.max_memory = max_memory
-        self.random_state = random_state
+        self._set_all(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
@@ -218,11 +183,6 @@ class FairKernelPCA(FairnessEstimator):
             Features; shape (n_samples, n_samples) for a precomputed kernel.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
-
-        Returns
-        -------
-        self : FairKernelPCA
-            The fitted estimator.
         """
         self._check_price()
         self._check_form(sample_weight)
@@ -233,17 +193,12 @@ class FairKernelPCA(FairnessEstimator):
         return self._fit_rows(self._rows(X, sensitive_features, control_features, sample_weight))
 
     def transform(self, X):
-        """Project rows onto the components.
+        """Return the component scores of rows, in the floating type of X.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Features; kernel values against the training rows for a precomputed kernel.
-
-        Returns
-        -------
-        U : ndarray of shape (n_samples, n_components)
-            Component scores, in the floating type of X.
         """
         check_is_fitted(self, "components_")
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
@@ -253,26 +208,15 @@ class FairKernelPCA(FairnessEstimator):
     def inverse_transform(self, X):
         """Map component scores back to the space of the features, approximately.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Component scores.
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-            Predictions of a kernel ridge regression of the training rows on their scores.
+        X is as for `FairPCA.inverse_transform`; what is returned are the predictions of a kernel
+        ridge regression of the training rows on their scores.
         """
         check_is_fitted(self, "components_")
         if not self.fit_inverse_transform:
             raise InvalidInputError(
                 "the inverse transform was not learned; set fit_inverse_transform=True and fit."
             )
-        U = check_array(X, dtype=FLOATS)
-        if U.shape[1] != self._n_features_out:
-            raise InvalidInputError(
-                f"X has {U.shape[1]} columns, but there are {self._n_features_out} components."
-            )
+        U = self._check_scores(X)
         values = self._anchors.kernel(U, self.X_transformed_fit_)
         return (values @ self.dual_coef_).astype(U.dtype)
 

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import _fit_context, clone
 from sklearn.utils.validation import validate_data
 
-from fairpca.estimators._base import FLOATS
+from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.estimators._projection import LinearEstimator
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -71,7 +70,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     missing_groups : {"raise", "ignore"}, default="raise"
         What to do when `sensitive_features` is not given; "ignore": plain PCA.
     verbose : int, default=0
-        Whether to print the certificate after fitting.
+        Whether to print the certificate after fitting and, during a solve that takes longer than
+        a second, the bound and the gap so far. scikit-learn's callbacks (`set_callbacks`) get
+        them at every step.
 
     Attributes
     ----------
@@ -130,7 +131,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
-        """Fit from rows.
+        """Fit from rows; return the estimator.
 
         Parameters
         ----------
@@ -145,11 +146,6 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             Strata inside which groups are compared.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
-
-        Returns
-        -------
-        self : FairPCA
-            The fitted estimator.
         """
         self._check_price()
         moments = self._summarise(
@@ -166,17 +162,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         While the rows so far do not allow a fit (a single row, a single group, a tolerance that
         so few rows cannot meet) every batch is kept and the components follow with the first
         batch that allows it. For many batches it is cheaper to add `GroupMoments` and call
-        `fit_moments` once.
-
-        Parameters
-        ----------
-        X, y, sensitive_features, control_features, sample_weight
-            As for `fit`.
-
-        Returns
-        -------
-        self : FairPCA
-            The estimator, fitted as soon as the rows allow it.
+        `fit_moments` once. Parameters are as for `fit`.
 
         Warns
         -----
@@ -211,41 +197,23 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         ----------
         moments : GroupMoments
             For instance the sum of the moments of many batches, or of a distributed table.
-
-        Returns
-        -------
-        self : FairPCA
-            The fitted estimator.
         """
         self._take(moments)
         return self._fit(moments)
 
-    def _summarise(self, X, sensitive_features, control_features, sample_weight, *, reset, least=2):
+    def _summarise(self, X, *parts, reset, least=2):
+        """Moments of rows; `parts` are their groups, strata and weights."""
         if is_lazy(X):
             from fairpca.tables import lazy_moments, sample  # needs pyarrow
 
-            if sensitive_features is None:
+            if parts[0] is None:
                 self._require_groups_optional()
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-            return lazy_moments(
-                X,
-                sensitive_features,
-                control_features,
-                sample_weight,
-                numeric=self.numeric,
-                names=getattr(self, "feature_names_in_", None),
-                at_least=least,
-            )
-        X = validate_data(
-            self,
-            X,
-            dtype=FLOATS,
-            accept_sparse="csr",
-            reset=reset,
-            ensure_min_samples=least,
-        )
-        rows = self._rows(X, sensitive_features, control_features, sample_weight)
-        return GroupMoments.from_rows(rows)
+            names = getattr(self, "feature_names_in_", None)
+            return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
+        X = validate_data(self, X, reset=reset, **checks)
+        return GroupMoments.from_rows(self._rows(X, *parts))
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""

@@ -16,15 +16,9 @@ Model = TypeVar("Model", bound="SavedModelMixin")
 
 
 class SavedModel(NamedTuple):
-    """What a model file holds.
+    """A fitted estimator, and the mean and scale that rows need before its `transform`.
 
-    Parameters
-    ----------
-    model : estimator
-        The fitted estimator.
-    standardization : Standardization or None
-        Mean and scale that rows need before `model.transform`, where the model was fitted to
-        standardised moments.
+    They are None unless the model was fitted to standardised moments.
     """
 
     model: Any
@@ -41,9 +35,7 @@ class SavedModelMixin:
         standardization: Standardization | None = None,
         moments: bool = True,
     ) -> Path:
-        """Write the fitted model to an ``.npz`` file, without pickle.
-
-        The file appears complete or not at all, and replaces a file of the same name.
+        """Write the fitted model to a file, as `GroupMoments.save` does; return its path.
 
         Parameters
         ----------
@@ -54,11 +46,6 @@ class SavedModelMixin:
             that the file knows how to treat rows.
         moments : bool, default=True
             Whether to keep the moments, which `partial_fit` needs. They are most of the file.
-
-        Returns
-        -------
-        Path
-            The file written.
 
         Examples
         --------
@@ -85,18 +72,7 @@ class SavedModelMixin:
 
     @classmethod
     def load(cls: type[Model], path: str | os.PathLike[str]) -> Model:
-        """Read a model written by `save`, where the example is.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        estimator
-            Fitted, with the same parameters and attributes.
-        """
+        """Read a model written by `save`, where the example is; the same in every attribute."""
         model, standardization = load_model(path)
         if type(model) is not cls:
             raise InvalidInputError(
@@ -118,11 +94,6 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     ----------
     path : str or path
         A file written by the `save` method of an estimator.
-
-    Returns
-    -------
-    SavedModel
-        The estimator and its standardisation, or None.
 
     Examples
     --------

@@ -33,15 +33,9 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 class Anchors:
     """Training rows, landmarks, or columns of a precomputed kernel.
 
-    Parameters
-    ----------
-    function : callable or None
-        Kernel values of the rows of X against those of Y (X itself where None), as a matrix. None:
-        the kernel is precomputed, and rows are kernel values already.
-    rows : ndarray or sparse matrix, shape (m, p), or None
-        The anchors themselves; None for a precomputed kernel.
-    columns : ndarray of int, shape (m,), or None
-        Their columns in a precomputed kernel; None: all.
+    `function` gives the kernel values of the rows of X against those of Y (X itself where None).
+    Where the kernel is precomputed there is no function and no `rows` (m, p), and `columns` (m,)
+    are those of the anchors; None: all.
 
     Examples
     --------

@@ -26,24 +26,7 @@ _ZERO = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class KernelSpace:
-    """Coordinates, their second moments and the contrasts in them.
-
-    Parameters
-    ----------
-    shift, projection, offset : ndarray, shapes (m,), (m, r) and (r,)
-        The map from kernel values to coordinates.
-    variances : ndarray, shape (r,)
-        Diagonal of the pooled covariance, in falling order.
-    eigenvalues : ndarray, shape (r,)
-        Of the centred kernel matrix, or their estimate from the landmarks.
-    total : float
-        All the variance there is, whatever the truncation.
-    contrasts : ContrastSet
-        Differences between the groups in these coordinates.
-    reference : ndarray, shape (k, r)
-        Coordinates of the training rows or landmarks.
-    clipped : Clipped or None
-        What a kernel that is not positive semidefinite lost.
+    """The map from kernel values to coordinates, their second moments and the contrasts in them.
 
     Examples
     --------
@@ -58,15 +41,15 @@ class KernelSpace:
     [2.0, 0.5]
     """
 
-    shift: Array
-    projection: Array
-    offset: Array
-    variances: Array
-    eigenvalues: Array
-    total: float
+    shift: Array  # (m,)
+    projection: Array  # (m, r)
+    offset: Array  # (r,)
+    variances: Array  # (r,): diagonal of the pooled covariance, in falling order
+    eigenvalues: Array  # (r,): of the centred kernel matrix, or their estimate from the landmarks
+    total: float  # all the variance there is, whatever the truncation
     contrasts: ContrastSet
-    reference: Array
-    clipped: Clipped | None
+    reference: Array  # (k, r): coordinates of the training rows or landmarks
+    clipped: Clipped | None  # what a kernel that is not positive semidefinite lost
 
     def oriented(self, basis: Array) -> Array:
         """Flip columns of a basis so that the row farthest out is on the positive side."""

@@ -40,29 +40,12 @@ def is_positive(kernel: object, degree: float, coef0: float) -> bool:
 
 @dataclass(frozen=True)
 class SpectrumOptions:
-    """How eigenpairs are computed.
+    """How eigenpairs are computed; the example is that of `KernelSpace`."""
 
-    Parameters
-    ----------
-    rank : int or None
-        Number of the largest eigenpairs; None: all that are not zero.
-    is_positive : bool
-        Whether the matrix is known to be positive semidefinite.
-    precision : float
-        Relative rounding error of the kernel values.
-    random : RandomState
-        Start of the iteration that finds a few eigenpairs.
-
-    Examples
-    --------
-    >>> from fairpca.kernels import SpectrumOptions
-    >>> SpectrumOptions(rank=5).is_positive
-    False
-    """
-
-    rank: int | None
-    is_positive: bool = False
-    precision: float = float(np.finfo(np.float64).eps)
+    rank: int | None  # number of the largest eigenpairs; None: all that are not zero
+    is_positive: bool = False  # known to be positive semidefinite
+    precision: float = float(np.finfo(np.float64).eps)  # relative rounding error of the kernel
+    # Start of the iteration that finds a few eigenpairs.
     random: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(0))
 
 

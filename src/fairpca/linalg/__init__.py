@@ -1,7 +1,6 @@
 """Helpers for small symmetric matrices; knows NumPy, SciPy and the BLAS thread guard only."""
 
 from fairpca.linalg._blas import single_blas_thread
-from fairpca.linalg._projection import project
 from fairpca.linalg._spectral import (
     Array,
     complement_basis,
@@ -9,6 +8,7 @@ from fairpca.linalg._spectral import (
     fix_signs,
     ky_fan,
     orthonormalize,
+    project,
     spectral_norms,
     symmetrize,
     top_eigenpairs,

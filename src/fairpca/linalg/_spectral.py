@@ -1,12 +1,13 @@
-"""Symmetric matrices: their extreme eigenpairs, norms and subspaces."""
+"""Symmetric matrices: their extreme eigenpairs, norms and subspaces; scores on them."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -24,8 +25,6 @@ def top_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import top_eigenpairs
     >>> values, vectors = top_eigenpairs(np.diag([1.0, 3.0, 2.0]), 2)
     >>> values.tolist()
     [3.0, 2.0]
@@ -59,13 +58,7 @@ def spectral_norms(matrices: Array) -> Array:
 
 
 def eigenvalue_excess(values: Array, vectors: Array, level: Array | float) -> tuple[Array, Array]:
-    """Return the part of symmetric matrices above a level, and its eigenvalues.
-
-    Parameters
-    ----------
-    values, vectors : eigendecomposition of a stack, as `numpy.linalg.eigh` returns it
-    level : scalar or one level per matrix, broadcast against `values`
-    """
+    """Part of symmetric matrices above a level, and its eigenvalues, from their `eigh`."""
     excess = np.maximum(values - level, 0.0)
     return (vectors * excess[..., None, :]) @ np.swapaxes(vectors, -1, -2), excess
 
@@ -83,8 +76,6 @@ def complement_basis(vectors: Array, floor: float) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import complement_basis
     >>> complement_basis(np.array([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]), 1e-12).shape
     (3, 2)
     """
@@ -102,3 +93,10 @@ def fix_signs(basis: Array) -> Array:
         return basis
     leading = basis[np.argmax(np.abs(basis), axis=0), np.arange(basis.shape[1])]
     return basis * np.where(leading < 0.0, -1.0, 1.0)
+
+
+def project(X: Any, mean: Any, components: Any, scale: Any = None) -> Any:
+    """Return (X - mean) componentsᵀ / scale in the floating type of X; sparse X is not filled."""
+    mean, basis = mean.astype(X.dtype), components.T.astype(X.dtype)
+    scores = X @ basis - mean @ basis if issparse(X) else (X - mean) @ basis
+    return scores if scale is None else scores / scale.astype(X.dtype)

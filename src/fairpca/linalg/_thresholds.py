@@ -15,8 +15,6 @@ def fantope_eigenvalues(values: Array, rank: float, *, at_most: bool = False) ->
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import fantope_eigenvalues
     >>> fantope_eigenvalues(np.array([2.0, 0.5, 0.5]), 2).tolist()
     [1.0, 0.5, 0.5]
     """
@@ -45,8 +43,6 @@ def shared_level(values: Array, mass: float, weights: Array | None = None) -> fl
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import shared_level
     >>> shared_level(np.array([3.0, 1.0, -1.0]), 1.0)
     2.0
     """
@@ -66,8 +62,6 @@ def clipping_level(singular_values: Array, price: float, step: float) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import clipping_level
     >>> clipping_level(np.array([3.0, 0.5]), 1.0, 2.0)
     1.5
     """

@@ -1,8 +1,8 @@
 """Rows become moments, moments become contrasts; nothing after this room sees a row."""
 
+from fairpca._choices import COMPARE
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
-from fairpca.moments.group_moments import GroupMoments
-from fairpca.moments.summaries import Pooled, Standardization
+from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
 
 __all__ = [
     "COMPARE",

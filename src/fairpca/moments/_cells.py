@@ -23,39 +23,22 @@ _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Weighted central moments of one set of rows.
+    """Weighted central moments of one set of rows with p features and m numeric attributes.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows with a positive weight.
-    weight : float
-        Sum of their weights.
-    mean, mean_rest : ndarray, shape (p,)
-        Mean of the features, and what rounding took off it. Without that rest a mean of 1e8
-        costs the covariance digits at every merge.
-    scatter : ndarray, shape (p, p)
-        Sum of w (x - mean)(x - mean)ᵀ.
-    z_mean, z_mean_rest : ndarray, shape (m,)
-        Mean of the numeric attributes, and what rounding took off it.
-    z_scatter : ndarray, shape (m,)
-        Sum of w (z - z_mean)², each attribute on its own.
-    cross : ndarray, shape (m, p)
-        Sum of w (z - z_mean)(x - mean).
-    third : ndarray, shape (m, p, p)
-        Sum of w (z - z_mean)(x - mean)(x - mean)ᵀ.
+    A `…_rest` is what rounding took off a mean. Without it a mean of 1e8 costs the covariance
+    digits at every merge.
     """
 
-    n_rows: int
+    n_rows: int  # of positive weight
     weight: float
-    mean: FloatArray
+    mean: FloatArray  # (p,)
     mean_rest: FloatArray
-    scatter: FloatArray
-    z_mean: FloatArray
+    scatter: FloatArray  # (p, p): sum of w (x - mean)(x - mean)ᵀ
+    z_mean: FloatArray  # (m,)
     z_mean_rest: FloatArray
-    z_scatter: FloatArray
-    cross: FloatArray
-    third: FloatArray
+    z_scatter: FloatArray  # (m,): sum of w (z - z_mean)², each attribute on its own
+    cross: FloatArray  # (m, p): sum of w (z - z_mean)(x - mean)
+    third: FloatArray  # (m, p, p): sum of w (z - z_mean)(x - mean)(x - mean)ᵀ
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -63,16 +46,7 @@ class Cell:
 
     def arrays(self) -> dict[str, FloatArray]:
         """Return the arrays by name, for storage and checks."""
-        return {
-            "mean": self.mean,
-            "mean_rest": self.mean_rest,
-            "scatter": self.scatter,
-            "z_mean": self.z_mean,
-            "z_mean_rest": self.z_mean_rest,
-            "z_scatter": self.z_scatter,
-            "cross": self.cross,
-            "third": self.third,
-        }
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
 
     @property
     def covariance(self) -> FloatArray:
@@ -119,18 +93,8 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
         scatter += x.T @ x
     shift /= n
     scatter -= n * np.outer(shift, shift)
-    nothing = np.zeros(0)
-    return Cell(
-        n,
-        float(n),
-        *_sum_exactly(guess, shift),
-        symmetrize(scatter),
-        nothing,
-        nothing.copy(),
-        nothing.copy(),
-        np.zeros((0, p)),
-        np.zeros((0, p, p)),
-    )
+    no_attributes = (*np.zeros((3, 0)), np.zeros((0, p)), np.zeros((0, p, p)))
+    return Cell(n, float(n), *_sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
 
 
 def _take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
@@ -193,7 +157,7 @@ def merge(cells: Sequence[Cell]) -> Cell:
     z_mean, b = _common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
     scatter = (a * w[:, None]).T @ a
     cross = (b * w[:, None]).T @ a
-    third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a) if b.size else _empty_third(a)
+    third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a)
     z_scatter = np.einsum("gm,gm->m", b * w[:, None], b)
     for index, cell in enumerate(cells):
         scatter += cell.scatter
@@ -222,10 +186,6 @@ def _common_mean(
 def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
     """Return the mean of one cell minus that of another, to the last digit."""
     return (plus.mean - minus.mean) + (plus.mean_rest - minus.mean_rest)
-
-
-def _empty_third(a: FloatArray) -> FloatArray:
-    return np.zeros((0, a.shape[1], a.shape[1]))
 
 
 def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:

@@ -6,15 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod, sqrt
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
-from fairpca.exceptions import GroupsError, NestedAttributeWarning, SmallGroupWarning
+from fairpca.exceptions import (
+    GroupsError,
+    InvalidInputError,
+    NestedAttributeWarning,
+    SmallGroupWarning,
+)
 from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
-from fairpca.moments._question import Question
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
-from fairpca.rows import Level, face
+from fairpca.rows import Level, check_compare, face
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
@@ -22,6 +28,31 @@ MAX_NAMED_IN_WARNING = 50
 
 # A deviation below this share of the mean is rounding, not variation.
 ROUNDING = 16 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Checked options of `GroupMoments.contrasts`."""
+
+    compare: str
+    joint: bool
+    references: Mapping[str, Level]
+    min_group_size: int
+
+
+def check_question(
+    table: Table, compare: str, joint: bool, reference: Any, min_group_size: int
+) -> Question:
+    """Check what the user asks to have compared against what the table holds."""
+    levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
+    references = check_compare(levels, compare, reference)
+    if not isinstance(min_group_size, Integral) or min_group_size < 2:
+        raise InvalidInputError(
+            f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
+            "row has no covariance.",
+            parameter="min_group_size",
+        )
+    return Question(compare, bool(joint), references, int(min_group_size))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ Letters: x a row of features, w a weight, u the weight times a centred numeric a
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from scipy.sparse import csc_array, diags_array
 
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Cell, FloatArray, centre, merge
-
-SparseMatrix: TypeAlias = Any
-"""Any SciPy sparse matrix or array."""
 
 # Above this share of non-zeros a column is centred as a dense one.
 DENSE_SHARE = 0.5
@@ -72,17 +69,8 @@ def _summarise_block(x: Any, z: FloatArray, w: FloatArray) -> Cell:
         third[index] = _second_moments(dense, sparse, u[:, index], np.flatnonzero(full), thin)
         third[index] -= moved + moved.T
     z_scatter = np.einsum("ij,ij->j", u, z)
-    return Cell(
-        x.shape[0],
-        total,
-        mean,
-        mean_rest,
-        symmetrize(scatter),
-        *z_mean,
-        z_scatter,
-        cross,
-        symmetrize(third),
-    )
+    features = (mean, mean_rest, symmetrize(scatter))
+    return Cell(x.shape[0], total, *features, *z_mean, z_scatter, cross, symmetrize(third))
 
 
 def _full_columns(columns: Any, w: FloatArray, total: float) -> NDArray[np.bool_]:

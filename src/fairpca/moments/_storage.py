@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._span import Span
 from fairpca.moments._table import Table
 from fairpca.rows import Level
+
+Stored: TypeAlias = tuple[int, tuple[str, ...] | None, Table, Span | None]
+"""Number and names of the features, the cells, and the span of the rows."""
 
 FORMAT = "fairpca.GroupMoments"
 VERSION = 2
@@ -66,10 +70,8 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
     return stacked
 
 
-def load_moments(
-    path: str | os.PathLike[str],
-) -> tuple[int, tuple[str, ...] | None, Table, Span | None]:
-    """Read what `save_moments` wrote: number and names of the features, and the cells."""
+def load_moments(path: str | os.PathLike[str]) -> Stored:
+    """Read what `save_moments` wrote."""
     what = "a file of moments, as GroupMoments.save writes them"
     header, arrays = read_npz(path, FORMAT, VERSION, what)
     try:
@@ -80,9 +82,7 @@ def load_moments(
         ) from None
 
 
-def _unpack(
-    header: dict[str, Any], arrays: dict[str, FloatArray]
-) -> tuple[int, tuple[str, ...] | None, Table, Span | None]:
+def _unpack(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Stored:
     keys = [tuple(key) for key in header["keys"]]
     names = header["feature_names"]
     table = Table(
@@ -101,8 +101,8 @@ def _unpack(
         )
         for index, key in enumerate(keys)
     }
-    table = Table(table.attributes, table.numeric, table.controls, cells)
-    return header["n_features"], None if names is None else tuple(names), table, span
+    names = None if names is None else tuple(names)
+    return header["n_features"], names, replace(table, cells=cells), span
 
 
 def _unpack_span(arrays: dict[str, FloatArray], n_features: int) -> Span:

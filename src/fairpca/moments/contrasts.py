@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -70,29 +70,17 @@ class Contrast:
 
 
 class Note(NamedTuple):
-    """Something the user should be told about a set of contrasts.
-
-    Parameters
-    ----------
-    category : type
-        Warning class.
-    message : str
-        What to say.
-    """
+    """Something the user should be told about a set of contrasts, and the class of the warning."""
 
     category: type[UserWarning]
     message: str
 
 
 class ProjectedGaps(NamedTuple):
-    """Gaps that remain in a representation, one entry for each contrast.
+    """Gaps that remain in a representation, one entry for each contrast; None: not compared.
 
-    Parameters
-    ----------
-    mean : list of float or None
-        Length of the projected mean gap; None where nothing is compared.
-    cov : list of float or None
-        Spectral norm of the projected covariance gap; None where there is none.
+    `mean` has the lengths of the projected mean gaps, `cov` the spectral norms of the projected
+    covariance gaps.
     """
 
     mean: list[float | None]
@@ -160,49 +148,32 @@ class ContrastSet(Sequence[Contrast]):
         return [contrast.label for contrast in self.contrasts]
 
     def as_table(self) -> dict[str, list[Any]]:
-        """Return the records as columns.
-
-        Returns
-        -------
-        dict of list
-            attribute, positive, negative, stratum, n_positive, n_negative and status.
+        """Return the records as columns: all fields of `Contrast` but the gaps.
 
         Examples
         --------
-        >>> import numpy as np
         >>> from fairpca.moments import GroupMoments
-        >>> moments = GroupMoments.from_arrays(np.eye(4), [0, 0, 1, 1])
-        >>> table = moments.contrasts().as_table()
+        >>> table = GroupMoments.from_arrays(np.eye(4), [0, 0, 1, 1]).contrasts().as_table()
         >>> table["n_positive"], table["status"]
         ([2], ['compared'])
         """
-        columns = (
-            "attribute",
-            "positive",
-            "negative",
-            "stratum",
-            "n_positive",
-            "n_negative",
-            "status",
-        )
-        return {name: [getattr(c, name) for c in self.contrasts] for name in columns}
+        names = (field.name for field in fields(Contrast))
+        return {
+            name: [getattr(contrast, name) for contrast in self.contrasts]
+            for name in names
+            if name not in ("mean_gap", "cov_gap")
+        }
 
     def projected_gaps(self, basis: ArrayLike) -> ProjectedGaps:
-        """Measure the gaps that remain after projecting on a basis.
+        """Measure the gaps that remain after projecting on a basis: ‖Vᵀf‖ and ‖VᵀQV‖.
 
         Parameters
         ----------
         basis : array-like, shape (p, d)
             Basis V; its columns are the components.
 
-        Returns
-        -------
-        ProjectedGaps
-            ‖Vᵀf‖ and ‖VᵀQV‖ of every contrast, None where a contrast has no such gap.
-
         Examples
         --------
-        >>> import numpy as np
         >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [7.0, 2.0]])
         >>> contrasts = GroupMoments.from_arrays(X, [0, 0, 1, 1]).contrasts()
@@ -226,12 +197,6 @@ class ContrastSet(Sequence[Contrast]):
         return ProjectedGaps(mean, cov)
 
     def warn(self, stacklevel: int = 2) -> None:
-        """Emit one warning for each note.
-
-        Parameters
-        ----------
-        stacklevel : int, default 2
-            As in `warnings.warn`, counted from the caller of this method.
-        """
+        """Emit one warning for each note; `stacklevel` is counted from the caller, as usual."""
         for note in self.notes:
             warnings.warn(note.message, note.category, stacklevel=stacklevel + 1)

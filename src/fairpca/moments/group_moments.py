@@ -7,22 +7,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import merge, rescale
-from fairpca.moments._form_contrasts import ROUNDING, form_contrasts
-from fairpca.moments._question import check_question
+from fairpca.moments._cells import FloatArray, merge, rescale
+from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
-from fairpca.moments.summaries import Pooled, Standardization
 from fairpca.rows import Level, Rows
+
+
+class Pooled(NamedTuple):
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
+
+    weight: float
+    mean: FloatArray
+    covariance: FloatArray
+
+
+class Standardization(NamedTuple):
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
+
+    mean: FloatArray
+    scale: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,51 +98,25 @@ class GroupMoments:
             Columns whose combinations of levels are the strata.
         sample_weight : array-like, shape (n,), optional
             Weights ≥ 0; rows of weight zero are left out altogether.
-        numeric : iterable of str, default ()
-            Names of the sensitive columns that are numbers whatever their type.
-        feature_names : iterable of str, optional
-            Names of the features, where X does not have any.
-
-        Returns
-        -------
-        GroupMoments
-            The moments.
+        numeric, feature_names
+            As for `Rows.read`.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[0.0], [2.0], [5.0]])
         >>> GroupMoments.from_arrays(X, ["a", "a", "b"], sample_weight=[1, 1, 2]).pooled().mean
         array([3.])
         """
-        rows = Rows.read(
-            X,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=numeric,
-            feature_names=feature_names,
-        )
-        return cls.from_rows(rows)
+        parts = (sensitive_features, control_features, sample_weight)
+        return cls.from_rows(Rows.read(X, *parts, numeric=numeric, feature_names=feature_names))
 
     @classmethod
     def from_rows(cls, rows: Rows, *, wide: float = 1.0) -> GroupMoments:
         """Sum rows that have been validated.
 
-        Parameters
-        ----------
-        rows : Rows
-            Features with their groups, strata and weights.
-        wide : float, default 1.0
-            Features for each row beyond which the moments are kept in the span of the rows, so
-            that no matrix of features × features is formed. Batches of a long stream want more,
-            because their spans grow together.
-
-        Returns
-        -------
-        GroupMoments
-            The moments; rows of weight zero are left out altogether.
+        With more than `wide` features for each row the moments are kept in the span of the rows,
+        so that no matrix of features × features is formed. Batches of a long stream want more,
+        because their spans grow together.
         """
         n_rows, n_features = map(int, rows.X.shape)
         if n_features <= n_rows * wide or n_features < MIN_FEATURES or not n_rows:
@@ -155,18 +142,13 @@ class GroupMoments:
         return GroupMoments(self.n_features, names, merge_tables(mine, theirs), span)
 
     def coordinates(self) -> GroupMoments:
-        """Moments of coordinates in the span of the rows: the same, with fewer features.
+        """Moments of coordinates in the span of the rows; `self` where there is no span.
 
-        Returns
-        -------
-        GroupMoments
-            Without names, and `self` where there is no span. Distances, variances and gaps are
-            those of the features, because the directions of the span are orthonormal.
+        Distances, variances and gaps are those of the features, because the directions of the span
+        are orthonormal.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.random.default_rng(0).normal(size=(6, 1000))
         >>> GroupMoments.from_arrays(X, [0, 0, 0, 1, 1, 1]).coordinates().n_features
         5
@@ -212,13 +194,7 @@ class GroupMoments:
         return float(sum(cell.weight for cell in self.table.cells.values()))
 
     def levels(self, name: str) -> tuple[Level, ...]:
-        """Levels of a categorical attribute or control that occur, sorted.
-
-        Parameters
-        ----------
-        name : str
-            Name of the column.
-        """
+        """Levels of a categorical attribute or control, by its name, that occur, sorted."""
         if name not in self.table.key_names:
             raise GroupsError(
                 f"{name!r} is not a column with groups: those are {list(self.table.key_names)}."
@@ -228,15 +204,8 @@ class GroupMoments:
     def pooled(self) -> Pooled:
         """Moments of all rows together.
 
-        Returns
-        -------
-        Pooled
-            Weight, mean and covariance (with the weight as divisor).
-
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> GroupMoments.from_arrays(np.array([[1.0], [3.0]]), ["a", "b"]).pooled()
         Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
         """
@@ -260,15 +229,8 @@ class GroupMoments:
         its mean, the level at which the stored values themselves cannot be told apart; its scale
         is 1. Columns that are constant in the data have a deviation of exactly zero here.
 
-        Returns
-        -------
-        Standardization
-            Pooled mean, and pooled standard deviation or 1.
-
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
         Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
@@ -282,23 +244,17 @@ class GroupMoments:
         return Standardization(mean, np.where(constant, 1.0, deviation))
 
     def standardized(self, by: Standardization | None = None) -> GroupMoments:
-        """Moments of the standardised features, without a second pass over the rows.
+        """Moments of (x - mean) / scale, without a second pass over the rows.
+
+        Constant columns are centred only. Attributes keep their own scale.
 
         Parameters
         ----------
         by : Standardization, optional
             What is subtracted and divided by; None: what `standardization` returns.
 
-        Returns
-        -------
-        GroupMoments
-            The table for (x - mean) / scale, with mean and scale from `standardization`.
-            Constant columns are centred only. Attributes keep their own scale.
-
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardized().pooled().covariance
         array([[1., 0.],
@@ -320,6 +276,8 @@ class GroupMoments:
     ) -> ContrastSet:
         """Form the contrasts between the groups, inside every stratum.
 
+        Those that could not be compared are included.
+
         Parameters
         ----------
         compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
@@ -332,11 +290,6 @@ class GroupMoments:
             The reference group, for each attribute where there are several.
         min_group_size : int, default 2
             Rows that both sides need for their covariances to be compared.
-
-        Returns
-        -------
-        ContrastSet
-            Every contrast, those that could not be compared included.
 
         Raises
         ------
@@ -352,8 +305,6 @@ class GroupMoments:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fairpca.moments import GroupMoments
         >>> moments = GroupMoments.from_arrays(np.arange(12.0).reshape(6, 2), list("aabbcc"))
         >>> moments.contrasts(compare="reference", reference="b").labels
         ['sensitive_feature: a vs b', 'sensitive_feature: c vs b']
@@ -366,25 +317,18 @@ class GroupMoments:
         return contrasts
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the moments to an ``.npz`` file, without pickle.
+        """Write the moments to an ``.npz`` file, without pickle; return its path.
 
-        The file appears complete or not at all: it is written beside its place and moved there,
-        where it replaces a file of the same name.
+        The file appears complete or not at all, and replaces a file of the same name.
 
         Parameters
         ----------
         path : str or path
             Where to; ``.npz`` is added to a name that does not end in it, as NumPy does.
 
-        Returns
-        -------
-        Path
-            The file written.
-
         Examples
         --------
         >>> import os, tempfile
-        >>> from fairpca.moments import GroupMoments
         >>> moments = GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = moments.save(os.path.join(folder, "batch"))

@@ -2,7 +2,7 @@
 
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import check_cells, too_many_cells
+from fairpca.rows._columns import missing_groups_error
 from fairpca.rows._pairs import (
     UNKNOWN_GROUP,
     Pair,
@@ -18,9 +18,10 @@ from fairpca.rows.groups import (
     Groups,
     Level,
     NumericAttribute,
+    check_cells,
     encode_groups,
-    missing_groups_error,
     sort_levels,
+    too_many_cells,
 )
 from fairpca.rows.rows import Rows, numeric_strata_error
 

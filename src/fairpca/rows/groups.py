@@ -7,18 +7,16 @@ finite numbers.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
-from fairpca.rows._columns import Column, missing_groups_error, read_columns
-
-__all__ = ["Attribute", "Groups", "Level", "NumericAttribute", "encode_groups", "sort_levels"]
-__all__ += ["MAX_FLOAT_LEVELS", "missing_groups_error"]
+from fairpca.rows._columns import Column, read_columns
 
 Level: TypeAlias = str | int | bool | float
 """A group's name as a plain Python scalar, so that it can be hashed, printed and stored."""
@@ -30,34 +28,16 @@ MAX_FLOAT_LEVELS = 2
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """One categorical column: its name, its sorted levels and a code per row.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    levels : tuple of str, int, bool or float
-        The values that occur, sorted.
-    codes : ndarray of int, shape (n_rows,)
-        Position of each row's value in `levels`.
-    """
+    """One categorical column: its name, the sorted values that occur, and a code per row."""
 
     name: str
     levels: tuple[Level, ...]
-    codes: NDArray[np.intp]
+    codes: NDArray[np.intp]  # (n_rows,): position of each row's value in `levels`
 
 
 @dataclass(frozen=True, eq=False)
 class NumericAttribute:
-    """One numeric column: its name and a finite number per row.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    values : ndarray of float64, shape (n_rows,)
-        The numbers.
-    """
+    """One numeric column: its name and a finite number per row."""
 
     name: str
     values: NDArray[np.float64]
@@ -65,23 +45,11 @@ class NumericAttribute:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Encoded columns of ``sensitive_features`` or ``control_features``.
-
-    Parameters
-    ----------
-    categorical : tuple of Attribute
-        The columns that name groups.
-    numeric : tuple of NumericAttribute
-        The columns that hold numbers.
-    names : tuple of str
-        All names in the order of the columns.
-    n_rows : int
-        Number of rows.
-    """
+    """Encoded columns of ``sensitive_features`` or ``control_features``."""
 
     categorical: tuple[Attribute, ...]
     numeric: tuple[NumericAttribute, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of all columns, in their order
     n_rows: int
 
     @classmethod
@@ -112,7 +80,9 @@ def encode_groups(
 
     Strings, categories, booleans, dates and whole numbers name groups, and whole numbers held as
     floats (the usual fate of integers with a hole) are the same groups as the integers. A column
-    with fractions is a number, unless it has at most two distinct values.
+    with fractions is a number, unless it has at most two distinct values. A column with a single
+    value is accepted, since a batch may hold one group only. Levels are sorted plain Python
+    scalars; unused categories are dropped.
 
     Parameters
     ----------
@@ -128,17 +98,6 @@ def encode_groups(
         Name of the argument whose rows the groups belong to, for messages.
     unknown : str, optional
         Name of a group for missing values, which are refused without it.
-
-    Returns
-    -------
-    Groups
-        Levels are sorted plain Python scalars; unused categories are dropped. A column with a
-        single value is accepted, since a batch may hold one group only.
-
-    Raises
-    ------
-    GroupsError
-        If the columns cannot be used; the message names the argument and what to do.
 
     Examples
     --------
@@ -173,8 +132,7 @@ def _check_lengths(columns: Sequence[Column], n_rows: int, argument: str, of: st
         if len(column.values) != n_rows:
             raise GroupsError(
                 f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
-                f"give one value for each row of {of}.",
-                parameter=argument,
+                f"give one value for each row of {of}."
             )
 
 
@@ -198,15 +156,13 @@ def _to_numbers(column: Column, argument: str) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise GroupsError(
             f"{argument} column {column.name!r} is declared numeric but cannot be read as numbers "
-            f"({error}): leave it out of numeric, or convert it.",
-            parameter=argument,
+            f"({error}): leave it out of numeric, or convert it."
         ) from None
     not_finite = int(np.count_nonzero(~np.isfinite(numbers)))
     if not_finite:
         raise GroupsError(
             f"{argument} column {column.name!r} has {not_finite} infinite or undefined "
-            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them.",
-            parameter=argument,
+            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them."
         )
     return numbers
 
@@ -261,17 +217,7 @@ def _encode_objects(name: str, values: NDArray[Any], argument: str) -> Attribute
 
 
 def sort_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
-    """Sort levels by value, or by their text where the types do not compare.
-
-    Parameters
-    ----------
-    levels : iterable
-        Distinct levels.
-
-    Returns
-    -------
-    tuple
-        The levels, in an order that does not depend on the order given.
+    """Sort distinct levels by value, or by their text where the types do not compare.
 
     Examples
     --------
@@ -306,3 +252,33 @@ def _date_text(value: Any) -> str:
     if getattr(value, "tzinfo", None) is not None:
         return str(value)
     return str(np.datetime_as_string(np.datetime64(value), unit="auto"))
+
+
+# A limit on the number of groups tells a group from an identifier passed by mistake.
+def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:
+    """Refuse groups with more distinct combinations than a table of moments should hold."""
+    columns = [column for part in parts if part is not None for column in part.categorical]
+    for column in columns:
+        if len(column.levels) > limit:
+            raise too_many_cells({column.name: len(column.levels)}, limit)
+    if np.prod([float(len(column.levels)) for column in columns], initial=1.0) <= limit:
+        return
+    seen = len(np.unique(np.column_stack([column.codes for column in columns]), axis=0))
+    if seen > limit:
+        raise too_many_cells({column.name: len(column.levels) for column in columns}, limit)
+
+
+def too_many_cells(levels: Mapping[str, int], limit: int) -> GroupsError:
+    """Say that there are too many groups; `levels` counts the distinct values of each column."""
+    worst = max(levels, key=levels.__getitem__)
+    if levels[worst] > limit:
+        found = f"column {worst!r} has more than {limit} distinct values"
+    else:
+        counts = ", ".join(f"{name!r}: {count}" for name, count in levels.items())
+        found = f"the group columns have more than {limit} distinct combinations ({counts})"
+    return GroupsError(
+        f"{found}: that is an identifier rather than a group. Leave the column out, put its values "
+        "into classes, name it in numeric if it is a number, or raise max_cells (each combination "
+        "holds a matrix of features × features).",
+        parameter="sensitive_features",
+    )

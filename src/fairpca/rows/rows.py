@@ -12,9 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
-from fairpca.rows._limits import check_cells
 from fairpca.rows._pairs import Stratum, combine, form_pairs
-from fairpca.rows.groups import MAX_FLOAT_LEVELS, Attribute, Groups, encode_groups
+from fairpca.rows.groups import (
+    MAX_FLOAT_LEVELS,
+    Attribute,
+    Groups,
+    check_cells,
+    encode_groups,
+)
 
 MIN_DRAWN = 100  # rows that a cell keeps in a draw, if it has so many
 
@@ -63,7 +68,7 @@ class Rows:
         max_cells: int = MAX_CELLS,
         of: str = "X",
     ) -> Rows:
-        """Check what a user holds: features, groups, strata and weights.
+        """Check that features, groups, strata and weights are of one length, finite and complete.
 
         Parameters
         ----------
@@ -81,11 +86,6 @@ class Rows:
             Largest number of distinct combinations of groups and strata.
         of : str, default "X"
             Name of the argument that holds the features, for messages.
-
-        Returns
-        -------
-        Rows
-            Everything of the same length, finite and complete.
         """
         matrix, names = check_matrix(X, of)
         if sensitive_features is None:
@@ -93,15 +93,10 @@ class Rows:
                 f"sensitive_features is None: give one group value for each row of {of}.",
                 parameter="sensitive_features",
             )
+        known = names if feature_names is None else feature_names
+        parts = (sensitive_features, control_features, sample_weight)
         return cls.attach(
-            matrix,
-            sensitive_features,
-            control_features,
-            sample_weight,
-            numeric=numeric,
-            feature_names=names if feature_names is None else feature_names,
-            max_cells=max_cells,
-            of=of,
+            matrix, *parts, numeric=numeric, feature_names=known, max_cells=max_cells, of=of
         )
 
     @classmethod

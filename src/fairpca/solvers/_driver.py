@@ -17,7 +17,7 @@ from fairpca.solvers._solution import Snapshot, Status
 Watch: TypeAlias = Callable[[Snapshot], None]
 
 # Share of the certified gap that a relaxation may leave unproven.
-_SHARE_OF_GAP = 0.005
+_SHARE_OF_GAP = 0.001
 # Differences below this are rounding: the mean variance of a reduced problem is one.
 _ROUNDING = 1e-11
 
@@ -72,7 +72,8 @@ class Progress:
         """Duality gap below which a bound of this size need not be improved."""
         if self.incumbent is None:
             return self.tol * abs(bound) + _ROUNDING
-        return max(self.tol * abs(bound), _SHARE_OF_GAP * (bound - self.incumbent)) + _ROUNDING
+        room = max(0.1 * self.tol * abs(bound), _SHARE_OF_GAP * (bound - self.incumbent))
+        return room + _ROUNDING
 
     @property
     def solved(self) -> bool:

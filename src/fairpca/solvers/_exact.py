@@ -14,7 +14,7 @@ _SAME_SUBSPACE = 1e-12
 
 def top_basis(reduced: ReducedProblem) -> Array:
     """Return the basis of largest variance when nothing is constrained any more."""
-    return top_eigenpairs(reduced.S, reduced.d)[1]
+    return reduced.leading(reduced.d)[1]
 
 
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.linalg import Array, complement_basis, orthonormalize, top_eigenpairs
+from fairpca.linalg import Array, complement_basis, orthonormalize
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
 from fairpca.solvers._refinement import Refined, refine
 from fairpca.solvers._tight import solve_tight
@@ -56,7 +56,7 @@ def check_means(reduced: ReducedProblem) -> None:
     means_only = replace(reduced, Q=reduced.Q[:0], price=0.0, limit=None)
     room = complement_basis(reduced.F, 1e-10 * float(np.linalg.norm(reduced.F))).shape[1]
     if room < reduced.d:
-        mend(means_only, refine(means_only, top_eigenpairs(reduced.S, reduced.d)[1]))
+        mend(means_only, refine(means_only, reduced.leading(reduced.d)[1]))
 
 
 def shrink_means(reduced: ReducedProblem, V: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
-from fairpca.linalg import Array, complement_basis, spectral_norms, symmetrize
+from fairpca.linalg import Array, complement_basis, spectral_norms, symmetrize, top_eigenpairs
 from fairpca.moments import ContrastSet, GroupMoments
 
 # A mean direction this small against the features' own spread is rounding, not a difference.
@@ -218,6 +218,19 @@ class ReducedProblem:
         return self.limit is not None or len(self.F) > 0
 
     @cached_property
+    def variances(self) -> Array | None:
+        """The diagonal of S where that is all there is of it."""
+        diagonal = np.diag(self.S)
+        return diagonal if np.count_nonzero(self.S) == np.count_nonzero(diagonal) else None
+
+    def leading(self, count: int) -> tuple[Array, Array]:
+        """Return the `count` largest eigenvalues of S, falling, and their eigenvectors."""
+        if self.variances is None:
+            return top_eigenpairs(self.S, count)
+        order = np.argsort(-self.variances, kind="stable")[:count]
+        return self.variances[order], np.eye(self.size)[:, order]
+
+    @cached_property
     def cov_values(self) -> Array:
         """Eigenvalues of every covariance gap, rising."""
         return np.asarray(np.linalg.eigvalsh(self.Q), dtype=np.float64)
@@ -286,6 +299,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     floor = _MEAN_FLOOR * max(np.sqrt(p), np.linalg.norm(mean_gaps))
     keeps_mean = problem.mean_tol == 0.0 and len(mean_gaps) > 0
     N = complement_basis(mean_gaps, floor) if keeps_mean else np.eye(p)
+    S = symmetrize(N.T @ (problem.covariance / scale) @ N)
     if N.shape[1] < problem.n_components:
         raise InfeasibleError(
             f"n_components={problem.n_components} is too many: equal means (mean_tol=0) over "
@@ -294,15 +308,19 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
             parameter="n_components",
         )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
+    bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
+    if has_price or bounds_mean:
+        # Ascent is quickest, and its start known, where S is diagonal.
+        values, vectors = np.linalg.eigh(S)
+        N, S = N @ vectors[:, ::-1], np.diag(values[::-1])
     cov_gaps = (
         symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_price else np.zeros((0, 1, 1))
     )
-    cov_gaps = cov_gaps[spectral_norms(cov_gaps) > _COV_FLOOR * p]
-    bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
+    cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     reduced = ReducedProblem(
-        S=symmetrize(N.T @ (problem.covariance / scale) @ N),
+        S=S,
         Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
-        F=_binding_means(mean_gaps, problem.mean_tol / root)
+        F=_binding_means(mean_gaps, problem.mean_tol / root) @ N
         if bounds_mean
         else np.zeros((0, N.shape[1])),
         d=problem.n_components,
@@ -321,21 +339,20 @@ def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
     return np.asarray(mean_gaps[np.linalg.norm(mean_gaps, axis=1) > mean_tol])
 
 
-def smallest_cov_gap(cov_gaps: Array, d: int) -> float:
-    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns.
+def smallest_cov_gap(values: Array, d: int) -> float:
+    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c.
 
     By interlacing (Fan and Pall) it is attained for a single contrast.
     """
-    if not len(cov_gaps):
+    if not len(values):
         return 0.0
-    values = np.linalg.eigvalsh(cov_gaps)
     return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))
 
 
 def _check_attainable(reduced: ReducedProblem) -> None:
     if reduced.limit is None:
         return
-    minimum = smallest_cov_gap(reduced.Q, reduced.d)
+    minimum = smallest_cov_gap(reduced.cov_values, reduced.d)
     if reduced.limit < minimum - _MINIMUM_SLACK * reduced.cov_scale:
         is_attained = len(reduced.Q) == 1
         what = "the smallest attainable covariance gap is" if is_attained else "no basis gets below"

@@ -15,9 +15,7 @@ import scipy.optimize
 from fairpca.linalg import (
     Array,
     eigenvalue_excess,
-    orthonormalize,
     shared_level,
-    spectral_norms,
     symmetrize,
 )
 from fairpca.solvers._driver import Watch, drive
@@ -28,16 +26,17 @@ from fairpca.solvers._solution import Snapshot, Status
 _FEASIBLE = 1e-9
 _SETTLED = 1e-7
 # Multipliers changing by less than this are close enough for Newton's method.
-_POLISH_FROM = 1e-2
+_POLISH_FROM = 0.1
 _LARGEST_TURN = 0.05
 _FIRST_GRADIENT = 1e-3
 _LAST_GRADIENT = 1e-8
 _INNER_ITERATIONS = 400
 _OUTER_ITERATIONS = 40
-_MOST_ITERATIONS = 2000
+_MOST_ITERATIONS = 4000
 # A violation that outlives so many raises of the penalty is there to stay.
 _MOST_RAISES = 10
 _MEMORY = 20
+_FLATTEST = 0.03
 
 
 @dataclass(frozen=True)
@@ -63,19 +62,19 @@ class _Lagrangian:
     def __init__(self, reduced: ReducedProblem, multipliers: Array) -> None:
         self.problem = reduced
         self.contrasts = len(reduced.Q)
-        # One product with this stack gives SV and all Q_cV.
-        self.stack = np.concatenate([reduced.S[None], reduced.Q]).reshape(-1, reduced.size)
+        self.stack = reduced.Q.reshape(-1, reduced.size)
         self.M = multipliers
         self.b = np.zeros(len(reduced.F))
-        unit = float(spectral_norms(reduced.S))
-        self.unit = unit or 1.0
+        self.unit = float(reduced.leading(1)[0][0]) or 1.0
         self.step = 2.0 * self.unit / (reduced.cov_scale or 1.0) ** 2
         self.mean_step = 2.0 * self.unit / (reduced.mean_scale or 1.0) ** 2
 
     def products(self, V: Array) -> tuple[Array, Array, Array]:
         """SV, the stack of Q_cV, and the stack of B_c."""
-        images = (self.stack @ V).reshape(self.contrasts + 1, *V.shape)
-        return images[0], images[1:], symmetrize(V.T @ images[1:])
+        variances = self.problem.variances
+        SV = self.problem.S @ V if variances is None else variances[:, None] * V
+        QV = (self.stack @ V).reshape(self.contrasts, *V.shape)
+        return SV, QV, symmetrize(V.T @ QV)
 
     def updated(self, B: Array, V: Array) -> tuple[Array, float, Array]:
         """Multipliers after one step, the shared bound s, and the mean multipliers."""
@@ -99,7 +98,7 @@ class _Lagrangian:
 
     def __call__(self, flat: Array) -> tuple[float, Array]:
         """Value and gradient at any full-rank matrix, through its orthonormal factor."""
-        Y = flat.reshape(self.problem.size, self.problem.d)
+        Y = self.centre + self.stretch * flat.reshape(self.centre.shape)
         V, inverse = _orthonormal_factor(Y)
         SV, QV, B = self.products(V)
         M, _, b = self.updated(B, V)
@@ -115,7 +114,25 @@ class _Lagrangian:
             value -= float(np.sum((b - self.b) ** 2)) / (2.0 * self.mean_step)
             gradient += 2.0 * self.problem.F.T @ (b[:, None] * FV)
         gradient -= V @ (V.T @ gradient)
-        return value, (gradient @ inverse).ravel()
+        return value, (self.stretch * (gradient @ inverse)).ravel()
+
+    def start_at(self, V: Array) -> None:
+        """Measure from here on in coordinates in which the curvature is about the same everywhere.
+
+        With V turned so that the multiplier Λ of VᵀV = I is diagonal, that of entry i of column j
+        is Λ_j − S_ii + Σ(Q_c)_ii(G_c)_jj, up to the penalty and to what couples the entries.
+        """
+        SV, _, B = self.products(V)
+        M, _, b = self.updated(B, V)
+        G, F = M[: self.contrasts] - M[self.contrasts :], self.problem.F
+        FV = F @ V
+        inner = V.T @ SV - (B @ G).sum(axis=0) - FV.T @ (b[:, None] * FV)
+        values, turn = np.linalg.eigh(symmetrize(inner))
+        self.centre, self.M = V @ turn, turn.T @ self.M @ turn
+        price = np.einsum("ji,cjk,ki->ci", turn, G, turn)
+        rows = np.einsum("cii->ic", self.problem.Q) @ price + (F**2).T @ b[:, None]
+        curvature = values - np.diag(self.problem.S)[:, None] + rows
+        self.stretch = np.sqrt(self.unit / np.maximum(curvature, _FLATTEST * self.unit))
 
 
 def refine(
@@ -184,7 +201,8 @@ class _Ascent:
                 return Status.CONVERGED
             self.next_polish *= 0.1
         is_lost = self.raised > _MOST_RAISES and self.violation > _FEASIBLE
-        if is_lost or self.n_iter > _MOST_ITERATIONS:
+        # What is next to something known already is not worth as much work.
+        if is_lost or self.n_iter > _MOST_ITERATIONS / (1 + len(self.known)):
             return self.status_at_limit
         is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
         return Status.CONVERGED if is_settled and self.accuracy <= _LAST_GRADIENT else None
@@ -215,9 +233,10 @@ def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
 
 
 def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
+    lagrangian.start_at(V)
     result = scipy.optimize.minimize(
         lagrangian,
-        V.ravel(),
+        np.zeros(V.size),
         jac=True,
         method="L-BFGS-B",
         options={
@@ -227,7 +246,8 @@ def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array
             "gtol": accuracy * lagrangian.unit,
         },
     )
-    return orthonormalize(result.x.reshape(V.shape)), int(result.nit)
+    Y = lagrangian.centre + lagrangian.stretch * result.x.reshape(V.shape)
+    return _orthonormal_factor(Y)[0], int(result.nit)
 
 
 def _polished(

@@ -12,7 +12,6 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
     fix_signs,
-    ky_fan,
     single_blas_thread,
     symmetrize,
     top_eigenpairs,
@@ -184,16 +183,18 @@ def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
 
 
 def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
-    V, multipliers = deflate(reduced)
     watch = options.watch
+    V, multipliers = deflate(reduced, is_exact=solver == "deflation")
     if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
         M = initial_multipliers(reduced, multipliers)
         candidates = [Refined(V, M, np.zeros(len(reduced.F)), 0, Status.CONVERGED)]
     else:
         candidates = [refine(reduced, V, multipliers, watch=watch)]
     if not options.certify:
-        if solver == "refined":
-            candidates.append(refine(reduced, top_basis(reduced), watch=watch))
+        guess = solve_tight(reduced, tol=options.tol, max_iter=0, known=candidates[0])
+        if solver == "refined" and not _is_certified(reduced, candidates, guess, options.tol):
+            known = [found.basis for found in candidates if found.status.converged]
+            candidates.append(refine(reduced, top_basis(reduced), known=known, watch=watch))
         best = _best_feasible(reduced, candidates)
         return _Found(best.basis, None, best.n_iter, solver, best.status)
     bound = solve_tight(
@@ -246,7 +247,7 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
     if problem.cov_tol is None:
         objective -= problem.cov_weight * cov_gap
     if found.bound is None:
-        bound = relaxed = ky_fan(reduced.S, reduced.d) * scale
+        bound = relaxed = float(reduced.leading(reduced.d)[0].sum()) * scale
     else:
         bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
     rounding = 1e-12 * float(np.trace(problem.covariance))

@@ -98,13 +98,13 @@ class _Rounds:
         self.left, self.n_iter, self.extra = max_iter, 0, _EXTRA
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
-        self.largest = float(top_eigenpairs(reduced.S, reduced.d)[0].sum())
+        self.largest = float(reduced.leading(reduced.d)[0].sum())
         costs = self._start_prices(known)
         self.active: Indices = np.arange(len(reduced.Q))
         if len(reduced.Q) > _FEW_CONTRASTS:
             self.active = np.flatnonzero(costs >= _LIKELY_TO_BIND * costs.max())
         if known is None:
-            self._choose_subspace(top_eigenpairs(reduced.S, self._count)[1], None)
+            self._choose_subspace(reduced.leading(self._count)[1], None)
         else:
             self._start_from(known)
 
@@ -122,7 +122,7 @@ class _Rounds:
         spent = 0.0 if known is None else float(known.mean_costs @ squares)
         self.mean_price = 4.0 * spent or self.largest or 1.0
         if not costs.any() and len(reduced.Q):
-            return reduced.cov_gaps(top_eigenpairs(reduced.S, reduced.d)[1])
+            return reduced.cov_gaps(reduced.leading(reduced.d)[1])
         return costs
 
     def _start_from(self, known: Refined) -> None:

@@ -61,17 +61,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_lazy(X: Any) -> bool:
-    """Tell a Dask collection from rows in memory, without importing Dask.
-
-    Parameters
-    ----------
-    X : object
-        Rows.
-
-    Returns
-    -------
-    bool
-        Whether X is a Dask array or data frame.
+    """Tell a Dask array or data frame from rows in memory, without importing Dask.
 
     Examples
     --------

@@ -53,21 +53,11 @@ def moments_from_dask(
     sensitive : str, iterable of str, or collection
         Names of the protected columns of a data frame. For an array: a Dask or NumPy array with
         its rows, one column for each attribute.
-    features : iterable of str, optional
-        Features of a data frame; None: every column that has no other part.
-    control : str, iterable of str, or collection, optional
-        Strata; an array where `data` is one.
-    weight : str or collection, optional
-        Weights ≥ 0; an array where `data` is one.
-    **options
-        numeric, categorical, missing, max_cells and max_levels, as in `moments_from_parquet`. An
-        array has no categorical features; its attributes are named ``sensitive_feature`` or
-        ``sensitive_feature_0``, …
-
-    Returns
-    -------
-    GroupMoments
-        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+    control, weight : str, iterable of str, or collection, optional
+        Strata and weights, likewise.
+    features, **options
+        As in `moments_from_parquet`. An array has no categorical features; its attributes are
+        named ``sensitive_feature`` or ``sensitive_feature_0``, …
 
     Examples
     --------

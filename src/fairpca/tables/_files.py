@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DataFile:
     """One file of a table: its path, which messages name, and its path below what was given."""
 

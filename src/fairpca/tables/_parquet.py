@@ -99,29 +99,11 @@ def unreadable(path: str, what: str, error: BaseException) -> InvalidInputError:
     return InvalidInputError(f"{path}: {what} cannot be read ({reason}): mend or remove the file.")
 
 
-class _HashableFile:
-    """A file as the key of a cache; pyarrow's file systems have no hash."""
-
-    def __init__(self, file: DataFile) -> None:
-        self.file = file
-        self.key = (id(file.filesystem), *file.fingerprint)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _HashableFile) and self.key == other.key
-
-
 @lru_cache(maxsize=8)
-def _read_footer(wrapped: _HashableFile) -> Any:
-    """Footer of a file; a few are kept, since every row group asks for it."""
-    with wrapped.file.filesystem.open_input_file(wrapped.file.path) as handle:
-        return pq.read_metadata(handle)
-
-
 def _metadata(file: DataFile) -> Any:
-    return _read_footer(_HashableFile(file))
+    """Footer of a file; a few are kept, since every row group asks for it."""
+    with file.filesystem.open_input_file(file.path) as handle:
+        return pq.read_metadata(handle)
 
 
 def open_part(file: DataFile) -> ParquetPart:
@@ -138,7 +120,7 @@ def open_part(file: DataFile) -> ParquetPart:
     return ParquetPart(file, schema, rows, frozenset(key.name for key in keys))
 
 
-def check_same_columns(parts: list[ParquetPart], columns: Iterable[str]) -> None:
+def check_same_columns(parts: list[Any], columns: Iterable[str]) -> None:
     """Refuse a file whose columns are not those of the first."""
     first = parts[0]
     for other in parts[1:]:

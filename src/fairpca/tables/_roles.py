@@ -36,28 +36,11 @@ class RoleOptions(TypedDict, total=False):
 class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
-    Parameters
-    ----------
-    features : tuple of str
-        Number columns that are features, in order.
-    categorical : tuple of str
-        Columns that become one indicator feature for each of their values, after `features`.
-    sensitive, control : tuple of str
-        Protected attributes and strata.
-    weight : str or None
-        Column of weights.
-    numeric : tuple of str
-        Sensitive columns that are numbers whatever their type.
-    missing : {"error", "drop-rows"}
-        What happens to rows with missing values.
-    max_cells, max_levels : int
-        Limits on distinct combinations of groups, and on values of a categorical feature.
-    single : bool
-        Whether all features fit float32, so that batches are held in it; sums never are.
+    The parts and options are those of `moments_from_parquet`.
     """
 
-    features: tuple[str, ...]
-    categorical: tuple[str, ...] = ()
+    features: tuple[str, ...]  # those that are numbers, in order
+    categorical: tuple[str, ...] = ()  # their indicators come after `features`
     sensitive: tuple[str, ...] = ()
     control: tuple[str, ...] = ()
     weight: str | None = None
@@ -65,7 +48,7 @@ class Roles:
     missing: Missing = "error"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
-    single: bool = False
+    single: bool = False  # all features fit float32: batches are held in it, sums never are
 
     @property
     def columns(self) -> tuple[str, ...]:

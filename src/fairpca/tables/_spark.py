@@ -54,11 +54,6 @@ def moments_from_spark(
         The table.
     sensitive, features, control, weight, **options
         As in `moments_from_parquet`.
-
-    Returns
-    -------
-    GroupMoments
-        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
     """
     schema = _arrow_schema(data)
     roles = assign_roles(schema, sensitive, features, control, weight, **options)
@@ -112,19 +107,14 @@ def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> Gr
 
 
 def transform_spark(data: Any, model: AnyModel) -> Any:
-    """Append the component columns of a model to a Spark data frame, lazily.
+    """Append a column of doubles for each component to a Spark data frame, lazily.
 
     Parameters
     ----------
     data : pyspark.sql.DataFrame
         The table, with the features of the model by name.
     model : FairPCA, SavedModel, str or path
-        The fitted model, or a file written by its `save` method.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        All columns of `data`, then one column of doubles for each component.
+        As in `project_table`.
     """
     from pyspark.sql.types import DoubleType, StructType
 

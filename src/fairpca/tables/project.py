@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 from pyarrow import fs
@@ -20,15 +16,13 @@ from fairpca._choices import MISSING, UNKNOWN
 from fairpca._files import replacing
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
-from fairpca.tables._csv import SUFFIXES as CSV_SUFFIXES
 from fairpca.tables._files import Source, open_filesystem, replacing_any, resolved
 from fairpca.tables._model import AnyModel, Projection, read_model
 from fairpca.tables._parquet import SUFFIXES, ParquetPart, RowGroup
 from fairpca.tables._pass import Bar, Progress
 from fairpca.tables._roles import Missing, Names, as_names, check_choice
+from fairpca.tables._write import OUTPUTS, is_csv, open_writer
 from fairpca.tables.table import Table, open_table
-
-OUTPUTS = (".csv", ".csv.gz", ".parquet")
 
 
 def project_table(
@@ -41,13 +35,14 @@ def project_table(
     kept_first: bool = False,
     missing: Missing = "error",
     unknown: Literal["error", "ignore"] = "error",
+    safe_csv: bool = False,
     progress: Progress = None,
 ) -> Path:
     """Write the scores of the rows of a table, in bounded memory.
 
-    What is written is told by the name of `out`: ``.csv``, ``.csv.gz`` or ``.parquet``; any other
-    name is a directory with the same files below it, where the table is a directory of Parquet
-    files. It appears complete or not at all.
+    What is written is told by the name of `out`: ``.csv``, ``.csv.gz``, ``.parquet``, ``.feather``
+    or ``.arrow``; any other name is a directory with the same files below it, where the table is
+    a directory of Parquet files. It appears complete or not at all. Returns `out`.
 
     Parameters
     ----------
@@ -69,13 +64,11 @@ def project_table(
     unknown : {"error", "ignore"}, default "error"
         What happens to values of a categorical column that the model has not seen; "ignore"
         takes them for none of those it knows.
+    safe_csv : bool, default False
+        Whether text that a spreadsheet would run as a formula gets an apostrophe in front, in CSV
+        files; no other program then reads what was there.
     progress : bool or callable, optional
-        As in `Table.moments`.
-
-    Returns
-    -------
-    Path
-        `out`.
+        As in `moments_from_parquet`.
 
     Examples
     --------
@@ -95,12 +88,12 @@ def project_table(
     check_choice("missing", missing, MISSING)
     check_choice("unknown", unknown, UNKNOWN)
     projection = read_model(model).bind(table.schema, missing, unknown)
-    job = _Job(table, projection, keep, kept_first, as_text=_is_csv(out))
+    job = _Job(table, projection, keep, kept_first, as_text=is_csv(out))
     if not str(out).lower().endswith(OUTPUTS):
         _write_directory(job, fs.LocalFileSystem(), Path(out).as_posix(), progress)
         return Path(out)
     with replacing(out) as beside:
-        with _writer(beside, job.schema, os.fspath(out)) as write:
+        with open_writer(beside, job.schema, os.fspath(out), safe_csv) as write:
             job.run(write, progress)
         if Path(out).exists() and not force:  # it may have appeared meanwhile
             raise _exists(out, "force")
@@ -108,23 +101,15 @@ def project_table(
 
 
 def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Refuse what `project_table` could not or must not write, before any work is done.
-
-    Parameters
-    ----------
-    table : Table
-        The rows, which are never replaced.
-    out : str or path
-        File or directory to write.
-    force : bool, default False
-        Whether what is there may be replaced.
-    """
+    """Refuse what `project_table`, with these parameters, could not or must not write."""
     path, name = Path(out), os.fspath(out)
     is_directory = table.listing is not None and not table.listing.single
     folder = path.resolve().parent
     if name.lower().endswith(OUTPUTS):
         if path.is_dir():
             raise InvalidInputError(f"{name} is a directory, not a file.", parameter="out")
+        if path.exists() and not path.is_file():
+            raise InvalidInputError(f"{name} is a device or a pipe, not a file.", parameter="out")
         _check_not_input(table, resolved(fs.LocalFileSystem(), name), name, "is the input itself")
         if path.exists() and not force:
             raise _exists(name, "force")
@@ -153,32 +138,21 @@ def transform_parquet(
     filesystem: Any = None,
     progress: Progress = False,
 ) -> int:
-    """Write the scores of Parquet rows to Parquet, in bounded memory.
+    """Write the scores of Parquet rows to Parquet, in bounded memory; return how many there are.
 
     A file becomes a file; a directory, or several files, become a directory with the same names
     below it and the same row groups. The target appears complete or not at all.
 
     Parameters
     ----------
-    model : FairPCA, SavedModel, str or path
-        As in `project_table`.
-    source : str, path or iterable of them
+    model, keep
+        As in `project_table`; what is kept stands before the components.
+    source, filesystem, progress
         As in `moments_from_parquet`.
     target : str or path
         File or directory to write, in the file system of `source` where one is given.
-    keep : iterable of str, default ()
-        Columns to copy, before the components. "*" copies all.
     overwrite : bool, default False
         Whether an existing target may be replaced.
-    filesystem : pyarrow or fsspec file system, optional
-        Where plain paths lie; None: the local disk.
-    progress : bool or callable, default False
-        As in `moments_from_parquet`.
-
-    Returns
-    -------
-    int
-        Rows written.
 
     Examples
     --------
@@ -219,13 +193,12 @@ class _Job:
     ) -> None:
         self.table = table
         self.projection = projection
+        self.as_text = as_text
         self.kept = self._kept_columns(keep)
         self.kept_first = kept_first
-        self.types = {
-            name: pa.float64()
-            for _, name in self.projection.plain
-            if kinds.is_integer(table.schema.field(name).type)
-        }
+        self.types: dict[str, pa.DataType] = {}
+        if table.kind == "csv":  # whole numbers at the start of a file may be followed by others
+            self.types = {name: pa.float64() for _, name in self.projection.plain}
         if table.kind == "csv" and as_text:  # what is only copied stays as it was written
             copied = set(self.kept) - set(self.projection.columns)
             self.types |= dict.fromkeys(copied, pa.string())
@@ -246,6 +219,12 @@ class _Job:
                 "name of a component, rename it, or do not keep it.",
                 parameter="keep",
             )
+        nested = [name for name in names if kinds.is_nested(self.table.schema.field(name).type)]
+        if nested and self.as_text:
+            raise InvalidInputError(
+                f"keep names {nested}, whose values CSV cannot hold: write Parquet instead.",
+                parameter="keep",
+            )
         return names
 
     def schema_without(self, absent: Iterable[str]) -> pa.Schema:
@@ -257,9 +236,8 @@ class _Job:
 
     def run(self, write: Callable[[pa.Table], None], progress: Progress) -> None:
         """Project every unit of the table."""
-        types = self.types if self.table.kind == "csv" else {}
         with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
-            for unit in self.table.units(types):
+            for unit in self.table.units(self.types):
                 self.write_unit(unit, self.schema, write, bar)
 
     def write_unit(
@@ -292,29 +270,6 @@ class _Job:
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _is_csv(path: str | os.PathLike[str]) -> bool:
-    return os.fspath(path).lower().endswith(CSV_SUFFIXES)
-
-
-@contextmanager
-def _writer(place: Any, schema: pa.Schema, name: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Open a file of the kind that a name tells."""
-    if not _is_csv(name):
-        with pq.ParquetWriter(place, schema) as writer:
-            yield writer.write_table
-        return
-    stream: Any = pa.OSFile(os.fspath(place), "wb")
-    if name.lower().endswith(".gz"):
-        stream = pa.CompressedOutputStream(stream, "gzip")
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(schema.names)
-    options = pa_csv.WriteOptions(include_header=False)
-    with stream:
-        stream.write(header.getvalue().encode())
-        with pa_csv.CSVWriter(stream, schema, write_options=options) as writer:
-            yield writer.write_table
 
 
 def _write_directory(

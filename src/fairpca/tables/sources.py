@@ -36,6 +36,8 @@ def moments_from_parquet(
 ) -> GroupMoments:
     """Sum the rows of Parquet files in one pass, in memory that does not grow with them.
 
+    The moments are what `GroupMoments.from_arrays` gives for the same rows, but for rounding.
+
     Parameters
     ----------
     source : str, path or iterable of them
@@ -74,11 +76,6 @@ def moments_from_parquet(
             Largest number of distinct combinations of groups.
         max_levels : int, default 1000
             Largest number of values of a categorical feature.
-
-    Returns
-    -------
-    GroupMoments
-        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
 
     Raises
     ------
@@ -131,19 +128,12 @@ def moments_from_csv(
     source : str, path or iterable of them
         Files (``.gz``, ``.bz2`` and ``.zst`` are unpacked on the way), globs, directories or
         addresses, with a header line.
-    sensitive, features, control, weight
-        As in `moments_from_parquet`.
     separator : str, default ","
         Between the fields.
     types : mapping, optional
         Arrow types by column where the start of the file misleads, such as ``{"zip": "string"}``.
-    filesystem, progress, **options
+    sensitive, features, control, weight, filesystem, progress, **options
         As in `moments_from_parquet`.
-
-    Returns
-    -------
-    GroupMoments
-        What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
 
     Examples
     --------
@@ -184,8 +174,6 @@ def moments_from_files(
     source : str, path or iterable of them
         Files, globs, directories or addresses, all CSV or all Parquet, told by their names; or a
         table that `open_table` has opened.
-    sensitive : str or iterable of str
-        Protected attributes.
     engine : {"local", "dask", "spark"}, default "local"
         "local" streams in this process; "dask" and "spark" hand the reading to them.
     scheduler : str, optional
@@ -194,17 +182,10 @@ def moments_from_files(
         Address of a Spark master; None: ``local[*]``.
     separator : str, default ","
         Between the fields of a CSV file.
-    progress : bool or callable, default False
+    progress, checkpoint
         As in `moments_from_parquet`; local engine only.
-    checkpoint : str or path, optional
-        As in `moments_from_parquet`; local engine and Parquet only.
-    features, control, weight, **options
+    sensitive, features, control, weight, **options
         As in `moments_from_parquet`.
-
-    Returns
-    -------
-    GroupMoments
-        The moments.
 
     Examples
     --------
@@ -250,11 +231,6 @@ def moments_from_table(
         What its `assign` returned.
     engine, scheduler, master, progress, checkpoint
         As in `moments_from_files`.
-
-    Returns
-    -------
-    GroupMoments
-        The moments.
     """
     _check_engine(engine, table, checkpoint)
     if engine == "dask":
@@ -269,6 +245,10 @@ def moments_from_table(
 def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
     """Refuse an engine that is not known, not installed, or that keeps no checkpoints."""
     check_choice("engine", engine, ENGINES)
+    if engine == "spark" and table.kind == "arrow":
+        raise InvalidInputError(
+            "engine='spark' reads CSV and Parquet files only.", parameter="engine"
+        )
     if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
         raise InvalidInputError(
             "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
@@ -286,20 +266,7 @@ def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
 
 
 def column_names(source: Source, separator: str = ",") -> list[str]:
-    """Names of the columns of CSV or Parquet files, without reading any rows.
-
-    Parameters
-    ----------
-    source : str, path or iterable of them
-        As in `moments_from_files`.
-    separator : str, default ","
-        Between the fields of a CSV file.
-
-    Returns
-    -------
-    list of str
-        The columns of the first file, hive keys included.
-    """
+    """Names of the columns of files, hive keys included; parameters as in `moments_from_files`."""
     return open_table(source, separator=separator).names
 
 

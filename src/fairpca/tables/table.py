@@ -15,23 +15,12 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.tables import _csv, _parquet
+from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
 from fairpca.tables._files import Listing, Source, find_files
-from fairpca.tables._kernel import (
-    Columns,
-    check_finite,
-    count_missing,
-    positive_rows,
-    to_rows,
-)
-from fairpca.tables._parquet import (
-    ParquetPart,
-    RowGroup,
-    affordable_threads,
-    check_same_columns,
-    open_part,
-)
+from fairpca.tables._ipc import open_arrow
+from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
+from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
 from fairpca.tables._partial import Partial, check_missing, finish
 from fairpca.tables._pass import (
     Bar,
@@ -45,7 +34,12 @@ from fairpca.tables._pass import (
 from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
 
 Kind = Literal["csv", "parquet", "arrow"]
-KNOWN_SUFFIXES = (*_parquet.SUFFIXES, *_csv.SUFFIXES)
+_SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "csv": _csv.SUFFIXES,
+    "parquet": _parquet.SUFFIXES,
+    "arrow": _ipc.SUFFIXES,
+}
+_KIND_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", None: "of no known kind"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +49,10 @@ class _Slice:
     table: pa.Table
     path: str
 
+    @property
+    def n_rows(self) -> int:
+        return int(self.table.num_rows)
+
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         yield from self.table.select(list(columns)).to_batches()
 
@@ -63,30 +61,16 @@ class _Slice:
 class Table:
     """Rows in files or in Arrow, whose files were listed and whose columns are known.
 
-    Made by `open_table`, which has an example.
-
-    Parameters
-    ----------
-    name : str
-        What to call it in a heading.
-    kind : {"csv", "parquet", "arrow"}
-        Where the rows are.
-    schema : pyarrow.Schema
-        Columns and types; for CSV files they come from the start of the first one.
-    listing : Listing or None
-        The files.
-    parts : tuple
-        What there is to read.
-    given_types : frozenset of str
-        Columns of CSV files whose types the user gave.
+    Made by `open_table`, which has an example. `schema` has the columns and their types; for CSV
+    files they come from the start of the first one.
     """
 
-    name: str
+    name: str  # for a heading
     kind: Kind
     schema: Any
-    listing: Listing | None = None
-    parts: tuple[Any, ...] = ()
-    given_types: frozenset[str] = field(default=frozenset())
+    listing: Listing | None = None  # the files
+    parts: tuple[Any, ...] = ()  # what there is to read
+    given_types: frozenset[str] = field(default=frozenset())  # columns of CSV files typed by hand
 
     @property
     def names(self) -> list[str]:
@@ -99,7 +83,8 @@ class Table:
         if self.kind == "csv":
             return None
         if self.kind == "arrow":
-            return int(self.parts[0].table.num_rows)
+            counts = [part.n_rows for part in self.parts]
+            return None if None in counts else sum(counts)
         return sum(sum(part.rows) for part in self.parts)
 
     def assign(
@@ -112,41 +97,14 @@ class Table:
     ) -> Roles:
         """Settle which column plays which part, and check that every file has these columns.
 
-        Parameters
-        ----------
-        sensitive : str or iterable of str
-            Protected attributes.
-        features : iterable of str, optional
-            Features; None: every column that has no other part.
-        control : str or iterable of str, optional
-            Strata.
-        weight : str, optional
-            Column of weights.
-        **options
-            numeric, categorical, missing, max_cells and max_levels, as in `moments_from_parquet`.
-
-        Returns
-        -------
-        Roles
-            The parts.
+        Parameters are as in `moments_from_parquet`.
         """
         roles = assign_roles(self.schema, sensitive, features, control, weight, **options)
         self.check_columns(roles.columns)
         return roles
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        """Read some columns from the first row to the last.
-
-        Parameters
-        ----------
-        columns : iterable of str
-            Their names.
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            The rows in order.
-        """
+        """Read some columns, by their names, from the first row to the last."""
         wanted = list(columns)
         self.check_columns(wanted)
         for unit in self.units({}):
@@ -167,20 +125,8 @@ class Table:
         ----------
         roles : Roles
             What `assign` returned.
-        progress : bool or callable, optional
-            True draws a bar on standard error; a function is called with the rows done and the
-            rows in all, or None where they are not known.
-        checkpoint : str or path, optional
-            Directory in which the sums so far are kept; Parquet only.
-        checkpoint_seconds : float, default 5.0
-            Shortest time between two states on disk.
-        threads : int, optional
-            Row groups that are read and summed at the same time; the result does not depend on it.
-
-        Returns
-        -------
-        GroupMoments
-            What `GroupMoments.from_arrays` gives for the same rows in memory, but for rounding.
+        progress, checkpoint, checkpoint_seconds, threads
+            As in `moments_from_parquet`; `checkpoint` and `threads` are for Parquet only.
         """
         if checkpoint is not None and self.kind != "parquet":
             raise InvalidInputError("checkpoint needs Parquet files.", parameter="checkpoint")
@@ -204,37 +150,11 @@ class Table:
         return moments
 
     def rows(self, roles: Roles) -> Rows:
-        """Read the whole table into memory, by the kernel that sums it in batches.
-
-        Parameters
-        ----------
-        roles : Roles
-            What `assign` returned.
-
-        Returns
-        -------
-        Rows
-            Complete rows of positive weight.
-        """
+        """Read the complete rows of positive weight into memory; `assign` gives the roles."""
         return self.rows_with(roles, ())[0]
 
     def rows_with(self, roles: Roles, beside: Iterable[str]) -> tuple[Rows, pa.Table]:
-        """Read the whole table into memory, and further columns of the same rows.
-
-        Parameters
-        ----------
-        roles : Roles
-            What `assign` returned.
-        beside : iterable of str
-            Names of further columns.
-
-        Returns
-        -------
-        rows : Rows
-            Complete rows of positive weight.
-        others : pyarrow.Table
-            The columns in `beside`, for the same rows.
-        """
+        """Read what `rows` does, and the columns named in `beside` for the same rows."""
         others = list(beside)
         columns = list(dict.fromkeys((*roles.columns, *others)))
         self.check_columns(columns)
@@ -279,8 +199,8 @@ class Table:
         ]
 
     def check_columns(self, columns: Iterable[str]) -> None:
-        """Refuse a Parquet file that does not have these columns as the first one has them."""
-        if self.kind == "parquet":
+        """Refuse a file that does not have these columns as the first one has them."""
+        if self.kind != "csv" and self.listing is not None:
             check_same_columns(list(self.parts), columns)
 
 
@@ -299,29 +219,19 @@ def open_table(
     separator: str = ",",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
-    kind: Literal["csv", "parquet"] | None = None,
+    kind: Kind | None = None,
 ) -> Table:
-    r"""List the files of a table once and settle its columns once.
+    r"""List the files of a table once and settle its columns once; headers and footers are read.
 
     Parameters
     ----------
     source : str, path, iterable of them, pyarrow.Table or Table
-        Files, globs, directories (with ``key=value`` directories as columns) or addresses that
-        pyarrow knows, such as ``s3://bucket/table``, all CSV or all Parquet; or an Arrow table.
-        A table that is open already is returned as it is.
-    separator : str, default ","
-        Between the fields of a CSV file.
-    types : mapping, optional
-        Arrow types of columns of CSV files whose start misleads, such as ``{"zip": "string"}``.
-    filesystem : pyarrow or fsspec file system, optional
-        Where plain paths lie; None: the local disk.
-    kind : {"csv", "parquet"}, optional
+        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or an Arrow
+        table. A table that is open already is returned as it is.
+    separator, types, filesystem
+        As in `moments_from_csv`.
+    kind : {"csv", "parquet", "arrow"}, optional
         What the files are; None: told by their names.
-
-    Returns
-    -------
-    Table
-        Nothing but headers and footers has been read.
 
     Examples
     --------
@@ -336,11 +246,14 @@ def open_table(
         return source
     if isinstance(source, pa.Table):
         return Table("table", "arrow", source.schema, None, (_Slice(source, "table"),))
-    suffixes = {"csv": _csv.SUFFIXES, "parquet": _parquet.SUFFIXES}
-    listing = find_files(source, suffixes[kind] if kind else KNOWN_SUFFIXES, filesystem)
-    name = _name(source, listing)
-    if (kind or _kind(listing)) == "parquet":
+    known = tuple(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
+    listing = find_files(source, _SUFFIXES[kind] if kind else known, filesystem)
+    name, kind = _name(source, listing), kind or _kind(listing)
+    if kind == "parquet":
         return _open_parquet(name, listing)
+    if kind == "arrow":
+        found = tuple(open_arrow(file) for file in listing.files)
+        return Table(name, "arrow", found[0].schema, listing, found)
     given = {column: pa.type_for_alias(alias) for column, alias in (types or {}).items()}
     parts = tuple(CsvPart(file, separator, given) for file in listing.files)
     return Table(name, "csv", parts[0].schema(), listing, parts, frozenset(given))
@@ -350,8 +263,8 @@ def _open_parquet(name: str, listing: Listing) -> Table:
     for file in listing.files:
         if file.path.lower().endswith(_csv.SUFFIXES):
             raise InvalidInputError(f"{file.path} is CSV: only Parquet files are read here.")
-    found: list[ParquetPart] = list(in_order(open_part, listing.files, default_threads()))
-    return Table(name, "parquet", found[0].schema, listing, tuple(found))
+    found = tuple(in_order(open_part, listing.files, default_threads()))
+    return Table(name, "parquet", found[0].schema, listing, found)
 
 
 def _name(source: Any, listing: Listing) -> str:
@@ -363,17 +276,22 @@ def _name(source: Any, listing: Listing) -> str:
 
 
 def _kind(listing: Listing) -> Kind:
-    """Tell CSV from Parquet by the names; both together have no common types."""
-    paths = [file.path for file in listing.files]
-    csv = [path for path in paths if path.lower().endswith(_csv.SUFFIXES)]
-    if csv and len(csv) < len(paths):
-        other = next(path for path in paths if path not in csv)
-        raise InvalidInputError(f"{csv[0]} is CSV and {other} is not: give files of one kind.")
-    if csv:
-        return "csv"
-    name = PurePosixPath(paths[0]).name
-    if listing.single and "." in name and not name.lower().endswith(_parquet.SUFFIXES):
+    """Tell the kind of the files by their names; different kinds have no common types."""
+    first = listing.files[0].path
+    kind = _kind_of(first)
+    for file in listing.files:
+        if _kind_of(file.path) != kind:
+            raise InvalidInputError(
+                f"{first} is {_KIND_NAMES[kind]} and {file.path} is not: give files of one kind."
+            )
+    if kind is None and listing.single and "." in PurePosixPath(first).name:
         raise InvalidInputError(
-            f"{paths[0]}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet."
+            f"{first}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet, "
+            ".feather, .arrow."
         )
-    return "parquet"
+    return kind or "parquet"
+
+
+def _kind_of(path: str) -> Kind | None:
+    name = path.lower()
+    return next((kind for kind, ends in _SUFFIXES.items() if name.endswith(ends)), None)

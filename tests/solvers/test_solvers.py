@@ -127,7 +127,9 @@ def test_deflation_without_room_is_mended():
     # Five components in six dimensions leave no room for the images Qv: what deflation finds
     # sticks out of the limit, and the solver must not hand that on.
     problem = random_problem(6, 7, 1, 5)
-    smallest = smallest_cov_gap(reduce_problem(problem).Q, 5) * np.trace(problem.covariance) / 7
+    smallest = (
+        smallest_cov_gap(reduce_problem(problem).cov_values, 5) * np.trace(problem.covariance) / 7
+    )
     problem = replace(problem, cov_tol=1.02 * smallest)
     reduced = reduce_problem(problem)
     assert reduced.violation(deflate(reduced)[0]) > 1e-3
@@ -158,8 +160,8 @@ def test_attainable_minimum_is_stated_and_attained():
 
 
 def test_smallest_gap_against_random_bases():
-    Q = reduce_problem(random_problem(3, 7, 1, 4)).Q
-    smallest = smallest_cov_gap(Q, 4)
+    reduced = reduce_problem(random_problem(3, 7, 1, 4))
+    Q, smallest = reduced.Q, smallest_cov_gap(reduced.cov_values, 4)
     found = min(np.linalg.norm(V.T @ Q[0] @ V, 2) for V in random_bases(0, 6, 4, 3000))
     assert 0.0 < smallest <= found
 

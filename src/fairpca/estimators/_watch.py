@@ -1,0 +1,41 @@
+"""Where a long solve stands: a line a second where asked for, and scikit-learn's callbacks."""
+
+from __future__ import annotations
+
+import time
+
+SECONDS_BETWEEN_LINES = 1.0
+
+
+class Watch:
+    """The callback of a solve; `context` is scikit-learn's, or None where nobody listens."""
+
+    def __init__(self, estimator, context):
+        self._estimator, self._context = estimator, context
+        self._start = self._last = time.monotonic()
+
+    def __call__(self, snapshot):
+        """Tell where the solve stands."""
+        now = time.monotonic()
+        if self._estimator.verbose and now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            known = f"bound {snapshot.bound:.6g}, gap {100 * snapshot.gap:.2f} %"
+            if snapshot.stage == "basis":
+                known = f"objective {snapshot.objective:.6g}"
+            name, elapsed = type(self._estimator).__name__, now - self._start
+            step = f"{snapshot.stage}, step {snapshot.iteration}"
+            print(f"[{name}] {elapsed:.0f} s, {step}: {known}", flush=True)
+        if self._context is not None:
+            self._tell(snapshot)
+
+    def _tell(self, snapshot):
+        """Hand one step to the callbacks, as a task of its own."""
+        task = self._context.subcontext(task_name=snapshot.stage)
+        figures = {
+            "iteration": snapshot.iteration,
+            "bound": snapshot.bound,
+            "objective": snapshot.objective,
+            "gap": snapshot.gap,
+        }
+        task.call_on_fit_task_begin(estimator=self._estimator)
+        task.call_on_fit_task_end(estimator=self._estimator, metadata=figures)

@@ -1,0 +1,56 @@
+"""`fairpca fit --delta`: the trade-off as a table and as JSON."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fairpca.estimators import load_model
+
+
+@pytest.fixture
+def shells(people):
+    rng = np.random.default_rng(0)
+    frame = people.loc[np.repeat(people.index, 3)].reset_index(drop=True)
+    frame[list("uvwxyz")] = rng.normal(size=(len(frame), 6))
+    frame.loc[frame["sex"] == "m", ["u", "v"]] *= 3.0
+    return frame
+
+
+def test_the_path_is_shown_saved_and_written(run, write, shells, tmp_path):
+    source, model, out = write(shells), tmp_path / "model.npz", tmp_path / "out.csv"
+    options = ("--drop", "race,income", "-s", "sex", "--delta", "0.5")
+    result = run("fit", source, *options, "--save", model, "-o", out)
+    assert result.exit_code == 0, result.stderr
+    assert "What may leak, and what it costs" in result.stdout
+    assert "chosen" in result.stdout
+    assert "Chance alone stays below" in result.stdout
+    fair, scaling = load_model(model)
+    assert type(fair).__name__ == "DeltaFairPCA"
+    X = (shells[list("uvwxyz")] - scaling.mean) / scaling.scale
+    written = np.loadtxt(out, delimiter=",", skiprows=1, usecols=(0, 1))
+    np.testing.assert_allclose(written, fair.transform(X), atol=1e-9)
+
+
+def test_json_has_the_path(run, write, shells):
+    options = ("--drop", "race,income", "-s", "sex", "--delta", "0.5", "--adversary", "linear")
+    result = run("fit", write(shells), *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["adversary"]
+    assert found["family"] == "linear"
+    assert found["delta"] <= 0.5
+    chosen = [point for point in found["path"] if point["price"] == found["price"]]
+    assert chosen[0]["delta"] == found["delta"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--adversary", "rbf"), "give --delta as well"),
+        (("--delta", "0.1", "--cov-tol", "0"), "excludes"),
+        (("--delta", "2"), "between 0 and 1"),
+        (("--delta", "0.1", "--adversary", "svm"), "--adversary"),
+    ],
+)
+def test_what_does_not_go_together(refused, write, shells, options, message):
+    assert message in refused("fit", write(shells), "-s", "sex", *options)

@@ -1,0 +1,70 @@
+"""What a fit tells of itself while it runs."""
+
+import numpy as np
+import pytest
+from sklearn.callback import ProgressBar
+
+from fairpca import FairKernelPCA, FairPCA
+from fairpca.estimators import _watch
+
+
+class Recorder:
+    """A callback that keeps what it is told."""
+
+    def __init__(self):
+        self.figures, self.ended = [], False
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, **kwargs):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, metadata=None, **kwargs):
+        if metadata:
+            self.figures.append(metadata)
+
+    def teardown(self, estimator, context):
+        self.ended = True
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    z = np.arange(300) % 2
+    return rng.normal(size=(300, 12)) * (1 + z[:, None] * rng.uniform(0, 2, 12)), z
+
+
+@pytest.mark.parametrize("make", [FairPCA, lambda: FairKernelPCA(rank=10)])
+def test_callbacks_get_bound_and_gap_at_every_step(rows, make):
+    X, z = rows
+    recorder = Recorder()
+    fair = make().set_callbacks(recorder).fit(X, sensitive_features=z)
+    assert recorder.ended
+    bounds = [step["bound"] for step in recorder.figures if np.isfinite(step["bound"])]
+    assert bounds
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[-1] == pytest.approx(fair.certificate_.bound, rel=1e-6)
+    assert recorder.figures[-1]["gap"] >= 0.0
+
+
+def test_the_progress_bar_of_scikit_learn_works(rows):
+    pytest.importorskip("rich")
+    X, z = rows
+    fair = FairPCA().set_callbacks(ProgressBar()).fit(X, sensitive_features=z)
+    assert fair.certificate_.converged
+
+
+def test_a_long_solve_prints_where_it_is(rows, monkeypatch, capsys):
+    X, z = rows
+    monkeypatch.setattr(_watch, "SECONDS_BETWEEN_LINES", 0.0)
+    FairPCA(verbose=1).fit(X, sensitive_features=z)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("bound" in line and "gap" in line and "%" in line for line in lines[:-1])
+    assert lines[-1].startswith("[FairPCA] Certificate(")
+
+
+def test_a_short_solve_prints_its_certificate_only(rows, capsys):
+    X, z = rows
+    FairPCA(verbose=1, cov_weight=0).fit(X, sensitive_features=z)
+    assert len(capsys.readouterr().out.splitlines()) == 1
