@@ -13,7 +13,7 @@ import results
 from sklearn.svm import SVC, LinearSVC
 
 from fairpca.linalg import single_blas_thread
-from fairpca.metrics import delta_fairness
+from fairpca.metrics import audit, delta_fairness
 from fairpca.metrics._svm import PENALTIES
 
 
@@ -128,6 +128,21 @@ def bench_search():
     yield "search, n=2,000 d=5", one, "svm of ours", svm, "", one / svm
 
 
+def bench_audit():
+    """Whole audits with default options: rows whose means agree, as after a fit, and many rows."""
+    U, z = groups(48_842, 2)
+    U -= np.where(z[:, None], U[z].mean(axis=0), U[~z].mean(axis=0))
+    fitted, _ = seconds(lambda: audit(U, z), 1)
+    yield "audit, fitted rows, n=48,842 d=2", fitted, "limit", 20.0, "< 1", fitted / 20
+    U, z = groups(1_000_000, 5)
+    tracemalloc.start()
+    many, _ = seconds(lambda: audit(U, z), 1)
+    memory = tracemalloc.get_traced_memory()[1] / U.nbytes
+    tracemalloc.stop()
+    yield "audit, n=1,000,000 d=5", many, "budget", 60.0, "< 1", many / 60
+    yield "   peak memory, times the rows", memory, "", None, "< 3", None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="run the brute force in full")
@@ -135,7 +150,13 @@ def main():
     print(f"{'what':<38}{'CPU time':>9}   {'against':<26}{'CPU time':>10}{'ratio':>9}  target")
     rows = []
     with single_blas_thread():
-        for bench in (bench_orthants, lambda: bench_plane(full), bench_svm, bench_search):
+        for bench in (
+            bench_orthants,
+            lambda: bench_plane(full),
+            bench_svm,
+            bench_search,
+            bench_audit,
+        ):
             for name, ours, rival, theirs, target, ratio in bench():
                 rows.append(
                     {
@@ -150,7 +171,7 @@ def main():
                 unit = "" if rival == "" else " s"
                 other = "" if theirs is None else f"{theirs:.3f} s"
                 shown = "" if ratio is None else f"{ratio:.1f}"
-                cell = f"{ours:.3f}{unit}" if unit else f"{ours:.0f}"
+                cell = f"{ours:.3f}{unit}" if unit else f"{ours:.1f}"
                 print(
                     f"{name:<38}{cell:>9}   {rival:<26}{other:>10}{shown:>9}  {target}", flush=True
                 )
