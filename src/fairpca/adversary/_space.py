@@ -98,16 +98,15 @@ class Space:
         def turned(t: float) -> Array:
             return orthonormalize(V - t * outer @ (outer.T @ V))
 
+        def is_within(t: float) -> bool:
+            return bool(np.linalg.norm(self.mean_gaps @ turned(t), axis=1).max() <= tol)
+
+        if is_within(0.0):
+            return V
         low, high = 0.0, 1.0
         for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high) if high < 1.0 or low > 0.0 else 0.0
-            gap = np.linalg.norm(self.mean_gaps @ turned(middle), axis=1).max()
-            if gap <= tol:
-                high = middle
-            else:
-                low = max(middle, 1e-12)
-            if high == 0.0:
-                return V
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if is_within(middle) else (middle, high)
         return turned(high)
 
     def ordered(self, V: Array) -> Array:

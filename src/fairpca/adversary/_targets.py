@@ -125,8 +125,7 @@ def form_targets(
     The contrasts of indicators of the cells say who faces whom: the difference of their means is
     the share of each cell in the positive side, minus that in the negative side.
     """
-    if rows.weights is not None and not rows.weights.all():
-        raise ValueError("rows of weight zero are to be left out before")
+    assert rows.weights is None or rows.weights.all(), "rows of weight zero are left out before"
     cells = rows.cells()
     order = np.argsort(cells, kind="stable").astype(np.intp)
     rows, cells = rows.take(order), cells[order]
