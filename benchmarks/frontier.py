@@ -141,7 +141,8 @@ def erased(S, f, d):
     direction /= np.linalg.norm(direction)
     back = (vectors * np.where(np.isinf(values), 0.0, np.sqrt(values))) @ vectors.T
     keep = np.eye(len(S)) - back @ np.outer(direction, direction) @ white
-    return keep.T @ top(keep @ S @ keep.T, d)
+    # The map is oblique: orthonormal directions of its span make variances comparable.
+    return orthonormalize(keep.T @ top(keep @ S @ keep.T, d))
 
 
 def mmd_basis(X, z, V, price, n_features=200, rounds=2):
@@ -248,7 +249,8 @@ def summary():
     for cell in cells:
         inside = [r for r in rows if (r["data"], r["d"], r["split"]) == cell]
         mine = [r for r in inside if r["method"] in OURS]
-        for peer in (r for r in inside if r["method"] not in OURS):
+        # PCA is FairPCA with mean_tol=None and no price.
+        for peer in (r for r in inside if r["method"] not in (*OURS, "PCA")):
             matched.append(any(covers(own, peer) for own in mine))
             beaten += [
                 (cell, peer["method"])

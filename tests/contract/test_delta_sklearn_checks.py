@@ -39,8 +39,8 @@ EXTRA_CHECKS = [
 PLAIN = DeltaFairPCA(1, missing_groups="ignore")
 # With a price: the checks have too few rows for groups to be measured on halves of them.
 FAIR = DeltaGroupsFromRows(1, price=0.5, certify=False)
-# A weight of two is two rows in the leak (tests/adversary/test_adversary.py), but not in the number of
-# random features, which follows the number of rows, nor in the draws of an ascent.
+# A weight of two is two rows in the leak (tests/adversary), but not in the
+# number of random features, which follows the number of rows, nor in the draws of an ascent.
 RANDOM = dict.fromkeys(
     (
         "check_sample_weight_equivalence_on_dense_data",

@@ -172,16 +172,14 @@ class Reader:
     def linear(self, i: int) -> list[float]:
         """Δ of the best linear score by second moments, for PCA and with equal means."""
         if i not in self._linear:
-            found = []
-            for split in self.splits(self.candidates[i]):
-                covariance = split.train.T @ split.train / len(split.train)
-                gap = split.train[split.z_train == 1].mean(axis=0)  # rows are centred
-                found.append(
-                    [
-                        _discriminant_delta(split.test @ np.linalg.eigh(c)[1][:, -2:], split.z_test)
-                        for c in (covariance, _without(covariance, gap))
-                    ]
-                )
+            candidate, found = self.candidates[i], []
+            keep, z = self._places(candidate)
+            for part in self.parts[candidate.rows]:
+                covariance = part.covariance[np.ix_(keep, keep)]
+                fair = _without(covariance, part.gap(z, candidate.threshold)[keep])
+                planes = [np.linalg.eigh(c)[1][:, -2:] for c in (covariance, fair)]
+                test, above = part.scaled[1][:, keep], part.raw_test[:, z] > candidate.threshold
+                found.append([_discriminant_delta(test @ V, above.astype(int)) for V in planes])
             self._linear[i] = list(np.mean(found, axis=0))
         return self._linear[i]
 

@@ -16,6 +16,7 @@ from fairpca.experiments._methods import METHODS, PAPER_METHODS
 from fairpca.experiments._protocol import DATASETS
 from fairpca.experiments._results import Estimate, Results, printed, printed_clusters
 from fairpca.experiments._store import read_csv, write_atomically
+from fairpca.experiments.search import SEARCHED
 from fairpca.report._figures import draw_agreement
 from fairpca.report._verdicts import (
     KINDS,
@@ -157,7 +158,9 @@ def _search(path: Path, judged: Sequence[Verdict]) -> str:
         if (definition := dataset_info(dataset).printed) is not None:
             rows.append(["", "", f"*as printed:* {definition.evidence}", "", "", ""])
     head = ["data", "tried", "best candidates: protected", "fit", "all tables", "others"]
-    return f"{texts()['sections']['search'].lstrip()}\n{_markdown(head, rows)}"
+    missing = ", ".join(name for name in SEARCHED if (name, name) not in found)
+    note = texts()["not_searched"].format(names=missing) if missing else ""
+    return f"{texts()['sections']['search'].lstrip()}\n{_markdown(head, rows)}\n{note}"
 
 
 def _table1(path: Path, judged: Sequence[Verdict]) -> str:

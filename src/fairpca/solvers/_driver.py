@@ -72,7 +72,7 @@ class Progress:
         """Duality gap below which a bound of this size need not be improved."""
         if self.incumbent is None:
             return self.tol * abs(bound) + _ROUNDING
-        room = max(0.1 * self.tol * abs(bound), _SHARE_OF_GAP * (bound - self.incumbent))
+        room = max(0.02 * self.tol * abs(bound), _SHARE_OF_GAP * (bound - self.incumbent))
         return room + _ROUNDING
 
     @property
