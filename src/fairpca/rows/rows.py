@@ -222,14 +222,7 @@ class Rows:
             return np.arange(n)
         cells = self.cells()
         counts = np.bincount(cells)
-        least = np.minimum(counts, max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
-        quota, few = least, np.zeros(len(counts), dtype=bool)
-        for _ in range(len(counts)):  # cells that get their least leave fewer rows for the others
-            rest = (size - least[few].sum()) / max(counts[~few].sum(), 1)
-            quota = np.maximum(least, np.floor(rest * counts).astype(np.intp))
-            if (few == (rest * counts <= least)).all():
-                break
-            few = rest * counts <= least
+        quota = _quotas(counts, size)
         order = np.lexsort((np.random.default_rng(seed).random(n), cells))
         place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.sort(order[place < np.repeat(quota, counts)])
@@ -249,6 +242,19 @@ class Rows:
             found[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
         columns = tuple(found[name] for name in groups.names)
         return replace(self, groups=Groups(columns, (), groups.names, groups.n_rows))
+
+
+def _quotas(counts: NDArray[np.intp], size: int) -> NDArray[np.intp]:
+    """Share a draw among cells; those that get their least leave fewer rows for the others."""
+    least = np.minimum(counts, max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
+    quota, few = least, np.zeros(len(counts), dtype=bool)
+    for _ in range(len(counts)):
+        rest = (size - least[few].sum()) / max(counts[~few].sum(), 1)
+        quota = np.maximum(least, np.floor(rest * counts).astype(np.intp))
+        if (few == (rest * counts <= least)).all():
+            break
+        few = rest * counts <= least
+    return quota
 
 
 def numeric_strata_error(names: Iterable[str]) -> GroupsError:
