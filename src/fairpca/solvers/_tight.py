@@ -39,6 +39,7 @@ _FREE_COMPONENTS = 10
 _USED = 1e-3
 # A relaxed problem is solved on its subspace to this share of the gap wanted on the whole space.
 _INNER_SHARE = 0.25
+_SMALLEST_SHARE = 1e-5
 
 
 def solve_tight(
@@ -95,7 +96,7 @@ class _Rounds:
         watch: Watch | None,
     ) -> None:
         self.problem, self.progress, self.watch = reduced, progress, watch
-        self.left, self.n_iter, self.extra = max_iter, 0, _EXTRA
+        self.left, self.n_iter, self.extra, self.share = max_iter, 0, _EXTRA, _INNER_SHARE
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
         self.largest = float(reduced.leading(reduced.d)[0].sum())
@@ -192,6 +193,8 @@ class _Rounds:
             progress.record(np.inf, -np.inf if is_short else value, V)
         grown = [used, V] if len(overlooked) or is_short or self._improved(before) else [self.T]
         self.active = np.union1d(self.active, overlooked)
+        if self.T.shape[1] == reduced.size and not len(overlooked) and not is_short:
+            self.share *= 0.1  # nothing to add: lifting lost what was left, so solve more closely
         self._choose_subspace(leading, np.column_stack(grown))
 
     def _inner_watch(self) -> Watch | None:
@@ -199,7 +202,7 @@ class _Rounds:
         return None if watch is None else lambda at: watch(self.snapshot(0, done + at.iteration))
 
     def _wanted(self, upper: float) -> float:
-        return _INNER_SHARE * self.progress.needed(upper)
+        return self.share * self.progress.needed(upper)
 
     def _improved(self, before: float) -> bool:
         # A subspace that brings too little is kept and gets more company.
@@ -239,7 +242,12 @@ class _Rounds:
             return Status.INFEASIBLE
         if self.progress.solved:
             return Status.CONVERGED
-        return None if self.left > 0 else Status.ITERATION_LIMIT
+        if self.left > 0 and self.share > _SMALLEST_SHARE:
+            return None
+        # What was aimed at is less than what was asked for.
+        found = self.progress
+        is_close = found.bound - found.relaxed <= found.tol * abs(found.bound)
+        return Status.CONVERGED if is_close else Status.ITERATION_LIMIT
 
     def snapshot(self, number: int, done: int | None = None) -> Snapshot:
         """Bound so far against the basis at hand, or against the relaxed value."""
