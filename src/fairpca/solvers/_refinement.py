@@ -125,6 +125,9 @@ class _Lagrangian:
         With V turned so that the multiplier Λ of VᵀV = I is diagonal, that of entry i of column j
         is Λ_j − S_ii + Σ(Q_c)_ii(G_c)_jj, up to the penalty and to what couples the entries.
         """
+        if V.size <= _FEW_UNKNOWNS:
+            self.centre, self.stretch = V, np.ones(V.shape)
+            return
         SV, _, B = self.products(V)
         M, _, b = self.updated(B, V)
         G, F = M[: self.contrasts] - M[self.contrasts :], self.problem.F
@@ -136,8 +139,6 @@ class _Lagrangian:
         rows = np.einsum("cii->ic", self.problem.Q) @ price + (F**2).T @ b[:, None]
         curvature = values - np.diag(self.problem.S)[:, None] + rows
         self.stretch = np.sqrt(self.unit / np.maximum(curvature, _FLATTEST * self.unit))
-        if V.size <= _FEW_UNKNOWNS:
-            self.stretch = np.ones_like(self.stretch)
 
 
 def refine(
