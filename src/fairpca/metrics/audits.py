@@ -57,18 +57,10 @@ def audit(
     attackers : sequence of str
         Which of "linear", "gaussian", "trees" and "mlp" to train on one half of the rows and
         measure on the other; attributes of several groups one against the rest.
-    compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
-        What faces what in an attribute of more than two groups.
-    joint : bool, default False
-        Whether intersections of the attributes are compared with the rest, too.
-    reference : level or dict of str to level, optional
-        The reference group, for each attribute where there are several.
+    compare, joint, reference, control_features, sample_weight
+        As in `delta_fairness`.
     numeric : iterable of str, default ()
         Names of attributes that are numbers whatever their type.
-    control_features : array-like or data frame, optional
-        Strata.
-    sample_weight : array-like of shape (n,), optional
-        Row weights.
     min_group : int, default 30
         Pairs with a smaller group are listed, but are never the largest one of a result.
     budget : float, default 60

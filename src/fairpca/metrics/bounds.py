@@ -115,14 +115,10 @@ def gaussian_bound(
 
     Parameters
     ----------
-    U : array-like of shape (n, d), or Rows
-        Any representation; `fairpca.rows.Rows` bring their own groups, strata and weights.
+    U, control_features, sample_weight
+        As in `delta_fairness`.
     sensitive_features : array-like or data frame
         Protected attributes; the largest bound over pairs of groups is returned.
-    control_features : array-like or data frame, optional
-        Strata.
-    sample_weight : array-like of shape (n,), optional
-        Row weights.
 
     Returns
     -------

@@ -33,21 +33,13 @@ def mean_gap(
 
     Parameters
     ----------
-    U : array-like of shape (n, d), or Rows
-        Any representation; `fairpca.rows.Rows` bring their own groups, strata and weights.
+    U, joint, reference, control_features, sample_weight
+        As in `delta_fairness`.
     sensitive_features : array-like or data frame
         Protected attributes; numbers are compared as `FairPCA` does.
     compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
         What faces what in an attribute of more than two groups. `FairPCA.mean_gap_` is the same
         figure of the same scores under the estimator's `compare`, whose default is "one-vs-rest".
-    joint : bool, default False
-        Whether intersections of the attributes are compared with the rest, too.
-    reference : level or dict of str to level, optional
-        The reference group, for each attribute where there are several.
-    control_features : array-like or data frame, optional
-        Strata.
-    sample_weight : array-like of shape (n,), optional
-        Row weights.
 
     Returns
     -------
@@ -81,8 +73,7 @@ def cov_gap(
     U, sensitive_features, joint, reference, control_features, sample_weight
         As in `mean_gap`.
     compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
-        What faces what in an attribute of more than two groups. `FairPCA.cov_gap_` is the same
-        figure of the same scores under the estimator's `compare`, whose default is "one-vs-rest".
+        As in `mean_gap`; `FairPCA.cov_gap_` is the same figure under the same `compare`.
 
     Returns
     -------

@@ -102,10 +102,8 @@ class FairScorer:
             Ignored.
         sensitive_features : array-like or data frame
             Protected attributes; needed unless ``delta_weight=0``.
-        control_features : array-like or data frame, optional
-            Strata.
-        sample_weight : array-like of shape (n,), optional
-            Row weights.
+        control_features, sample_weight
+            As in `delta_fairness`.
 
         Returns
         -------

@@ -167,16 +167,9 @@ class FairProblem:
         **options
             mean_tol, cov_weight and cov_tol, as for `from_contrasts`.
 
-        Returns
-        -------
-        FairProblem
-            The problem.
-
         Examples
         --------
-        >>> import numpy as np
         >>> from fairpca import GroupMoments
-        >>> from fairpca.solvers import FairProblem
         >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
         >>> FairProblem.from_moments(moments, 1, compare="pairs").mean_gaps.shape
         (3, 6)
