@@ -85,15 +85,7 @@ def _next_share(left: DualPoint, right: DualPoint, step: int) -> float:
 
 
 def rotation_angles(form: Array, target: float) -> list[float]:
-    """Angles θ at which u = (cos θ, sin θ) gives uᵀ·form·u = target; empty where none does.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.solvers._line import rotation_angles
-    >>> [round(a, 4) for a in rotation_angles(np.diag([1.0, -1.0]), 0.0)]
-    [0.7854, -0.7854]
-    """
+    """Angles θ at which u = (cos θ, sin θ) gives uᵀ·form·u = target; empty where none does."""
     centre = 0.5 * (form[0, 0] + form[1, 1])
     cosine, sine = 0.5 * (form[0, 0] - form[1, 1]), form[0, 1]
     radius = np.hypot(cosine, sine)
