@@ -86,11 +86,12 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         The same as a share of the total variance.
     mean_gap_ : float
         Largest distance between group means after the projection, over the contrasts that
-        `compare` asks for; `fairpca.metrics.mean_gap` of the scores, with the same `compare`.
+        `compare` asks for; `fairpca.metrics.mean_gap` of the scores, with the same `compare`
+        (of scores that are not whitened: `whiten` comes after the gaps).
     cov_gap_ : float
         Largest spectral norm of a difference of group covariances after the projection, likewise.
     contrasts_ : dict of lists
-        One entry per comparison: attribute, positive, negative, stratum, n_positive, n_negative,
+        One entry per contrast: attribute, positive, negative, stratum, n_positive, n_negative,
         status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``
         makes a table of it.
     certificate_ : Certificate

@@ -230,7 +230,8 @@ def _finite(values: Any) -> bool:
 
 
 def _weights(column: pa.Array, name: str) -> Any:
-    if not (kinds.is_floating(column.type) or kinds.is_integer(column.type)):
+    known = (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
+    if not any(test(column.type) for test in known):
         raise InvalidInputError(
             f"the weights {name!r} are {column.type}: give numbers.", parameter="sample_weight"
         )
