@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.linalg import Array, complement_basis, spectral_norms, symmetrize, top_eigenpairs
@@ -205,11 +203,6 @@ class ReducedProblem:
         """Number of dimensions left."""
         return len(self.S)
 
-    @property
-    def is_constrained(self) -> bool:
-        """Whether a basis can be infeasible."""
-        return self.limit is not None or len(self.F) > 0
-
     @cached_property
     def variances(self) -> Array | None:
         """The diagonal of S where that is all there is of it."""
@@ -265,10 +258,6 @@ class ReducedProblem:
         """Return the value to maximise: tr VᵀSV − price·max_c‖VᵀQ_cV‖."""
         variance = float(np.sum(V * (self.S @ V)))
         return variance - self.price * self.cov_gap(V) if self.price else variance
-
-    def with_contrasts(self, chosen: Sequence[int] | NDArray[np.intp]) -> ReducedProblem:
-        """Return the problem with some of its covariance gaps."""
-        return replace(self, Q=self.Q[np.asarray(chosen, dtype=np.intp)])
 
     def with_components(self, d: int, basis: Array | None = None) -> ReducedProblem:
         """Return the problem with d components, inside the span of `basis` where given."""
