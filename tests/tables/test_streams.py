@@ -1,4 +1,4 @@
-"""Arrow streams: the same moments by every door, one pass, and checkpoints where it can be repeated."""
+"""Arrow streams: the same moments by every door, one pass, checkpoints where it can be repeated."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from table_support import FEATURES, assert_same_moments, in_memory, people
+from table_support import FEATURES, assert_same_moments, in_memory
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import is_stream, moments_from_arrow, moments_from_parquet, open_table
@@ -75,7 +75,9 @@ def test_bits_do_not_depend_on_how_a_stream_is_cut(frame, monkeypatch):
     for size in (1, 7, 64, 500):
         for threads in (1, 3):
             reader = arrow(frame).to_reader(max_chunksize=size)
-            bits.add(moments_from_arrow(reader, "sex", FEATURES, threads=threads).pooled()[2].tobytes())
+            bits.add(
+                moments_from_arrow(reader, "sex", FEATURES, threads=threads).pooled()[2].tobytes()
+            )
     assert len(bits) == 1
 
 
@@ -91,7 +93,11 @@ def test_types_of_other_engines_mean_what_they_hold():
     )
     for source in (frame, frame.lazy(), pa.RecordBatchReader.from_stream(frame)):
         found = moments_from_arrow(source, ["view", "category", "enum"], ["a", "dec"])
-        assert [found.levels(name) for name in found.attributes] == [("x", "y"), ("u", "v"), ("u", "v")]
+        assert [found.levels(name) for name in found.attributes] == [
+            ("x", "y"),
+            ("u", "v"),
+            ("u", "v"),
+        ]
         assert found.pooled()[1].tolist() == [2.5, 2.5]
 
 

@@ -170,8 +170,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 "FairPCA.",
                 parameter="X",
             )
+        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
-        rows = self._rows(X, sensitive_features, control_features, sample_weight)
+        rows = self._rows(X, *parts)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,8 +187,14 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     found = {argument: _select(X, list(names)) for argument, names in named.items()}
     if "sample_weight" in found:
         found["sample_weight"] = _one_column(X, named["sample_weight"])
-    rest = [name for name in columns if name not in taken]
-    return _select(X, rest), {**parts, **found}, taken
+    return without_columns(X, taken), {**parts, **found}, taken
+
+
+def without_columns(X: Any, names: Iterable[str]) -> Any:
+    """Leave columns out of a table; X itself where it has none of them."""
+    columns, left_out = _column_names(X), set(names)
+    rest = [name for name in columns if name not in left_out]
+    return X if len(rest) == len(columns) else _select(X, rest)
 
 
 def _column_names(X: Any) -> list[Any]:
@@ -208,7 +214,7 @@ def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
 
 
 def _select(X: Any, names: list[str]) -> Any:
-    return X.select(names) if hasattr(X, "select") else X[names]
+    return X[names] if hasattr(X, "iloc") else X.select(names)
 
 
 def _one_column(X: Any, names: tuple[str, ...]) -> Any:

@@ -199,9 +199,7 @@ class Checkpoint:
             return state
         current, groups = self._partial(content["current"]), content["groups"]
         mark = tuple(content["mark"]) if content.get("mark") else None
-        return replace(
-            state, current=current, current_file=following[0], groups=groups, mark=mark
-        )
+        return replace(state, current=current, current_file=following[0], groups=groups, mark=mark)
 
     def save(self, state: State, *, now: bool = False) -> None:
         """Keep a state, unless the last one is recent."""

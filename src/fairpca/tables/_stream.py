@@ -42,7 +42,7 @@ class Stream:
             yield from equal_batches(found, batch_rows(len(wanted)))
 
 
-class reading:  # noqa: N801
+class reading:
     """Turn what an engine says of rows that it cannot deliver into one line."""
 
     def __init__(self, path: str, clean: Callable[[str], str] = str) -> None:

@@ -17,7 +17,7 @@ from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
-from fairpca.tables._files import Listing, Source, find_files
+from fairpca.tables._files import Listing, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
@@ -136,7 +136,7 @@ class Table:
         first = self.parts[0]
         if self.kind != "parquet" and not (isinstance(first, Stream) and first.repeatable):
             raise InvalidInputError(
-                "checkpoint needs Parquet files, or a stream that can be read again from its start.",
+                "checkpoint needs Parquet files, or a stream that can be read again.",
                 parameter="checkpoint",
             )
 
