@@ -11,6 +11,7 @@ import click
 
 from fairpca._choices import (
     ADVERSARIES,
+    ATTACKERS,
     COMPARE,
     ENGINES,
     FAMILIES,
@@ -147,8 +148,17 @@ _QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only."
 AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
 _SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
 
+_NUMERIC = _columns("--numeric", help="Protected columns that are numbers, not groups.")
+_REFERENCE = click.option(
+    "--reference",
+    metavar="[COL=]LEVEL",
+    multiple=True,
+    help="Reference group; implies --compare reference.",
+)
+_JOINT = _flag("--joint", "Compare the intersections of several attributes as well.")
+
 _PROBLEM = (
-    _columns("--numeric", help="Protected columns that are numbers, not groups."),
+    _NUMERIC,
     _value(
         "--mean-tol",
         _NOT_NEGATIVE_OR_NONE,
@@ -176,13 +186,8 @@ _PROBLEM = (
         COMPARE,
         f"What faces what among three or more groups. Default: {COMPARE[0]}.",
     ),
-    click.option(
-        "--reference",
-        metavar="[COL=]LEVEL",
-        multiple=True,
-        help="Reference group; implies --compare reference.",
-    ),
-    _flag("--joint", "Compare the intersections of several attributes as well."),
+    _REFERENCE,
+    _JOINT,
     _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
     _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
@@ -190,6 +195,16 @@ _PROBLEM = (
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_DECISIONS = (
+    _columns("--decision", help="Column that says who was selected.", one=True),
+    _columns("--score", help="Column of scores: the share above the median is compared.", one=True),
+    _columns("--label", help="Column of what was true, beside --decision.", one=True),
+    click.option(
+        "--positive",
+        metavar="VALUE",
+        help="Value of --decision and --label that means selected. Default: the larger one.",
+    ),
 )
 _OUTPUT = (
     _path(
@@ -239,6 +254,31 @@ AUDIT = (
     _SENSITIVE,
     *_FEATURES,
     *_GROUPS,
+    _NUMERIC,
+    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
+    _REFERENCE,
+    _JOINT,
+    _value(
+        "--min-group",
+        click.IntRange(min=2),
+        30,
+        "Rows that both groups of a headline need; smaller groups are listed.",
+    ),
+    _value(
+        "--budget",
+        _NOT_NEGATIVE,
+        60.0,
+        "Seconds of processor time: what does not fit is done on a sample, or left out; 0: no "
+        "limit.",
+    ),
+    _choice(
+        "--attackers",
+        (*ATTACKERS, "none"),
+        "Classifiers to train on one half and measure on the other; repeat for several. "
+        "Default: all.",
+        multiple=True,
+    ),
+    *_DECISIONS,
     _choice(
         "--family families",
         FAMILIES,
@@ -248,7 +288,7 @@ AUDIT = (
     _value("--permutations", _COUNT, 200, "Permutations for the null of fast statistics; 0: none."),
     _value("--slow-permutations", _COUNT, 20, "The same for statistics that repeat a costly fit."),
     _flag("--no-cross-fit", "No values on rows not trained on."),
-    _value("--confidence", _SHARE, 0.95, "Of the bounds."),
+    _value("--confidence", _SHARE, 0.95, "Of the bounds and intervals."),
     _value(
         "--max-samples",
         click.IntRange(min=10),
