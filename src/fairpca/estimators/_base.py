@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -265,6 +266,33 @@ class LinearEstimator(FairnessEstimator):
         if getattr(self, "scale_", None) is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self):
+        """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
+
+        For places that know nothing of this package. Its `inverse_transform` is the same where
+        features keep their units (``standardize=False``) only: scikit-learn's PCA has no scale.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
+        >>> plain = fair.to_sklearn()
+        >>> type(plain).__module__, bool(np.allclose(plain.transform(X), fair.transform(X)))
+        ('sklearn.decomposition._pca', True)
+        """
+        check_is_fitted(self, "components_")
+        pca = PCA(n_components=len(self.components_), whiten=self.whiten)
+        pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
+        # What whitening divides by; scikit-learn would divide by zero, or nearly.
+        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
+        pca.explained_variance_ratio_ = self.explained_variance_ratio_
+        pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            pca.feature_names_in_ = self.feature_names_in_
+        return pca
 
     def _lazy_transform(self, X, scale):
         from fairpca.tables import lazy_transform, sample
