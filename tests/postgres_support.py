@@ -45,7 +45,11 @@ def running_server():
         command = [str(binaries() / name), *map(str, words)]
         as_user = {"user": account, "cwd": folder} if os.geteuid() == 0 else {}
         result = subprocess.run(
-            command, capture_output=True, text=True, env={"LC_ALL": "C", "HOME": str(folder)}, **as_user
+            command,
+            capture_output=True,
+            text=True,
+            env={"LC_ALL": "C", "HOME": str(folder)},
+            **as_user,
         )
         assert result.returncode == 0, result.stdout + result.stderr
 

@@ -11,6 +11,7 @@ from typing import Any
 
 # Imported when first used: whoever fits arrays needs neither pyarrow nor Dask.
 _HOME = {
+    "Database": "_sql",
     "Roles": "_roles",
     "Table": "table",
     "check_target": "project",
@@ -33,6 +34,7 @@ _HOME = {
     "transform_spark": "_spark",
 }
 __all__ = [
+    "Database",
     "Roles",
     "Table",
     "check_target",

@@ -86,9 +86,7 @@ class Database:
     def check_exists(self) -> None:
         """Refuse a file that is not there: the drivers would make an empty one."""
         if self.path is not None and not os.path.isfile(self.path):
-            raise InvalidInputError(
-                f"{self.path}: no such {self.kind} file.", parameter="database"
-            )
+            raise InvalidInputError(f"{self.path}: no such {self.kind} file.", parameter="database")
 
 
 def _driver(kind: str) -> Any:
@@ -250,7 +248,8 @@ class _Rows:
 
     def __init__(self, job: Job, progress: Progress) -> None:
         self.job, self.progress = job, progress
-        self.count, self.error = 0, None
+        self.count = 0
+        self.error: BaseException | None = None
         fields = ((f.name, _undictionaried(f.type)) for f in job.schema)
         self.schema = pa.schema([pa.field(name, kind) for name, kind in fields])
 
@@ -260,7 +259,7 @@ class _Rows:
                 self.count += batch.num_rows
                 yield batch.cast(self.schema)
         except BaseException as error:
-            self.error: Any = error
+            self.error = error
             raise
 
 
@@ -306,4 +305,3 @@ def _exists(connection: Any, database: Database, place: str) -> bool:
     finally:
         cursor.close()
         connection.rollback()
-
