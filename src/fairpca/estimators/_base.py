@@ -21,7 +21,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows, split_named, without_columns
-from fairpca.solvers import FairProblem, solve
+from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy, is_stream
 
@@ -176,20 +176,19 @@ class FairnessEstimator(
         return min(int(np.searchsorted(held, asked)) + 1, room)
 
     @with_callbacks
-    def _solve(self, problem):
+    def _solve(self, problem, served=None):
+        """Solve for all rows, or for the worst of groups: `served` are covariances and offsets."""
         context = None
         if hasattr(self, "_skl_callbacks"):
             context = self._init_callback_context(max_subtasks=None)
             context.call_on_fit_task_begin(estimator=self)
-        solution = solve(
-            problem,
-            self.solver,
-            certify=self.certify,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            cov_shift=self.cov_shift,
-            callback=Watch(self, context) if self.verbose or context else None,
-        )
+        options = {name: getattr(self, name) for name in ("certify", "tol", "max_iter")}
+        options["callback"] = Watch(self, context) if self.verbose or context else None
+        if served is None:
+            solution = solve(problem, self.solver, cov_shift=self.cov_shift, **options)
+        else:
+            covariances, offsets = served
+            solution = solve_worst(problem, covariances, offsets, self.objective, **options)
         if context is not None:
             context.call_on_fit_task_end(estimator=self)
         return solution
