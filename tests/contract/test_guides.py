@@ -1,4 +1,4 @@
-"""The blocks of the guides run, one after the other; `make test-sql` runs those that need extras."""
+"""The blocks of the guides run, one after the other; `make test-sql` runs those of the extras."""
 
 import re
 from pathlib import Path
