@@ -310,16 +310,13 @@ def test_a_stopped_run_continues(counted, tmp_path):
         run(["counted"], Options(), tmp_path / "stopped")
     assert counted.computed == [0, 1, 2]
     counted.stop_at = None
-    seen = []
-    run(
-        ["counted"],
-        Options(),
-        tmp_path / "stopped",
-        progress=lambda *told: seen.append(told),
-    )
+    seen, named = [], []
+    told = {"progress": lambda *count: seen.append(count), "started": named.append}
+    run(["counted"], Options(), tmp_path / "stopped", **told)
     assert counted.computed == [0, 1, 2, 3, 4]
-    # What is running is named while it runs. (The first call is the empty stage before.)
-    assert seen[1:] == [(3, 5, "counted-i=3"), (4, 5, "counted-i=4"), (5, 5, "")]
+    # (The first call is the empty stage before.)
+    assert seen[1:] == [(3, 5), (4, 5), (5, 5)]
+    assert named == ["counted-i=3", "counted-i=4"]
     assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
+from fairpca._progress import Counter
 from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
@@ -230,18 +230,18 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         """Return the path as a table and the point chosen on it."""
         scale = space.price_scale()
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        progress = None if progress is None else _counted(progress, ascents)
+        counter = Counter(ascents, progress)
         if self.price is None:
             prices = [scale * factor for factor in _PRICES]
         else:
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, progress)
+        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, counter)
         if self.price is not None:
             self._set_delta(None)
             return _path_table(points, None), points[-1]
         judge = judge_of(self.family, int(random.integers(2**31)))
         asked = (self._form_contrasts, self.n_components, self.mean_tol, prices)
-        unseen = adversary.cross_fitted(rows, *asked, random, judge, progress)
+        unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
         return _path_table(points, unseen), points[chosen]
@@ -274,12 +274,6 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         solution = space.bounded(basis, mean_gap, cov_gap, certify=self.certify)
         solution = replace(solution, n_iter=len(self.path_["price"]))
         self._keep(space.problem.covariance, contrasts, solution, space.total, span)
-
-
-def _counted(progress, total):
-    """Turn a callback of (done, total) into one that is called after each ascent."""
-    done = count(1)
-    return lambda: progress(next(done), total)
 
 
 def _path_table(points, unseen):

@@ -3,17 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fairpca._choices import EXPERIMENTS as NAMES
+
 if TYPE_CHECKING:
     from fairpca.experiments._experiment import Cell, Experiment, Options
     from fairpca.experiments._protocol import cov_weight_from_paper
     from fairpca.experiments._runner import EXPERIMENTS, run
-
-NAMES = (
-    *(f"table{number}" for number in range(1, 6)),
-    *(f"figure{number}" for number in range(1, 4)),
-    "search",
-)
-"""What can be computed; each is a module of this package."""
 
 # Imported when first used, so that the command line can name the choices without waiting.
 _HOME = {

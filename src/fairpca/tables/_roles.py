@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
 
-Missing = Literal["error", "drop-rows"]
 Names = str | Iterable[str] | None
 
 _PARAMETER_OF = {
