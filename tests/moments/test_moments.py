@@ -323,13 +323,13 @@ def test_moments_are_frozen_and_can_be_pickled(rng):
 
 X3 = np.arange(6.0).reshape(3, 2)
 ERRORS = {
-    "nan": ({"X": [[1.0, np.nan], [0, 0], [0, 0]]}, "X holds NaN .* row 0, column 1"),
-    "infinity": ({"X": pd.DataFrame({"a": [0.0, 0.0, np.inf]})}, "row 2, column 'a'"),
-    "sparse nan": ({"X": sparse.csr_array(np.diag([1.0, np.nan]))}, "row 1, column 1"),
+    "nan": ({"X": [[1.0, np.nan], [0, 0], [0, 0]]}, "1 of 3 rows .*'x1' 1.*NaN"),
+    "infinity": ({"X": pd.DataFrame({"a": [0.0, 0.0, np.inf]})}, "column 'a' holds inf"),
+    "sparse nan": ({"X": sparse.csr_array(np.diag([1.0, np.nan]))}, "1 of 2 rows .*'x1' 1"),
     "sparse complex": ({"X": sparse.csr_matrix(np.eye(3) * 1j)}, "real numbers"),
     "vector": ({"X": X3[:, 0]}, r"X has shape \(3,\)"),
     "no columns": ({"X": X3[:, :0]}, r"X has shape \(3, 0\)"),
-    "text": ({"X": [["a", "b"]] * 3}, "X cannot be read as a matrix of real numbers"),
+    "text": ({"X": [["a", "b"]] * 3}, r"not numbers: 'x0' \(text\), 'x1' \(text"),
     "complex": ({"X": X3 * 1j}, "complex numbers"),
     "too large": ({"X": X3 * 1e200}, "too large to be squared"),
     "names": ({"feature_names": ["a"]}, "feature_names has 1 names but X has 2 columns"),

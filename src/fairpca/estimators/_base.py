@@ -18,7 +18,7 @@ from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
-from fairpca.rows import Rows
+from fairpca.rows import Rows, check_finite, check_no_text
 from fairpca.solvers import FairProblem, solve
 from fairpca.tables import is_lazy
 
@@ -94,6 +94,17 @@ class FairnessEstimator(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _features(self, X, **checks):
+        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            raise
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -202,7 +213,7 @@ class LinearEstimator(FairnessEstimator):
         scale = self._whitening if self.whiten else None
         if is_lazy(X):
             return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        X = self._features(X, reset=False)
         return project(X, self.mean_, self.components_, scale)
 
     def inverse_transform(self, X):

@@ -11,12 +11,11 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
 from fairpca._progress import Counter
-from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
+from fairpca.estimators._base import FairnessEstimator, LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
@@ -170,7 +169,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 "FairPCA.",
                 parameter="X",
             )
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
+        X = self._features(X, ensure_min_samples=2)
         rows = self._rows(X, sensitive_features, control_features, sample_weight)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 

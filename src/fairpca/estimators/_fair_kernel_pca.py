@@ -15,10 +15,10 @@ from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
-from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._base import FairnessEstimator
 from fairpca.exceptions import InvalidInputError
 from fairpca.solvers._problem import reduce_problem
 
@@ -187,9 +187,7 @@ class FairKernelPCA(FairnessEstimator):
         self._check_price()
         self._check_form(sample_weight)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
-        X = validate_data(
-            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
-        )
+        X = self._features(X, copy=True, ensure_min_samples=2)
         return self._fit_rows(self._rows(X, sensitive_features, control_features, sample_weight))
 
     def transform(self, X):
@@ -201,7 +199,7 @@ class FairKernelPCA(FairnessEstimator):
             Features; kernel values against the training rows for a precomputed kernel.
         """
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        X = self._features(X, reset=False)
         scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores
 

@@ -21,7 +21,7 @@ from fairpca.moments import GroupMoments
 from fairpca.rows import check_matrix, encode_groups
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
-from fairpca.tables._partial import Partial, describe_missing, finish, merge_partials
+from fairpca.tables._partial import Partial, finish, merge_partials
 from fairpca.tables._pass import summarise_unit
 from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
 from fairpca.tables.table import Table
@@ -103,11 +103,7 @@ def lazy_moments(
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
     roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
-    total = _compute(parts, roles)
-    if set(total.missing) & set(roles.features):
-        found = f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows."
-        raise InvalidInputError(found, parameter="X")
-    moments = finish(total, roles)
+    moments = finish(_compute(parts, roles), roles)
     if moments.n_samples < at_least:
         raise InvalidInputError(
             f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."

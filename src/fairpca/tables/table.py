@@ -22,7 +22,7 @@ from fairpca.tables._files import Listing, Source, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
-from fairpca.tables._partial import Partial, check_missing, finish
+from fairpca.tables._partial import Partial, check_missing, finish, no_rows_error
 from fairpca.tables._pass import (
     Checkpoint,
     default_threads,
@@ -163,14 +163,15 @@ class Table:
         parts = Columns.of(whole, roles)
         missing, used = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(used))
-        check_missing(Partial(None, {}, parts.n_rows, incomplete, missing), roles)
+        found = Partial(None, {}, parts.n_rows, incomplete, missing)
+        check_missing(found, roles)
         if incomplete:
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise InvalidInputError(f"{self.name}: no row can be used ({len(used):,} read).")
+            raise no_rows_error(found, self.name)
         check_finite(parts, roles)
         return to_rows(parts, roles)[0], pa.Table.from_batches([whole.select(others)])
 
