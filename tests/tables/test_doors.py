@@ -1,5 +1,4 @@
-"""A column of groups means the same by every door to a fit, and so does a mistake; test_spark.py has two
-doors more.
+"""A column of groups, and a mistake, mean the same by every door; test_spark.py has two more.
 
 A door is a function of the features and the case that returns a fitted FairPCA or raises. What
 has types (arrays, frames, Parquet) shares one meaning, text in CSV files shares the other.
@@ -211,7 +210,7 @@ def test_missing_groups_and_features_are_counted_together(tmp_path):
             moments_from_files(tmp_path / "x.csv", "g", engine=engine)
 
 
-# --- mistakes in features and weights --------------------------------------------------------------
+# --- mistakes in features and weights -----------------------------------------------------------
 
 
 def spoiled(column, value, rows):
