@@ -25,11 +25,20 @@ from fairpca.experiments import (
     table4,
     table5,
 )
-from fairpca.experiments._machines import gaussian_released, ks_released, score_delta
-from fairpca.experiments._methods import METHODS, fit_bases, representation
-from fairpca.experiments._protocol import DATASETS, choose_rows, make_split, standardise
+from fairpca.experiments._experiment import Store, read_csv, write_atomically, write_csv
+from fairpca.experiments._methods import (
+    DATASETS,
+    METHODS,
+    choose_rows,
+    fit_bases,
+    gaussian_released,
+    ks_released,
+    make_split,
+    representation,
+    score_delta,
+    standardise,
+)
 from fairpca.experiments._results import printed, printed_clusters
-from fairpca.experiments._store import Store, read_csv, write_atomically, write_csv
 from fairpca.metrics import delta_fairness
 
 

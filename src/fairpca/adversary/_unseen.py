@@ -23,7 +23,7 @@ _KOLMOGOROV_MEAN, _KOLMOGOROV_DEVIATION = 0.8687, 0.2603
 _NORMAL_95 = 1.645
 # Rows that each side of a contrast needs in each half.
 MIN_ROWS = 4
-# Rows that a judge is trained on; a kernel machine costs their square.
+# Rows that a judge is trained on; a kernel classifier costs their square.
 _JUDGE_ROWS = 1500
 
 

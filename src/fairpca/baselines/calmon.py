@@ -19,14 +19,14 @@ from sklearn.utils.validation import (
 )
 
 from fairpca._choices import MISSING_GROUPS
-from fairpca.baselines._cells import (
+from fairpca.baselines._transport import (
     Binning,
     draw_from_rows,
     most_correlated,
     observed_cells,
+    solve_mapping,
     source_shares,
 )
-from fairpca.baselines._transport import solve_mapping
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.rows import Rows, encode_groups
 

@@ -48,7 +48,7 @@ class FairKernelPCA(FairnessEstimator):
         Keyword arguments of a callable kernel.
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
-        a block of rows only. None, or as many landmarks as rows: the exact form, which needs the
+        a batch of rows only. None, or as many landmarks as rows: the exact form, which needs the
         n×n kernel matrix.
     landmarks : {"kmeans", "uniform"}, default="kmeans"
         Cluster centres or rows drawn at random, inside every combination of groups and strata, so
@@ -95,7 +95,7 @@ class FairKernelPCA(FairnessEstimator):
         Largest distance between group means, and largest spectral norm of a difference of group
         covariances, after the projection. In the paper's form: the norms of αᵀf_k and αᵀQ_kα/n.
     contrasts_ : dict of lists
-        One entry per comparison, as in `FairPCA`.
+        One entry per contrast, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
     gamma_ : float

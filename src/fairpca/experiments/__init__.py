@@ -7,7 +7,7 @@ from fairpca._choices import EXPERIMENTS as NAMES
 
 if TYPE_CHECKING:
     from fairpca.experiments._experiment import Cell, Experiment, Options
-    from fairpca.experiments._protocol import cov_weight_from_paper
+    from fairpca.experiments._methods import cov_weight_from_paper
     from fairpca.experiments._runner import EXPERIMENTS, run
 
 # Imported when first used, so that the command line can name the choices without waiting.
@@ -16,7 +16,7 @@ _HOME = {
     "Cell": "fairpca.experiments._experiment",
     "Experiment": "fairpca.experiments._experiment",
     "Options": "fairpca.experiments._experiment",
-    "cov_weight_from_paper": "fairpca.experiments._protocol",
+    "cov_weight_from_paper": "fairpca.experiments._methods",
     "run": "fairpca.experiments._runner",
     "write_report": "fairpca.report",
 }

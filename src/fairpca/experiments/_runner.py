@@ -24,10 +24,19 @@ from fairpca.datasets import dataset_info, load_dataset
 from fairpca.datasets._load import find_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import NAMES
-from fairpca.experiments._experiment import CODE_VERSION, Cell, Experiment, Options, Row
-from fairpca.experiments._protocol import SEED
-from fairpca.experiments._store import Store, digest, write_atomically, write_csv
-from fairpca.experiments._tables import BASES
+from fairpca.experiments._experiment import (
+    BASES,
+    CODE_VERSION,
+    Cell,
+    Experiment,
+    Options,
+    Row,
+    Store,
+    digest,
+    write_atomically,
+    write_csv,
+)
+from fairpca.experiments._methods import SEED
 
 EXPERIMENTS: dict[str, Experiment] = {
     name: import_module(f"fairpca.experiments.{name}").EXPERIMENT for name in NAMES

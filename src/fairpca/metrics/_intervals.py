@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fairpca.linalg import Array
-from fairpca.metrics._thresholds import Signs
+from fairpca.metrics._classifiers import Signs
 
 
 class Interval(NamedTuple):

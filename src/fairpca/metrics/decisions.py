@@ -290,7 +290,7 @@ def _compare(
     weights: Array | None,
     limits: tuple[int, float],
 ) -> list[GroupRate]:
-    """Return the rates of the groups that occur, small ones without a comparison."""
+    """Return the rates of the groups that occur, small ones not compared."""
     known, inside = masks
     shares: dict[int, Share | None] = {}
     rates: dict[int, GroupRate] = {}

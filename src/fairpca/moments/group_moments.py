@@ -46,7 +46,7 @@ class GroupMoments:
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
-    comparison can be formed later without the rows. Made by `from_arrays`, `from_rows` or
+    contrast can be formed later without the rows. Made by `from_arrays`, `from_rows` or
     `load`.
 
     Parameters

@@ -12,8 +12,8 @@ from sklearn.svm import SVC
 
 from fairpca._choices import FIGURES, TABLES
 from fairpca.experiments import figure2, table2
+from fairpca.experiments._experiment import read_csv, write_atomically
 from fairpca.experiments._methods import METHODS
-from fairpca.experiments._store import read_csv, write_atomically
 from fairpca.experiments.figure1 import PANELS, planes
 from fairpca.report._verdicts import KINDS, Verdict, texts
 
@@ -148,8 +148,8 @@ def _boundaries(axis: Any, U: Any, z: Any) -> None:
     grid = np.meshgrid(*(np.linspace(a, b, 80) for a, b in zip(low, high, strict=True)))
     points = np.column_stack([side.ravel() for side in grid])
     for kernel, style, width in (("linear", "-", 2.0), ("rbf", ":", 1.2)):
-        machine = SVC(kernel=kernel, class_weight="balanced").fit(U, z)
-        scores = machine.decision_function(points).reshape(grid[0].shape)
+        svm = SVC(kernel=kernel, class_weight="balanced").fit(U, z)
+        scores = svm.decision_function(points).reshape(grid[0].shape)
         if scores.min() < 0.0 < scores.max():
             axis.contour(
                 *grid, scores, levels=[0.0], colors="red", linestyles=style, linewidths=width

@@ -15,12 +15,12 @@ from fairpca.exceptions import InvalidInputError
 Floats: TypeAlias = NDArray[np.float64]
 
 # Numbers looked at together: a few megabytes, so that a check never doubles the memory.
-BLOCK_ELEMENTS = 1 << 20
+ELEMENTS_AT_ONCE = 1 << 20
 
 
-def block_rows(n_features: int) -> int:
+def rows_at_once(n_features: int) -> int:
     """Rows of `n_features` values that are handled at once; enough for efficient products."""
-    return max(256, BLOCK_ELEMENTS // max(n_features, 1))
+    return max(256, ELEMENTS_AT_ONCE // max(n_features, 1))
 
 
 def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
@@ -56,7 +56,7 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
 def check_finite(matrix: Any, names: Sequence[str] | None, of: str = "X") -> None:
     """Refuse NaN, counted by column, and infinite values."""
     n_rows, width = matrix.shape
-    step = block_rows(width)
+    step = rows_at_once(width)
     values = matrix.data if hasattr(matrix, "tocoo") else matrix
     parts = (values[start : start + step] for start in range(0, len(values), step))
     if all(np.isfinite(part).all() for part in parts):
