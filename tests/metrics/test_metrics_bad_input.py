@@ -24,7 +24,7 @@ class TestBadInput:
                 z,
                 r"1 of 6 rows have missing values \(by column: 'x1' 1",
             ),
-            (np.where(U > 8, np.inf, U), z, "column 'x1' holds infinite values"),
+            (np.where(U > 8, np.inf, U), z, "column 'x0' holds infinite values"),
             (U.astype(str) + "x", z, r"features that are not numbers: 'x0' \(text\), 'x1'"),
             (U + 1j, z, "complex"),
             (U[None], z, r"U has shape \(1, 6, 2\)"),

@@ -87,6 +87,8 @@ class FairnessEstimator(
             X = validate_data(self, X, **checks)
         except ValueError:
             check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None)  # said first, as scikit-learn does
             raise
         check_finite(X, getattr(self, "feature_names_in_", None))
         return X
