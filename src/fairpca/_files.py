@@ -21,12 +21,10 @@ from fairpca.exceptions import InvalidInputError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[Any]:
-    """Yield a place beside `path`; what is written there replaces it, or is gone after an error.
-
-    Without a file system an empty local file; a link is followed, so that what it points at is
-    replaced and not the link. In an Arrow file system a name, for a file or a directory. It is new
-    each time, so that several writers of one path do not meet.
-    """
+    """Yield a place beside `path`; what is written there replaces it, or is gone after an error."""
+    # Without a file system an empty local file; a link is followed, so that what it points at is
+    # replaced and not the link. In an Arrow file system a name, for a file or a directory. It is
+    # new each time, so that several writers of one path do not meet.
     if filesystem is not None:
         with _replacing_in(filesystem, os.fspath(path)) as name:
             yield name

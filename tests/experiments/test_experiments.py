@@ -15,7 +15,7 @@ from fairpca.experiments import (
     Cell,
     Experiment,
     Options,
-    _protocol,
+    _methods,
     _runner,
     cov_weight_from_paper,
     run,
@@ -51,7 +51,7 @@ def toy(monkeypatch):
     stretch = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
     X[z == 1] = stretch * X[z == 1] + rng.normal(size=8)
     y = (X[:, 0] + rng.normal(size=240) > 0).astype(int)
-    monkeypatch.setattr(_protocol, "rows_of", lambda name, definition="released": (X, z, y))
+    monkeypatch.setattr(_methods, "rows_of", lambda name, definition="released": (X, z, y))
     return X, z, y
 
 

@@ -258,10 +258,8 @@ _MAX_ITER = 200_000  # libsvm may take minutes at the largest penalty on noise
 
 
 def gaussian_released(U: Any, z: Any, seed: int) -> float:
-    """In-sample Δ of the Gaussian SVM: exp(−‖u − v‖²/2), C by the Δ of one held-out fifth.
-
-    The program means five folds, but its dual form changes the penalty in the first one only.
-    """
+    """In-sample Δ of the Gaussian SVM: exp(−‖u − v‖²/2), C by the Δ of one held-out fifth."""
+    # The program means five folds, but its dual form changes the penalty in the first one only.
     order = np.random.default_rng(seed).permutation(len(U))
     outside, inside = order[: len(U) // 5], order[len(U) // 5 :]
     gains = [_delta(_svm(U[inside], z[inside], C), U[outside], z[outside]) for C in PENALTIES]
@@ -289,12 +287,10 @@ def score_delta(score: Any, z: Any) -> float:
 
 
 def ks_released(U: Any, z: Any) -> tuple[float, float]:
-    """Distance of table 3 as the program scans it, for both orders of two components.
-
-    The program goes through the rows by the first component but, of the rows left, through the
-    second one by its argsort where it means ranks. So it sees one component, and which one is
-    first is not determined where the solution is a projector.
-    """
+    """Distance of table 3 as the program scans it, for both orders of two components."""
+    # The program goes through the rows by the first component but, of the rows left, through the
+    # second one by its argsort where it means ranks. So it sees one component, and which one is
+    # first is not determined where the solution is a projector.
     first = _scan(U[:, 0], np.argsort(U[:, 1], kind="stable"), z)
     return first, _scan(U[:, 1], np.argsort(U[:, 0], kind="stable"), z)
 

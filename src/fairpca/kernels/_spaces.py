@@ -284,11 +284,10 @@ def coefficient_space(
 
 
 def _printed_contrasts(contrasts: ContrastSet, features: Array) -> ContrastSet:
-    """f_k = K(X,X₊)e/#P − K(X,X₋)e/#N and Q_k = K(X,X₊)K(X₊,X) − K(X,X₋)K(X₋,X), over n.
-
-    The contrasts given are those of the unit vectors: their mean gap has one entry for each row,
-    1/#P, −1/#N or 0, which says who is compared, whatever attribute or stratum the contrast is of.
-    """
+    """f_k = K(X,X₊)e/#P − K(X,X₋)e/#N and Q_k = K(X,X₊)K(X₊,X) − K(X,X₋)K(X₋,X), over n."""
+    # The contrasts given are those of the unit vectors: their mean gap has one entry for each row,
+    # 1/#P, −1/#N or 0, which says who is compared, whatever attribute or stratum the contrast is
+    # of.
     n = len(features)
 
     def translate(contrast: Contrast) -> Contrast:

@@ -262,11 +262,10 @@ class Fit:
 
 
 class Statistic(Protocol):
-    """Δ by one family and method, made from rows alone: what groups do not change is done once.
+    """Δ by one family and method, made from rows alone: what groups do not change is done once."""
 
-    It answers for one pair (`fit`) and for many (`null`, values only) by the same procedure,
-    which is what makes a permutation p-value valid.
-    """
+    # It answers for one pair (`fit`) and for many (`null`, values only) by the same procedure,
+    # which is what makes a permutation p-value valid.
 
     def fit(self, signs: Signs) -> Fit:
         """Return the value of one pair, with its classifier."""

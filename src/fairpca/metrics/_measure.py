@@ -240,11 +240,9 @@ def _nulls(
     n_permutations: int,
     number: int,
 ) -> list[_Null]:
-    """Permute the rows, or a sample of them; then the sample's own values are what is compared.
-
-    Under permuted groups values shrink with the root of the rows, by which those of a sample
-    are scaled for display. The p-value does not depend on it: both sides are scaled alike.
-    """
+    """Permute the rows, or a sample of them; then the sample's own values are what is compared."""
+    # Under permuted groups values shrink with the root of the rows, by which those of a sample
+    # are scaled for display. The p-value does not depend on it: both sides are scaled alike.
     found: list[_Null | None] = [None] * len(methods)
     for method in dict.fromkeys(methods):
         how = replace(settings, method=method)
@@ -274,11 +272,9 @@ def _size(signs: Signs) -> float:
 def _permute(
     statistic: Statistic, signs: Sequence[Signs], n_permutations: int, seed: tuple[int, int]
 ) -> list[Array]:
-    """Return the null values of each pair; all see the same permutations of the rows.
-
-    Rows are permuted as wholes, so that attributes keep their dependence on each other, and the
-    largest value over pairs has a null of its own.
-    """
+    """Return the null values of each pair; all see the same permutations of the rows."""
+    # Rows are permuted as wholes, so that attributes keep their dependence on each other, and the
+    # largest value over pairs has a null of its own.
     rng = np.random.default_rng(seed)
     n = len(signs[0])
     size = max(1, _NUMBERS_AT_ONCE // n)

@@ -127,11 +127,9 @@ class PlaneSweep:
         return best
 
     def suprema(self, mass: Array) -> Array:
-        """Return the largest absolute mass for many pairs; events are sorted once.
-
-        Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
-        and of the set and its complement one is met so in half a turn around all the points.
-        """
+        """Return the largest absolute mass for many pairs; events are sorted once."""
+        # Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
+        # and of the set and its complement one is met so in half a turn around all the points.
         found = np.zeros(len(mass))
         if self._n_distinct < 2:
             return found
@@ -167,11 +165,9 @@ def _extremes(
     sources: NDArray[np.intp],
     last: NDArray[np.intp],
 ) -> tuple[Array, Array]:
-    """Return the largest and smallest prefix sums over the events of one anchor, or zero.
-
-    A running sum along the slow axis is what NumPy does worst. Cut into runs of equal
-    length, all runs advance together, and the sums before each are added to its extremes.
-    """
+    """Return the largest and smallest prefix sums over the events of one anchor, or zero."""
+    # A running sum along the slow axis is what NumPy does worst. Cut into runs of equal
+    # length, all runs advance together, and the sums before each are added to its extremes.
     n_rows = len(last)
     length = min(_RUN, n_rows)
     n_runs = -(-n_rows // length)

@@ -45,11 +45,9 @@ TOLERANCE = 1e-2  # of the gradient at zero; tighter than the stopping rule of u
 
 
 def whiten(U: Array, sample_weight: Array | None = None) -> tuple[Array, Array]:
-    """Map rows to uncorrelated components of unit variance, fewer where components depend.
-
-    Half-spaces are the same sets in any coordinates, and in these an SVM does not depend on
-    scales and correlations. Column j of the second result maps the j-th direction back.
-    """
+    """Map rows to uncorrelated components of unit variance, fewer where components depend."""
+    # Half-spaces are the same sets in any coordinates, and in these an SVM does not depend on
+    # scales and correlations. Column j of the second result maps the j-th direction back.
     weight = np.ones(len(U)) if sample_weight is None else sample_weight
     share = weight / weight.sum()
     # Measured from one row, equal values are exactly zero; from the mean they might not be.
@@ -216,11 +214,9 @@ def _newton(svms: LinearSVMs, state: _State, penalty: float, stop: Array) -> Non
 def _line_search(
     svms: LinearSVMs, state: _State, step: Array, gradient: Array, penalty: float
 ) -> _State:
-    """Shorten the steps that go too far.
-
-    The objective is convex, so its slope along a step grows: a step whose end slopes down has
-    gained, and one whose end slopes up steeply is cut where the slope is expected to vanish.
-    """
+    """Shorten the steps that go too far."""
+    # The objective is convex, so its slope along a step grows: a step whose end slopes down has
+    # gained, and one whose end slopes up steeply is cut where the slope is expected to vanish.
     descent = np.einsum("md,md->m", step, gradient)
     length = np.ones(len(step))
     moved = _State(state.theta + step, *svms.evaluate(state.theta + step))
@@ -297,11 +293,9 @@ class KernelStatistic:
         return SVC(C=C, kernel="precomputed").fit(kernel, labels, sample_weight=weight)
 
     def _choose(self, rows: NDArray[np.intp], labels: Signs) -> tuple[float, float]:
-        """Return the smoothest (gamma, C) within one standard error of the best held out.
-
-        Where little leaks the held-out statistics differ by chance only, and the largest of
-        twelve would often be that of the wiggliest SVM.
-        """
+        """Return the smoothest (gamma, C) within one standard error of the best held out."""
+        # Where little leaks the held-out statistics differ by chance only, and the largest of
+        # twelve would often be that of the wiggliest SVM.
         pairs = [(gamma, C) for gamma in self._gammas for C in self._Cs]
         if len(pairs) == 1:
             return pairs[0]

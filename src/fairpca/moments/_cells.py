@@ -82,12 +82,10 @@ def summarise(
 
 
 def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
-    """Moments of rows that count the same, with few passes over memory.
-
-    Rows are centred at the mean of every so manieth, and the sums are moved to the mean of all at
-    the end. That costs few digits whatever the values: if d is the distance of the two means, n d²
-    is at most `_GUESS_STRIDE` times the scatter, because the rows sampled are part of it.
-    """
+    """Moments of rows that count the same, with few passes over memory."""
+    # Rows are centred at the mean of every so manieth, and the sums are moved to the mean of all at
+    # the end. That costs few digits whatever the values: if d is the distance of the two means, n
+    # d² is at most `_GUESS_STRIDE` times the scatter, because the rows sampled are part of it.
     n, p = len(rows), matrix.shape[1]
     origin = matrix[rows[0]].astype(np.float64)
     # Distances from a row, so that a constant column is exactly constant.
@@ -130,12 +128,10 @@ def _summarise_batch(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
 
 
 def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
-    """Subtract the weighted mean in place; return it and what rounding took off it.
-
-    Averaging the distances from the first row makes a constant column exactly constant; the second
-    round removes what rounding left of the mean, which counts when the mean is far larger than the
-    deviation, or the first row far from the others.
-    """
+    """Subtract the weighted mean in place; return it and what rounding took off it."""
+    # Averaging the distances from the first row makes a constant column exactly constant; the
+    # second round removes what rounding left of the mean, which counts when the mean is far larger
+    # than the deviation, or the first row far from the others.
     origin = x[0]
     centre = origin + (w @ (x - origin)) / total
     x -= centre
@@ -152,11 +148,10 @@ def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def merge(cells: Sequence[Cell]) -> Cell:
-    """Moments of the union of disjoint sets of rows, from their moments alone.
-
-    Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the third
-    order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to zero).
-    """
+    """Moments of the union of disjoint sets of rows, from their moments alone."""
+    # Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the
+    # third order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to
+    # zero).
     if len(cells) == 1:
         return cells[0]
     w = np.array([cell.weight for cell in cells])

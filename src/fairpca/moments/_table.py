@@ -117,11 +117,9 @@ def _rows_by_cell(
 
 
 def merge_tables(left: Table, right: Table) -> Table:
-    """Moments of the rows of both tables, in the column order of `left`.
-
-    Whether a column names groups or holds numbers is decided by all its values together, as it
-    would be had the rows come at once.
-    """
+    """Moments of the rows of both tables, in the column order of `left`."""
+    # Whether a column names groups or holds numbers is decided by all its values together, as it
+    # would be had the rows come at once.
     _check_columns(left, right)
     for name in left.attributes:
         if name in right.numeric and name not in left.numeric:

@@ -193,11 +193,9 @@ def _frame_schema(meta: Any) -> pa.Schema:
 
 
 def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
-    """Delayed sums where everything is a data frame.
-
-    One expression for all of them: Dask joins small partitions while it optimises a read, and how
-    many depends on the columns, so that frames optimised apart would not fit together any more.
-    """
+    """Delayed sums where everything is a data frame."""
+    # One expression for all of them: Dask joins small partitions while it optimises a read, and how
+    # many depends on the columns, so that frames optimised apart would not fit together any more.
     import pandas as pd
     from dask import delayed
 

@@ -52,11 +52,9 @@ class Listing:
 
 
 def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) -> Listing:
-    """List the files of a table, sorted by path; a directory without such suffixes is read whole.
-
-    Globs know ``**``, ``key=value`` directories are columns, addresses are those of pyarrow, and
-    `filesystem` is where plain paths lie (None: the local disk).
-    """
+    """List the files of a table, sorted by path; a directory without such names is read whole."""
+    # Globs know ``**``, ``key=value`` directories are columns, addresses are those of pyarrow, and
+    # `filesystem` is where plain paths lie (None: the local disk).
     if isinstance(source, str | os.PathLike):
         items = [os.fspath(source)]
     elif isinstance(source, Iterable):

@@ -47,10 +47,8 @@ CACHED_LEVELS = 64
 
 
 def batch_rows(n_columns: int) -> int:
-    """Rows that are read and summed at once, between 1,024 and 32,768.
-
-    As many as there are columns at least: the sums of fewer rows are kept in another form.
-    """
+    """Rows that are read and summed at once, between 1,024 and 32,768."""
+    # As many as there are columns at least: the sums of fewer rows are kept in another form.
     return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), max(1024, n_columns), 32768))
 
 
