@@ -19,7 +19,8 @@ from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
-from fairpca.rows import Rows, check_finite, check_no_text
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_finite, check_no_text
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy

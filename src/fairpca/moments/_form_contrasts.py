@@ -20,7 +20,8 @@ from fairpca.exceptions import (
 from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
-from fairpca.rows import Level, check_compare, face
+from fairpca.rows import Level
+from fairpca.rows._pairs import check_compare, face
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000

@@ -20,8 +20,9 @@ from fairpca.moments._cells import (
     summarise_sparse,
     with_attribute,
 )
-from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, numeric_strata_error, sort_levels
+from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, sort_levels
 from fairpca.rows._checks import rows_at_once
+from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""

@@ -27,7 +27,14 @@ _ZERO_ONE = 1e-9
 
 
 class Pooled(NamedTuple):
-    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).pooled().mean
+    array([2.])
+    """
 
     weight: float
     mean: FloatArray
@@ -35,7 +42,14 @@ class Pooled(NamedTuple):
 
 
 class Standardization(NamedTuple):
-    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).standardization().scale
+    array([1.])
+    """
 
     mean: FloatArray
     scale: FloatArray

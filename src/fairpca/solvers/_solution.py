@@ -162,7 +162,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class Solution:
-    """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended."""
+    """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve
+    >>> solution = solve(FairProblem(np.diag([3.0, 1.0]), np.empty((0, 2)), np.empty((0, 2, 2)), 1))
+    >>> solution.basis.ravel(), solution.status.name
+    (array([1., 0.]), 'CONVERGED')
+    """
 
     basis: Array
     certificate: Certificate

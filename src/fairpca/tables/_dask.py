@@ -18,7 +18,8 @@ from scipy.sparse import issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project, single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import check_matrix, encode_groups
+from fairpca.rows import encode_groups
+from fairpca.rows._checks import check_matrix
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
 from fairpca.tables._partial import Partial, finish, merge_partials

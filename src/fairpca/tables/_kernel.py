@@ -18,17 +18,9 @@ import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.rows import (
-    Attribute,
-    Groups,
-    NumericAttribute,
-    Rows,
-    check_cells,
-    check_weights,
-    encode_groups,
-    infinite_error,
-    weights_error,
-)
+from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups
+from fairpca.rows._checks import check_weights, infinite_error, weights_error
+from fairpca.rows.groups import check_cells
 from fairpca.tables._partial import (
     Levels,
     Partial,

@@ -12,13 +12,9 @@ import numpy as np
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._cells import Cell
-from fairpca.rows import (
-    describe_missing,
-    missing_groups_error,
-    missing_values_error,
-    too_many_cells,
-    weights_error,
-)
+from fairpca.rows._checks import describe_missing, missing_values_error, weights_error
+from fairpca.rows._columns import missing_groups_error
+from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 
 Levels = Mapping[str, tuple[str, ...]]

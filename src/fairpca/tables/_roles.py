@@ -11,7 +11,7 @@ import pyarrow.types as kinds
 
 from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import not_numbers_error
+from fairpca.rows._checks import not_numbers_error
 
 Names = str | Iterable[str] | None
 
@@ -37,6 +37,14 @@ class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
     The parts and options are those of `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.assign("sex").features
+    ('height',)
     """
 
     features: tuple[str, ...]  # those that are numbers, in order

@@ -101,7 +101,14 @@ def project_table(
 
 
 def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Refuse what `project_table`, with these parameters, could not or must not write."""
+    """Refuse what `project_table`, with these parameters, could not or must not write.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import check_target, open_table
+    >>> check_target(open_table(pa.table({"a": [1.0]})), "reduced.csv")
+    """
     path, name = Path(out), os.fspath(out)
     is_directory = table.listing is not None and not table.listing.single
     folder = path.resolve().parent

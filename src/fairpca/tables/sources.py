@@ -229,6 +229,14 @@ def moments_from_table(
         What its `assign` returned.
     engine, scheduler, master, progress, checkpoint
         As in `moments_from_files`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import moments_from_table, open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> moments_from_table(table, table.assign("sex")).levels("sex")
+    ('f', 'm')
     """
     _check_engine(engine, table, checkpoint)
     if engine == "dask":
@@ -264,7 +272,19 @@ def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
 
 
 def column_names(source: Source, separator: str = ",") -> list[str]:
-    """Names of the columns of files, hive keys included; parameters as in `moments_from_files`."""
+    r"""Names of the columns of files, hive keys included; parameters as in `moments_from_files`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fairpca.tables import column_names
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "people.csv")
+    ...     _ = file.write_text("height,sex\n1.6,f\n")
+    ...     column_names(file)
+    ['height', 'sex']
+    """
     return open_table(source, separator=separator).names
 
 

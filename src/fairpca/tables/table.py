@@ -62,6 +62,14 @@ class Table:
 
     Made by `open_table`, which has an example. `schema` has the columns and their types; for CSV
     files they come from the start of the first one.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.names, table.n_rows
+    (['height', 'sex'], 2)
     """
 
     name: str  # for a heading
