@@ -18,7 +18,7 @@ from fairpca.exceptions import (
     NotFittedYetWarning,
 )
 from fairpca.moments import ContrastSet, GroupMoments, Pooled, Span, Standardization
-from fairpca.tables import is_lazy
+from fairpca.tables import is_lazy, is_stream
 
 
 class FairPCA(SavedModelMixin, LinearEstimator):
@@ -117,6 +117,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, where X had any.
+    other_columns_ : ndarray of str
+        Columns of X that were named as groups, strata or weights, where there were any;
+        `transform` leaves them out.
 
     References
     ----------
@@ -174,16 +177,21 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame, sparse matrix or Dask collection
+        X : array-like, data frame, sparse matrix, Dask collection or Arrow stream
             Features, of shape (n_samples, n_features). A sparse matrix is not filled; a Dask
-            array or data frame is read in one pass by its scheduler.
+            array or data frame is read in one pass by its scheduler, and so is what
+            `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
+            relations, ADBC cursors.
         y : Ignored
             Present for API consistency.
-        sensitive_features : array-like or data frame, one or more columns
+        sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-        control_features : array-like or data frame, default=None
+            Where X is a table, the name of one of its columns, or a list of names: those columns
+            are the groups, and the others are the features. A list with as many texts as X has
+            rows always holds labels. A stream knows names only.
+        control_features : array-like or data frame, or names, default=None
             Strata inside which groups are compared.
-        sample_weight : array-like of shape (n_samples,), default=None
+        sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
         """
         self._check_price()
@@ -242,6 +250,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
     def _summarise(self, X, *parts, reset, least=2):
         """Moments of rows; `parts` are their groups, strata and weights."""
+        if is_stream(X):
+            return self._summarise_stream(X, *parts)
+        X, *parts = self._split(X, *parts)
         if is_lazy(X):
             from fairpca.tables import lazy_moments, sample  # needs pyarrow
 
@@ -252,6 +263,22 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
         X = self._features(X, reset=reset, ensure_min_samples=least)
         return GroupMoments.from_rows(self._rows(X, *parts))
+
+    def _summarise_stream(self, X, *names):
+        from fairpca.tables import moments_from_arrow  # needs pyarrow
+
+        for argument, part in zip(("sensitive_features", "control_features"), names, strict=False):
+            if not isinstance(part, str | list | tuple | None):
+                raise InvalidInputError(
+                    f"{argument} is a {type(part).__name__}, but X is a stream: name its columns.",
+                    parameter=argument,
+                )
+        sensitive, control, weight = names
+        moments = moments_from_arrow(X, sensitive, None, control, weight, numeric=self.numeric)
+        self._take(moments)
+        weights = () if weight is None else (weight,)
+        self._keep_others((*moments.attributes, *moments.controls, *weights))
+        return moments
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""
