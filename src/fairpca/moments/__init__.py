@@ -2,14 +2,18 @@
 
 from fairpca._choices import COMPARE
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
+from fairpca.moments.folds import Figures, FoldedMoments, figures
 from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
 
 __all__ = [
     "COMPARE",
     "Contrast",
     "ContrastSet",
+    "Figures",
+    "FoldedMoments",
     "GroupMoments",
     "Pooled",
     "ProjectedGaps",
     "Standardization",
+    "figures",
 ]

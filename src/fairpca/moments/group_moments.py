@@ -16,7 +16,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
-from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
+from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
@@ -162,6 +162,30 @@ class GroupMoments:
         if self.span is None:
             return self
         return replace(self, table=self.span.expand(self.table), span=None)
+
+    def projected(self, components: ArrayLike, mean: ArrayLike | None = None) -> GroupMoments:
+        """Moments of component scores, without the rows.
+
+        Parameters
+        ----------
+        components : array-like of shape (d, p)
+            A direction in each row.
+        mean : array-like of shape (p,), optional
+            What is subtracted from the rows first.
+
+        Examples
+        --------
+        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
+        array([7.4])
+        """
+        directions = np.asarray(components, dtype=np.float64)
+        origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
+        turn = directions
+        if self.span is not None:
+            origin, turn = origin + self.span.origin, directions @ self.span.basis.T
+        table = move(self.table, turn, directions @ origin)
+        return GroupMoments(len(directions), None, table)
 
     @property
     def attributes(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
 from fairpca.rows._columns import missing_groups_error
+from fairpca.rows._folds import fold_of
 from fairpca.rows._pairs import (
     UNKNOWN_GROUP,
     Pair,
@@ -43,6 +44,7 @@ __all__ = [
     "check_weights",
     "encode_groups",
     "face",
+    "fold_of",
     "intersection",
     "known_rows",
     "missing_groups_error",

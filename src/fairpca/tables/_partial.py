@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
-from fairpca.moments import GroupMoments
+from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._cells import Cell
 from fairpca.rows import missing_groups_error, too_many_cells
 from fairpca.tables._roles import Roles
@@ -51,7 +51,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         for name, count in part.missing.items():
             missing[name] = missing.get(name, 0) + count
     return Partial(
-        moments=_add(aligned, roles.max_cells) if aligned else None,
+        moments=_add(aligned, roles.max_cells * max(roles.folds, 1)) if aligned else None,
         levels=levels,
         n_rows=sum(part.n_rows for part in parts),
         incomplete=sum(part.incomplete for part in parts),
@@ -115,13 +115,14 @@ def _spread(cell: Cell, index: Any, p: int) -> Cell:
     return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
 
 
-def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoments:
-    """Turn the sum of a pass into moments, or say why there are none."""
+def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:
+    """Turn the sum of a pass into moments, by fold if asked for, or say why there are none."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
         why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
         raise InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
-    return total.moments
+    moments = total.moments if named else replace(total.moments, feature_names=None)
+    return FoldedMoments(roles.folds, moments) if roles.folds else moments
 
 
 def check_missing(total: Partial, roles: Roles) -> None:
