@@ -52,6 +52,28 @@ class Number(click.ParamType):
         return number
 
 
+class Components(click.ParamType):
+    """A number of components, a share of the variance, or the word ``all``."""
+
+    name = "components"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float | None:
+        """Read one value or fail with a message that says what is accepted."""
+        if str(value).lower() == "all":
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        is_count = number >= 1 and number.is_integer()
+        if not is_count and not 0.0 < number < 1.0:
+            what = "a whole number from 1 on, a share of the variance such as 0.9, or all"
+            self.fail(f"{value!r} is not {what}.", param, ctx)
+        return int(number) if is_count else number
+
+
 class Separator(click.ParamType):
     """One character of one byte, or the word ``tab``."""
 
@@ -169,6 +191,7 @@ _PROBLEM = (
     _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
     _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
+    _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
@@ -211,7 +234,13 @@ _ENGINE = (
 
 FIT = (
     _SENSITIVE,
-    _value("-d --components", _ONE_OR_MORE, 2, "Components to keep."),
+    _value(
+        "-d --components",
+        Components(),
+        2,
+        "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
+        "share of the variance; all: as many as equal means leave.",
+    ),
     *_FEATURES,
     _columns("--target", help="Columns to predict later: no features, copied to --out."),
     *_GROUPS,

@@ -37,11 +37,12 @@ class Asked:
     name: str
     description: str
 
-    def heading(self, n_rows: int, n_features: int, standardized: bool) -> list[str]:
+    def heading(self, n_rows: int, n_features: int, standardized: bool | str) -> list[str]:
         """Say what the data are, in two lines."""
         roles = self.roles
         plural = "s" if n_features > 1 else ""
         units = "standardised" if standardized else "in their own units"
+        units += ", indicators by their share" if standardized == "famd" else ""
         within = f", within: {', '.join(roles.control)}" if roles.control else ""
         return [
             f"Data: {self.description}",
@@ -49,13 +50,15 @@ class Asked:
             f"protected: {', '.join(roles.sensitive)}{within}",
         ]
 
-    def as_dict(self, n_rows: int, features: Sequence[str], standardized: bool) -> dict[str, Any]:
+    def as_dict(
+        self, n_rows: int, features: Sequence[str], standardized: bool | str
+    ) -> dict[str, Any]:
         """Say what the data are, for machines."""
         return {
             "name": self.name,
             "n_rows": n_rows,
             "features": list(features),
-            "standardized": standardized,
+            "standardized": bool(standardized),
             "sensitive": self.roles.sensitive,
             "control": self.roles.control,
             "target": self.target,

@@ -1,6 +1,7 @@
 """Rows become moments, moments become contrasts; nothing after this room sees a row."""
 
 from fairpca._choices import COMPARE
+from fairpca.moments._span import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
 from fairpca.moments.folds import Figures, FoldedMoments, figures
 from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
@@ -14,6 +15,7 @@ __all__ = [
     "GroupMoments",
     "Pooled",
     "ProjectedGaps",
+    "Span",
     "Standardization",
     "figures",
 ]
