@@ -1,6 +1,7 @@
 """Rows become moments, moments become contrasts; nothing after this room sees a row."""
 
 from fairpca._choices import COMPARE
+from fairpca.moments._groups import GroupCovariances
 from fairpca.moments._span import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
 from fairpca.moments.folds import Figures, FoldedMoments, figures
@@ -12,6 +13,7 @@ __all__ = [
     "ContrastSet",
     "Figures",
     "FoldedMoments",
+    "GroupCovariances",
     "GroupMoments",
     "Pooled",
     "ProjectedGaps",
