@@ -246,7 +246,7 @@ def project_into(
 class _Rows:
     """Scored batches for a driver, which counts them and keeps an error that drivers garble."""
 
-    def __init__(self, job: Job, progress: Progress) -> None:
+    def __init__(self, job: Job, progress: Progress | None) -> None:
         self.job, self.progress = job, progress
         self.count = 0
         self.error: BaseException | None = None
