@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 
 class InvalidInputError(ValueError):
@@ -20,7 +20,6 @@ class InvalidInputError(ValueError):
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
-        self.place: str | None = None
 
     def at(self, place: str) -> Self:
         """Return the same error with the place where it was met in front, said only once."""
@@ -29,7 +28,6 @@ class InvalidInputError(ValueError):
             return self
         found = copy.copy(self)
         found.args = (f"{place}: {message}",)
-        found.place = place
         return found
 
 
@@ -70,7 +68,7 @@ class AuditInterrupted(KeyboardInterrupt):
         What was done so far.
     """
 
-    def __init__(self, report: object) -> None:
+    def __init__(self, report: Any) -> None:
         super().__init__("the audit was interrupted; its report attribute is what was done so far")
         self.report = report
 

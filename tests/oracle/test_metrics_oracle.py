@@ -9,16 +9,16 @@ from scipy.stats import ks_2samp
 from sklearn.svm import SVC
 
 from fairpca.metrics import delta_fairness
-from fairpca.metrics._orthants import Orthants
-from fairpca.metrics._plane import PlaneSweep
-from fairpca.metrics._search import SVMStatistic
-from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
-from fairpca.metrics._thresholds import (
+from fairpca.metrics._classifiers import (
     best_cut,
     masses,
     sup_between_groups,
     sup_over_thresholds,
 )
+from fairpca.metrics._orthants import Orthants
+from fairpca.metrics._plane import PlaneSweep
+from fairpca.metrics._search import SVMStatistic
+from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
 
 
 def brute_half_planes(points, mass):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -10,19 +11,22 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, SOLVERS
+from fairpca._choices import COMPARE, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
-from fairpca.rows import Rows
+from fairpca.rows import Rows, check_finite, check_no_text
 from fairpca.solvers import FairProblem, solve
+from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy
 
 FLOATS = [np.float64, np.float32]
+FAMD = "famd"
+_NO_VARIANCE = 1e-12  # of the total: rounding
 
 
 class FairnessEstimator(
@@ -34,7 +38,11 @@ class FairnessEstimator(
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            None,
+        ],
         "mean_tol": [Interval(Real, 0, None, closed="left"), None],
         "cov_weight": [Interval(Real, 0, None, closed="left"), None],
         "cov_tol": [Interval(Real, 0, None, closed="left"), None],
@@ -49,32 +57,9 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        n_components=2,
-        *,
-        mean_tol=0.0,
-        cov_weight=None,
-        cov_tol=None,
-        solver="refined",
-        compare="one-vs-rest",
-        joint=False,
-        reference=None,
-        numeric=None,
-        min_group_size=2,
-        certify=True,
-        cov_shift=None,
-        whiten=False,
-        tol=1e-4,
-        max_iter=5000,
-        missing_groups="raise",
-        verbose=0,
-    ):
-        self._set_all(locals())
 
     def _set_all(self, given):
         """Keep the parameters of `__init__`, each under its own name, as scikit-learn asks."""
@@ -94,6 +79,19 @@ class FairnessEstimator(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _features(self, X, **checks):
+        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None)  # said first, as scikit-learn does
+            raise
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -147,6 +145,25 @@ class FairnessEstimator(
             padding=padding,
         )
 
+    def _count(self, problem):
+        """Return the number of components: as asked, or for a share, or all that there is room for.
+
+        Room is what varies without a difference of group means.
+        """
+        asked = self.n_components
+        if isinstance(asked, Integral):
+            return int(asked)
+        mean_tol = None if problem.mean_tol is None else 0.0
+        equal = replace(problem, n_components=1, mean_tol=mean_tol, cov_tol=None, cov_weight=0.0)
+        reduced = reduce_problem(equal)
+        left = np.linalg.eigvalsh(reduced.S) * reduced.scale
+        values = np.maximum(np.linalg.eigvalsh(problem.covariance)[::-1], 0.0)
+        room = max(int(np.count_nonzero(left > _NO_VARIANCE * values.sum())), 1)
+        if asked is None or not values.any():
+            return room
+        held = np.cumsum(values) / values.sum()
+        return min(int(np.searchsorted(held, asked)) + 1, room)
+
     @with_callbacks
     def _solve(self, problem):
         context = None
@@ -171,6 +188,7 @@ class FairnessEstimator(
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
         self.components_ = np.ascontiguousarray(components)
+        self.n_components_ = len(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
         self.certificate_ = solution.certificate
@@ -188,6 +206,21 @@ class FairnessEstimator(
 class LinearEstimator(FairnessEstimator):
     """Base of the estimators whose components are directions of the features."""
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FairnessEstimator._parameter_constraints,
+        "standardize": ["boolean", StrOptions({FAMD})],
+    }
+
+    @property
+    def _directions(self):
+        """Components for features in their own units."""
+        scale = getattr(self, "scale_", None)  # models of 0.1.0 have none
+        return self.components_ if scale is None else self.components_ / scale
+
+    def _scaling(self, moments):
+        """Return what features are centred and divided by; None where they keep their units."""
+        return moments.standardization(famd=self.standardize == FAMD) if self.standardize else None
+
     def transform(self, X):
         """Return the component scores (n_samples, n_components) of rows, in the type of X.
 
@@ -202,8 +235,8 @@ class LinearEstimator(FairnessEstimator):
         scale = self._whitening if self.whiten else None
         if is_lazy(X):
             return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
-        return project(X, self.mean_, self.components_, scale)
+        X = self._features(X, reset=False)
+        return project(X, self.mean_, self._directions, scale)
 
     def inverse_transform(self, X):
         """Return the points (n_samples, n_features) of the fair subspace with given scores.
@@ -216,14 +249,17 @@ class LinearEstimator(FairnessEstimator):
         U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
-        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
+        back = U @ self.components_.astype(U.dtype)
+        if getattr(self, "scale_", None) is not None:
+            back = back * self.scale_.astype(U.dtype)
+        return back + self.mean_.astype(U.dtype)
 
     def _lazy_transform(self, X, scale):
         from fairpca.tables import lazy_transform, sample
 
         like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
         names = list(self.get_feature_names_out())
-        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
+        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import _fit_context, clone
@@ -17,7 +17,7 @@ from fairpca.exceptions import (
     InvalidInputError,
     NotFittedYetWarning,
 )
-from fairpca.moments import GroupMoments
+from fairpca.moments import ContrastSet, GroupMoments, Pooled, Span, Standardization
 from fairpca.tables import is_lazy
 
 
@@ -27,12 +27,14 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     Finds the orthonormal basis of largest variance in which the groups of every protected
     attribute have equal (or nearly equal) means, and covariances that differ as little as asked
     for, and proves how far from optimal that basis can be at most. `transform` never needs the
-    protected attribute. Features are centred, not scaled.
+    protected attribute. Features are centred; `standardize` scales them too.
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components to keep.
+    n_components : int, float or None, default=2
+        Number of components to keep. A share between 0 and 1: as many as plain PCA needs to hold
+        that share of the variance. None: as many as vary without a difference of group means. A
+        share is never more than that.
     mean_tol : float or None, default=0.0
         Bound on the distance between group means after the projection. 0 makes them equal;
         None leaves them alone.
@@ -63,6 +65,12 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         The paper's φ, for solver="paper" only; None: the smallest allowed.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
+    standardize : bool or "famd", default=False
+        Whether every feature is divided by its standard deviation over all rows (weights count;
+        a constant feature is left as it is), which the model learns and `transform` applies.
+        "famd" divides the indicators of one-hot encoded columns by the square root of their share
+        instead, as factor analysis of mixed data does: no direction of such a column then has
+        more variance than a number has.
     tol : float, default=1e-4
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int, default=5000
@@ -80,6 +88,11 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Orthonormal rows, ordered by variance; the component scores are uncorrelated.
     mean_ : ndarray of shape (n_features,)
         Mean of the features.
+    scale_ : ndarray of shape (n_features,), or None
+        What the features are divided by, under `standardize`; None: nothing. Components,
+        variances and gaps are those of the features so divided.
+    n_components_ : int
+        Number of components.
     explained_variance_ : ndarray of shape (n_components,)
         Variance of each component (divisor: the number or weight of the rows).
     explained_variance_ratio_ : ndarray of shape (n_components,)
@@ -124,6 +137,31 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     """
 
     moments_: GroupMoments
+    scale_: Any
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        mean_tol=0.0,
+        cov_weight=None,
+        cov_tol=None,
+        solver="refined",
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        certify=True,
+        cov_shift=None,
+        whiten=False,
+        standardize=False,
+        tol=1e-4,
+        max_iter=5000,
+        missing_groups="raise",
+        verbose=0,
+    ):
+        self._set_all(locals())
 
     __metadata_request__partial_fit: ClassVar = {
         "sensitive_features": True,
@@ -212,8 +250,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
             return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
-        X = validate_data(self, X, reset=reset, **checks)
+        X = self._features(X, reset=reset, ensure_min_samples=least)
         return GroupMoments.from_rows(self._rows(X, *parts))
 
     def _take(self, moments):
@@ -232,34 +269,47 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             del self.feature_names_in_
 
     def _fit(self, moments):
-        return self._fit_summaries(moments, *self._summaries(moments))
+        return self._fit_summary(moments, self._summary(moments))
 
-    def _summaries(self, moments):
-        """Pooled moments and contrasts, in the span of the rows where the data are wide."""
-        inner = moments.coordinates()
-        return inner.pooled(), self._form_contrasts(inner)
+    def _summary(self, moments):
+        """Pooled moments and contrasts of scaled features, in the span of the rows if wide."""
+        scaling = self._scaling(moments)
+        scaled = moments if scaling is None else moments.standardized(scaling)
+        inner = scaled.coordinates()
+        return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling)
 
-    def _fit_summaries(self, moments, pooled, contrasts):
-        _, mean, covariance = pooled
-        span, outside = moments.span, 0
+    def _fit_summary(self, moments, summary):
+        (_, mean, covariance), contrasts, span, scaling = summary
+        count = self._count(self._form_problem(covariance, contrasts, 1))
+        outside = 0
         if span is not None:
             mean = span.place(mean)
             # Directions outside the span are all alike, so that no basis needs more than d of them.
-            outside = min(int(self.n_components), moments.n_features - len(span))
-        problem = self._form_problem(covariance, contrasts, self.n_components, outside)
+            outside = min(count, moments.n_features - len(span))
+        problem = self._form_problem(covariance, contrasts, count, outside)
         solution = self._solve(problem)
         self.moments_ = moments
-        self.mean_ = mean
+        self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         return self
+
+
+class Summary(NamedTuple):
+    """What a fit needs to know of moments; `scaling` is None where features keep their units."""
+
+    pooled: Pooled
+    contrasts: ContrastSet
+    span: Span | None
+    scaling: Standardization | None
 
 
 def fit_with_plain(model, moments):
     """Fit a model, and return plain PCA with the gaps of the same contrasts beside it."""
     model._validate_params()
-    plain = clone(model).set_params(mean_tol=None, cov_weight=0.0, cov_tol=None)
     model._take(moments)
+    summary = model._summary(moments)
+    model._fit_summary(moments, summary)
+    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
+    plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._take(moments)
-    summaries = model._summaries(moments)
-    model._fit_summaries(moments, *summaries)
-    return plain._fit_summaries(moments, *summaries)
+    return plain._fit_summary(moments, summary)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.linalg import Array, single_blas_thread
+from fairpca.metrics._classifiers import Signs
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._measure import MIN_CROSS_FIT, Settings, halves_of, train
 from fairpca.metrics._result import pair_label
-from fairpca.metrics._thresholds import Signs
 from fairpca.rows import Level, Rows, Stratum
 
 _EPOCHS = 30

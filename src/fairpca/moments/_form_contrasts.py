@@ -57,7 +57,7 @@ def check_question(
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One side of a comparison: its label, its name in a warning and its moments."""
+    """One side of a contrast: its label, its name in a warning and its moments."""
 
     label: str
     name: str
@@ -77,7 +77,7 @@ class _Builder:
     small: dict[str, str] = field(default_factory=dict)
 
     def compare(self, attribute: str, stratum: str | None, plus: _Side, minus: _Side) -> None:
-        """Record one comparison, as far as the sizes of its sides allow."""
+        """Record one contrast, as far as the sizes of its sides allow."""
         mean_gap: FloatArray | None = None
         cov_gap: FloatArray | None = None
         status = "not compared: empty"

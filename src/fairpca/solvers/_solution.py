@@ -49,6 +49,9 @@ class Status(Enum):
 class Snapshot:
     """Where a solve stands; handed to the `callback` of `solve` after every iteration.
 
+    Elsewhere in the library ``progress(done, total)`` tells how far work is; nobody knows how many
+    iterations there will be, but the gap between objective and bound says how far they have come.
+
     Parameters
     ----------
     stage : {"basis", "bound"}

@@ -43,7 +43,7 @@ def moments_from_spark(
 ) -> GroupMoments:
     """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
 
-    Every task sums its partition in Arrow batches and sends one small block of moments; more than
+    Every task sums its partition in Arrow batches and sends the moments of its rows; more than
     32 of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or later with
     Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
     (``PYSPARK_PYTHON``).

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
-from fairpca._choices import ENGINES
+from fairpca._choices import ENGINES, Engine
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
-from fairpca.tables._pass import Progress
 from fairpca.tables._roles import Names, RoleOptions, Roles, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables.table import Table, open_table
-
-Engine = Literal["local", "dask", "spark"]
 
 
 def moments_from_parquet(
@@ -29,7 +27,7 @@ def moments_from_parquet(
     *,
     filesystem: Any = None,
     threads: int | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 5.0,
     **options: Unpack[RoleOptions],
@@ -57,8 +55,8 @@ def moments_from_parquet(
         Row groups that are read and summed at the same time; None: one for each core, at most 8.
         Fewer where the table is so wide that their readers would be felt in memory. The result
         does not depend on it.
-    progress : bool or callable, default False
-        True draws a bar on standard error; a function is called with rows done and rows in all.
+    progress : callable, optional
+        Called with the rows done and, where it is known, the rows in all.
     checkpoint : str or path, optional
         Directory in which the sums so far are kept, so that a pass that was interrupted, or that
         met a damaged file, goes on where it stopped when called again. Removed at the end.
@@ -114,7 +112,7 @@ def moments_from_csv(
     separator: str = ",",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     **options: Unpack[RoleOptions],
 ) -> GroupMoments:
     r"""Sum the rows of CSV files in one pass, in memory that does not grow with them.
@@ -160,7 +158,7 @@ def moments_from_files(
     scheduler: str | None = None,
     master: str | None = None,
     separator: str = ",",
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     features: Names = None,
     control: Names = None,
@@ -218,7 +216,7 @@ def moments_from_table(
     engine: Engine = "local",
     scheduler: str | None = None,
     master: str | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> GroupMoments:
     """Sum the rows of an open table with the engine of choice.

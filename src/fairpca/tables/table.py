@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
+from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
@@ -21,11 +22,9 @@ from fairpca.tables._files import Listing, Source, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
-from fairpca.tables._partial import Partial, check_missing, finish
+from fairpca.tables._partial import Partial, check_missing, finish, no_rows_error
 from fairpca.tables._pass import (
-    Bar,
     Checkpoint,
-    Progress,
     default_threads,
     in_order,
     sum_row_groups,
@@ -114,7 +113,7 @@ class Table:
         self,
         roles: Roles,
         *,
-        progress: Progress = None,
+        progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 5.0,
         threads: int | None = None,
@@ -130,9 +129,10 @@ class Table:
         """
         if checkpoint is not None and self.kind != "parquet":
             raise InvalidInputError("checkpoint needs Parquet files.", parameter="checkpoint")
+        counter = Counter(self.n_rows, progress)
         if self.kind != "parquet":
-            with Bar(self.n_rows, progress) as bar, single_blas_thread():
-                total = sum_units(self.units(self.types(roles)), roles, bar)
+            with single_blas_thread():
+                total = sum_units(self.units(self.types(roles)), roles, counter)
                 return finish(total, roles, self.name)
         threads = default_threads() if threads is None else max(int(threads), 1)
         readers = affordable_threads(self.parts[0], roles.columns, threads)
@@ -141,9 +141,9 @@ class Table:
         kept = None
         if checkpoint is not None:
             kept = Checkpoint(checkpoint, roles.as_dict(), checkpoint_seconds)
-        with Bar(self.n_rows, progress) as bar, single_blas_thread():
+        with single_blas_thread():
             groups = self._row_groups(use_threads=spare)
-            total = sum_row_groups(groups, roles, readers, bar, kept)
+            total = sum_row_groups(groups, roles, readers, counter, kept)
         moments = finish(total, roles, self.name)
         if kept is not None:
             kept.remove()
@@ -163,14 +163,15 @@ class Table:
         parts = Columns.of(whole, roles)
         missing, used = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(used))
-        check_missing(Partial(None, {}, parts.n_rows, incomplete, missing), roles)
+        found = Partial(None, {}, parts.n_rows, incomplete, missing)
+        check_missing(found, roles)
         if incomplete:
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise InvalidInputError(f"{self.name}: no row can be used ({len(used):,} read).")
+            raise no_rows_error(found, self.name)
         check_finite(parts, roles)
         return to_rows(parts, roles)[0], pa.Table.from_batches([whole.select(others)])
 
