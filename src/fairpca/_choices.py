@@ -7,6 +7,8 @@ Unknown = Literal["error", "ignore"]
 Engine = Literal["local", "dask", "spark"]
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
+OBJECTIVES = ("total", "worst-variance", "worst-loss")
+"""Variance of all rows, or what the group that is served worst keeps or loses."""
 COMPARE = ("one-vs-rest", "pairs", "reference")
 METHODS = {
     "linear": ("svm", "search", "exact"),

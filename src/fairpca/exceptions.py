@@ -15,6 +15,12 @@ class InvalidInputError(ValueError):
         What is wrong and what to do.
     parameter : str or None
         Name of the argument concerned, by which the command line finds its own option.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import InvalidInputError
+    >>> InvalidInputError("tol=0: give more.", parameter="tol").parameter
+    'tol'
     """
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
@@ -46,6 +52,12 @@ class InfeasibleError(InvalidInputError):
         The smallest attainable value of the constrained quantity, where it is known.
     parameter : str or None
         The constraint concerned.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import InfeasibleError
+    >>> InfeasibleError("cov_tol=0 cannot be met.", 0.2, parameter="cov_tol").minimum
+    0.2
     """
 
     def __init__(
@@ -66,6 +78,12 @@ class AuditInterrupted(KeyboardInterrupt):
     ----------
     report : AuditReport
         What was done so far.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import AuditInterrupted
+    >>> AuditInterrupted("what was measured").report
+    'what was measured'
     """
 
     def __init__(self, report: Any) -> None:

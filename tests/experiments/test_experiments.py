@@ -50,8 +50,8 @@ def toy(monkeypatch):
     rng = np.random.default_rng(0)
     z = rng.integers(0, 2, 240)
     X = rng.normal(size=(240, 8)) + rng.normal(size=(240, 1))
-    stretch = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
-    X[z == 1] = stretch * X[z == 1] + rng.normal(size=8)
+    factor = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
+    X[z == 1] = factor * X[z == 1] + rng.normal(size=8)
     y = (X[:, 0] + rng.normal(size=240) > 0).astype(int)
     monkeypatch.setattr(_methods, "rows_of", lambda name, definition="released": (X, z, y))
     return X, z, y
@@ -158,7 +158,7 @@ def test_leak_is_run_for_the_definition_held_against_print():
     assert len(cells) == leak.SPLITS * len(DATASETS) == len(set(found)) * leak.SPLITS
 
 
-def test_table1_has_the_machine_of_the_program(toy, tmp_path):
+def test_table1_has_the_svm_of_the_program(toy, tmp_path):
     params = {"dataset": "wine_quality", "definition": "released", "split": 0}
     rows = table1.compute(params, Options(quick=True), Store(tmp_path, "x"))
     found = {(row["d"], row["method"]) for row in rows if row["measure"] == "gaussian_released"}
@@ -176,7 +176,7 @@ def test_tables_are_run_for_both_definitions():
         assert len(cells) == 2 * len(found)
 
 
-def test_gaussian_machine_of_the_program_sees_a_ring():
+def test_gaussian_svm_of_the_program_sees_a_ring():
     rng = np.random.default_rng(0)
     z = np.arange(300) % 2
     U = rng.normal(size=(300, 2))

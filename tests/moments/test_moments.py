@@ -123,12 +123,12 @@ def test_merging_single_rows_in_any_order_keeps_the_digits(rng, offset, order):
     np.testing.assert_allclose(merged.contrasts()[0].mean_gap, gap, rtol=1e-9, atol=1e-10)
 
 
-def test_blocks_give_the_sums_of_the_whole(rng, monkeypatch):
+def test_batches_give_the_sums_of_the_whole(rng, monkeypatch):
     X = rng.normal(size=(2000, 3)) + 1e6
     z = rng.normal(size=2000)
     whole = GroupMoments.from_arrays(X, z)
-    monkeypatch.setattr(validation, "BLOCK_ELEMENTS", 1)
-    assert validation.block_rows(3) == 256
+    monkeypatch.setattr(validation, "ELEMENTS_AT_ONCE", 1)
+    assert validation.rows_at_once(3) == 256
     blocks = GroupMoments.from_arrays(X, z)
     one, other = whole.table.cells[()], blocks.table.cells[()]
     assert one.n_rows == other.n_rows == 2000

@@ -65,7 +65,7 @@ def test_p_values_are_uniform_with_tuning_by_cross_validation(monkeypatch):
     assert_uniform(results, rng)
 
 
-def test_p_values_of_the_largest_of_many_comparisons_are_uniform():
+def test_p_values_of_the_largest_of_many_pairs_are_uniform():
     rng = np.random.default_rng(9)
     results = []
     for seed in range(300):

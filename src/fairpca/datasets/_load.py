@@ -78,7 +78,14 @@ def _put_file(info: DatasetInfo) -> str:
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """A data set's entry in the registry, and where its file was found, if it is here."""
+    """A data set's entry in the registry, and where its file was found, if it is here.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import DatasetStatus, dataset_info
+    >>> DatasetStatus(dataset_info("adult"), None).present
+    False
+    """
 
     info: DatasetInfo
     path: Path | None
@@ -165,6 +172,15 @@ class Dataset:
     name, description, origin, sha256 : str
         Name in the registry; labels, source, licence and oddities; path of the file, or
         ``openml:<number>``; checksum of the file.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairpca.datasets import Dataset
+    >>> frame = pd.DataFrame({"height": [1.6, 1.8], "sex": ["f", "m"]})
+    >>> parts = {"description": "", "origin": "", "sha256": ""}
+    >>> Dataset("people", frame[["height"]], None, frame[["sex"]], frame[[]], **parts).data.shape
+    (2, 1)
     """
 
     name: str

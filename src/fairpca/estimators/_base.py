@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -19,14 +20,17 @@ from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
-from fairpca.rows import Rows, check_finite, check_no_text
-from fairpca.solvers import FairProblem, solve
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_finite, check_no_text
+from fairpca.rows._columns import split_named, without_columns
+from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
-from fairpca.tables import is_lazy
+from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
 FAMD = "famd"
 _NO_VARIANCE = 1e-12  # of the total: rounding
+_PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 
 class FairnessEstimator(
@@ -119,6 +123,28 @@ class FairnessEstimator(
                 parameter="sensitive_features",
             )
 
+    def _split(self, X, *parts):
+        """Take groups, strata and weights that are named out of a table; return X and the parts."""
+        if is_stream(X):
+            raise InvalidInputError(
+                f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "
+                "read it into memory first, for example with pyarrow.table(X).",
+                parameter="X",
+            )
+        X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
+        self._keep_others(others)
+        return X, *found.values()
+
+    def _keep_others(self, names):
+        self.__dict__.pop("other_columns_", None)
+        if names:
+            self.other_columns_ = np.array(names, dtype=object)
+
+    def _without_others(self, X):
+        """Leave out the columns that were named as groups, strata or weights in `fit`."""
+        others = getattr(self, "other_columns_", ())
+        return without_columns(X, others) if len(others) else X
+
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
         if sensitive_features is None:
@@ -165,20 +191,19 @@ class FairnessEstimator(
         return min(int(np.searchsorted(held, asked)) + 1, room)
 
     @with_callbacks
-    def _solve(self, problem):
+    def _solve(self, problem, served=None):
+        """Solve for all rows, or for the worst of groups: `served` are covariances and offsets."""
         context = None
         if hasattr(self, "_skl_callbacks"):
             context = self._init_callback_context(max_subtasks=None)
             context.call_on_fit_task_begin(estimator=self)
-        solution = solve(
-            problem,
-            self.solver,
-            certify=self.certify,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            cov_shift=self.cov_shift,
-            callback=Watch(self, context) if self.verbose or context else None,
-        )
+        options = {name: getattr(self, name) for name in ("certify", "tol", "max_iter")}
+        options["callback"] = Watch(self, context) if self.verbose or context else None
+        if served is None:
+            solution = solve(problem, self.solver, cov_shift=self.cov_shift, **options)
+        else:
+            covariances, offsets = served
+            solution = solve_worst(problem, covariances, offsets, self.objective, **options)
         if context is not None:
             context.call_on_fit_task_end(estimator=self)
         return solution
@@ -229,10 +254,12 @@ class LinearEstimator(FairnessEstimator):
         Parameters
         ----------
         X : array-like, data frame, sparse matrix or Dask collection
-            Features, of shape (n_samples, n_features).
+            Features, of shape (n_samples, n_features). Columns that were named as groups, strata
+            or weights in `fit` are left out where X has them.
         """
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
+        X = self._without_others(X)
         if is_lazy(X):
             return self._lazy_transform(X, scale)
         X = self._features(X, reset=False)
@@ -253,6 +280,33 @@ class LinearEstimator(FairnessEstimator):
         if getattr(self, "scale_", None) is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self):
+        """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
+
+        For places that know nothing of this package. Its `inverse_transform` is the same where
+        features keep their units (``standardize=False``) only: scikit-learn's PCA has no scale.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
+        >>> plain = fair.to_sklearn()
+        >>> type(plain).__module__, bool(np.allclose(plain.transform(X), fair.transform(X)))
+        ('sklearn.decomposition._pca', True)
+        """
+        check_is_fitted(self, "components_")
+        pca = PCA(n_components=len(self.components_), whiten=self.whiten)
+        pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
+        # What whitening divides by; scikit-learn would divide by zero, or nearly.
+        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
+        pca.explained_variance_ratio_ = self.explained_variance_ratio_
+        pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            pca.feature_names_in_ = self.feature_names_in_
+        return pca
 
     def _lazy_transform(self, X, scale):
         from fairpca.tables import lazy_transform, sample

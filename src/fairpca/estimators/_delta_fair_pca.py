@@ -177,8 +177,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 "FairPCA.",
                 parameter="X",
             )
-        X = self._features(X, ensure_min_samples=2)
-        rows = self._rows(X, sensitive_features, control_features, sample_weight)
+        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        rows = self._rows(self._features(X, ensure_min_samples=2), *parts)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -140,6 +140,12 @@ class Cell:
         Arguments of the computation, JSON values only.
     cost : float
         Rough cost; dear cells of a split start first.
+
+    Examples
+    --------
+    >>> from fairpca.experiments import Cell
+    >>> Cell("figure1", "all", {}).full_key
+    'figure1-all'
     """
 
     experiment: str
@@ -171,6 +177,12 @@ class Experiment:
         Data sets it needs, for the manifest.
     prepare : callable or None
         Options to cells of "bases" that should be computed before.
+
+    Examples
+    --------
+    >>> from fairpca.experiments import EXPERIMENTS, Options
+    >>> [cell.key for cell in EXPERIMENTS["figure1"].cells(Options())]
+    ['all']
     """
 
     name: str

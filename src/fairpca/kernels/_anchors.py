@@ -25,7 +25,7 @@ _ASYMMETRY = 1e-6
 # k-means sees this many rows for each of its centres; more do not move the centres noticeably.
 _ROWS_PER_CENTRE = 30
 # Values of a kernel held at once: 32 MB of float64, so that rows can be streamed.
-_BLOCK_ELEMENTS = 1 << 22
+_BATCH_ELEMENTS = 1 << 22
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -173,7 +173,7 @@ def inverse_coefficients(
 
 def row_batches(n_rows: int, width: int) -> list[slice]:
     """Split rows so that a batch of kernel values against `width` rows stays small."""
-    step = max(64, _BLOCK_ELEMENTS // max(width, 1))
+    step = max(64, _BATCH_ELEMENTS // max(width, 1))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
@@ -193,7 +193,7 @@ def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float
     raise InvalidInputError(
         f"the kernel matrix of {n_rows} rows takes {_readable(matrix)}, and {_readable(needed)} "
         f"with its eigenvectors, but {kind} {_readable(allowed)}. Set n_landmarks (500 "
-        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BLOCK_ELEMENTS)}), "
+        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BATCH_ELEMENTS)}), "
         f"{'set rank, ' if not partial else ''}or fit on fewer rows."
     )
 

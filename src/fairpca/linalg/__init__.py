@@ -1,5 +1,6 @@
 """Helpers for small symmetric matrices; knows NumPy, SciPy and the BLAS thread guard only."""
 
+from fairpca.linalg._gaussian import gaussian_delta
 from fairpca.linalg._spectral import (
     Array,
     clipping_level,
@@ -24,6 +25,7 @@ __all__ = [
     "eigenvalue_excess",
     "fantope_eigenvalues",
     "fix_signs",
+    "gaussian_delta",
     "ky_fan",
     "orthonormalize",
     "project",

@@ -97,6 +97,13 @@ class HeldOut:
         Of the difference, were the groups alike.
     n_rows : tuple of two int
         Rows of the two groups that it was measured on.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import HeldOut
+    >>> found = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
+    >>> found.low, found.high
+    (0.2, 0.6)
     """
 
     value: float

@@ -20,8 +20,9 @@ from fairpca.moments._cells import (
     summarise_sparse,
     with_attribute,
 )
-from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, numeric_strata_error, sort_levels
+from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, sort_levels
 from fairpca.rows._checks import rows_at_once
+from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""
@@ -57,6 +58,13 @@ class Table:
     def levels(self, position: int) -> tuple[Level, ...]:
         """Levels that occur at one position of the keys, sorted."""
         return sort_levels({key[position] for key in self.cells})
+
+    # Pairs, because formats other than pickle know no keys that are tuples.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "cells": list(self.cells.items())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, cells=dict(state["cells"]))
 
 
 def tabulate(rows: Rows) -> Table:

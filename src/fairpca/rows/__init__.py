@@ -1,40 +1,17 @@
 """What a user holds becomes Rows: the one place that decides what a value, a group, a weight is."""
 
 from fairpca._choices import MAX_CELLS
-from fairpca.rows._checks import (
-    check_feature_names,
-    check_finite,
-    check_matrix,
-    check_no_text,
-    check_weights,
-    describe_missing,
-    infinite_error,
-    missing_values_error,
-    not_numbers_error,
-    weights_error,
-)
-from fairpca.rows._columns import missing_groups_error
-from fairpca.rows._pairs import (
-    UNKNOWN_GROUP,
-    Pair,
-    Stratum,
-    check_compare,
-    face,
-    intersection,
-    known_rows,
-)
+from fairpca.rows._pairs import UNKNOWN_GROUP, Pair, Stratum
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
     Groups,
     Level,
     NumericAttribute,
-    check_cells,
     encode_groups,
     sort_levels,
-    too_many_cells,
 )
-from fairpca.rows.rows import Rows, numeric_strata_error
+from fairpca.rows.rows import Rows
 
 __all__ = [
     "MAX_CELLS",
@@ -47,24 +24,6 @@ __all__ = [
     "Pair",
     "Rows",
     "Stratum",
-    "check_cells",
-    "check_compare",
-    "check_feature_names",
-    "check_finite",
-    "check_matrix",
-    "check_no_text",
-    "check_weights",
-    "describe_missing",
     "encode_groups",
-    "face",
-    "infinite_error",
-    "intersection",
-    "known_rows",
-    "missing_groups_error",
-    "missing_values_error",
-    "not_numbers_error",
-    "numeric_strata_error",
     "sort_levels",
-    "too_many_cells",
-    "weights_error",
 ]

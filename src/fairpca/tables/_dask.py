@@ -18,7 +18,8 @@ from scipy.sparse import issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project, single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import check_matrix, encode_groups
+from fairpca.rows import encode_groups
+from fairpca.rows._checks import check_matrix
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
 from fairpca.tables._partial import Partial, finish, merge_partials
@@ -80,7 +81,7 @@ def moments_from_dask(
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
         roles, parts = _collections(data, sensitive, control, weight, None, **options)
-        return replace(finish(_compute(parts, roles), roles), feature_names=None)
+        return finish(_compute(parts, roles), roles, named=False)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
         sensitive, features, control = map(_as_text, (sensitive, features, control))
@@ -99,16 +100,17 @@ def lazy_moments(
     numeric: Names = None,
     names: Sequence[str] | None = None,
     at_least: int = 1,
+    folds: int = 0,
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
-    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
-    moments = finish(_compute(parts, roles), roles)
+    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric, folds=folds)
+    moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
             f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
         )
-    return moments if names is not None else replace(moments, feature_names=None)
+    return moments
 
 
 def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:

@@ -18,17 +18,10 @@ import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.rows import (
-    Attribute,
-    Groups,
-    NumericAttribute,
-    Rows,
-    check_cells,
-    check_weights,
-    encode_groups,
-    infinite_error,
-    weights_error,
-)
+from fairpca.moments.folds import with_folds
+from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups
+from fairpca.rows._checks import check_weights, infinite_error, weights_error
+from fairpca.rows.groups import check_cells
 from fairpca.tables._partial import (
     Levels,
     Partial,
@@ -154,6 +147,8 @@ def _sum(columns: Columns, roles: Roles) -> tuple[GroupMoments, Levels]:
     if used is not None:  # left out before anything is learned from the rows
         columns = columns.filter(used)
     rows, levels = to_rows(columns, roles)
+    if roles.folds:
+        rows = with_folds(rows, roles.folds)
     return GroupMoments.from_rows(rows), levels
 
 

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
-from fairpca.moments import GroupMoments
+from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._cells import Cell
-from fairpca.rows import (
-    describe_missing,
-    missing_groups_error,
-    missing_values_error,
-    too_many_cells,
-    weights_error,
-)
+from fairpca.rows._checks import describe_missing, missing_values_error, weights_error
+from fairpca.rows._columns import missing_groups_error
+from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 
 Levels = Mapping[str, tuple[str, ...]]
@@ -57,7 +53,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         for name, count in part.missing.items():
             missing[name] = missing.get(name, 0) + count
     return Partial(
-        moments=_add(aligned, roles.max_cells) if aligned else None,
+        moments=_add(aligned, roles.max_cells * max(roles.folds, 1)) if aligned else None,
         levels=levels,
         n_rows=sum(part.n_rows for part in parts),
         incomplete=sum(part.incomplete for part in parts),
@@ -121,12 +117,13 @@ def _spread(cell: Cell, index: Any, p: int) -> Cell:
     return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
 
 
-def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoments:
-    """Turn the sum of a pass into moments, or say why there are none."""
+def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:
+    """Turn the sum of a pass into moments, by fold if asked for, or say why there are none."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
         raise no_rows_error(total, name)
-    return total.moments
+    moments = total.moments if named else replace(total.moments, feature_names=None)
+    return FoldedMoments(roles.folds, moments) if roles.folds else moments
 
 
 def no_rows_error(total: Partial, name: str) -> InvalidInputError:

@@ -11,7 +11,8 @@ import pyarrow.types as kinds
 
 from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import not_numbers_error
+from fairpca.moments.folds import check_folds
+from fairpca.rows._checks import not_numbers_error
 
 Names = str | Iterable[str] | None
 
@@ -30,6 +31,7 @@ class RoleOptions(TypedDict, total=False):
     missing: Missing
     max_cells: int
     max_levels: int
+    folds: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,14 @@ class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
     The parts and options are those of `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.assign("sex").features
+    ('height',)
     """
 
     features: tuple[str, ...]  # those that are numbers, in order
@@ -48,6 +58,7 @@ class Roles:
     missing: Missing = "error"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
+    folds: int = 0  # 0: one sum for all rows
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
     @property
@@ -62,6 +73,7 @@ class Roles:
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
+            if name != "folds" or value  # as it was before there were folds
         }
 
 
@@ -77,6 +89,7 @@ def assign_roles(
     missing: Missing = "error",
     max_cells: int = MAX_CELLS,
     max_levels: int = MAX_LEVELS,
+    folds: int = 0,
 ) -> Roles:
     """Check the names against a schema and settle the part of every column."""
     if weight is not None and not isinstance(weight, str):
@@ -96,6 +109,8 @@ def assign_roles(
             parameter="sensitive_features",
         )
     check_choice("missing", missing, MISSING)
+    if folds:
+        check_folds(folds)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -117,6 +132,7 @@ def assign_roles(
         missing=missing,
         max_cells=max_cells,
         max_levels=max_levels,
+        folds=folds,
         single=single,
     )
 

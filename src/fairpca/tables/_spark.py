@@ -54,6 +54,12 @@ def moments_from_spark(
         The table.
     sensitive, features, control, weight, **options
         As in `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import moments_from_spark
+    >>> data = session.read.parquet("people")  # doctest: +SKIP
+    >>> moments = moments_from_spark(data, sensitive=["sex"])  # doctest: +SKIP
     """
     schema = _arrow_schema(data)
     roles = assign_roles(schema, sensitive, features, control, weight, **options)
@@ -115,6 +121,11 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
         The table, with the features of the model by name.
     model : FairPCA, SavedModel, str or path
         As in `project_table`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import transform_spark
+    >>> reduced = transform_spark(data, "model.npz")  # doctest: +SKIP
     """
     from pyspark.sql.types import DoubleType, StructType
 
