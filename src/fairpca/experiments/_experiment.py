@@ -226,14 +226,15 @@ def split_table(
     return Experiment(
         name=name,
         columns=COLUMNS,
-        cells=lambda options: _cells(name, options),
+        cells=lambda options: split_cells(name, options),
         compute=compute,
         datasets=DATASETS,
-        prepare=lambda options: [c for d in dimensions for c in _cells("bases", options, d=d)],
+        prepare=lambda options: [c for d in dimensions for c in split_cells("bases", options, d=d)],
     )
 
 
-def _cells(experiment: str, options: Options, **more: Any) -> list[Cell]:
+def split_cells(experiment: str, options: Options, **more: Any) -> list[Cell]:
+    """Cells of all data sets, definitions and splits."""
     return [
         Cell(
             experiment,
