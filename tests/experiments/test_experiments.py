@@ -27,7 +27,14 @@ from fairpca.experiments import (
     table4,
     table5,
 )
-from fairpca.experiments._experiment import Store, read_csv, write_atomically, write_csv
+from fairpca.experiments._experiment import (
+    Store,
+    printed,
+    printed_clusters,
+    read_csv,
+    write_atomically,
+    write_csv,
+)
 from fairpca.experiments._methods import (
     DATASETS,
     METHODS,
@@ -40,7 +47,6 @@ from fairpca.experiments._methods import (
     score_delta,
     standardise,
 )
-from fairpca.experiments._results import printed, printed_clusters
 from fairpca.metrics import delta_fairness
 
 

@@ -14,9 +14,15 @@ import numpy as np
 from fairpca._choices import TABLES
 from fairpca.datasets import dataset_info
 from fairpca.experiments import table2
-from fairpca.experiments._experiment import read_csv, write_atomically
+from fairpca.experiments._experiment import (
+    Estimate,
+    Results,
+    printed,
+    printed_clusters,
+    read_csv,
+    write_atomically,
+)
 from fairpca.experiments._methods import DATASETS, METHODS, PAPER_METHODS
-from fairpca.experiments._results import Estimate, Results, printed, printed_clusters
 from fairpca.experiments.search import SEARCHED
 from fairpca.report._figures import draw_agreement
 from fairpca.report._verdicts import (
