@@ -1,4 +1,4 @@
-"""What an experiment is: cells computed one by one and kept on disk; printed and measured values."""
+"""What an experiment is: cells computed one by one and kept on disk; printed values beside."""
 
 from __future__ import annotations
 
