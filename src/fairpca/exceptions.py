@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 
 class InvalidInputError(ValueError):
@@ -70,7 +70,7 @@ class AuditInterrupted(KeyboardInterrupt):
         What was done so far.
     """
 
-    def __init__(self, report: object) -> None:
+    def __init__(self, report: Any) -> None:
         super().__init__("the audit was interrupted; its report attribute is what was done so far")
         self.report = report
 

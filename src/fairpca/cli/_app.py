@@ -11,12 +11,11 @@ from typing import Any, NoReturn
 import click
 
 from fairpca import __version__
+from fairpca.cli import BAD_INPUT, FAILURE, INTERRUPTED
 from fairpca.cli import _options as options
 from fairpca.cli._messages import in_options, one_line
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import NAMES
-
-BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 
 
 class GuardedGroup(click.Group):
@@ -139,21 +138,27 @@ Examples:
   fairpca audit people.csv --sensitive sex --drop id,name
   fairpca audit reduced.csv --sensitive sex --features fairpca0,fairpca1
   fairpca audit people.parquet --sensitive race --control income --family linear --json
+  fairpca audit people.csv --sensitive sex,race --joint --decision hired --label qualified
+  fairpca audit people.csv --sensitive age --numeric age --budget 10 --attackers trees
 """
 )
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.AUDIT)
-def audit(data: tuple[str, ...], **given: Any) -> None:
+def audit(data: tuple[str, ...], **given: Any) -> int:
     """Measure how well classifiers tell protected groups apart in DATA.
 
     The columns may be raw features or a representation. For every family of classifiers Δ is the
     largest difference between the shares of two groups that one of them flags: 0 where none sees
     a difference, 1 where one separates the groups. Beside it stand its value under permuted
-    groups, its value on rows not trained on, and an upper bound of the true Δ.
+    groups, its value on rows not trained on, and an upper bound of the true Δ. A panel of
+    attackers tries the same on rows it was not trained on.
+
+    It keeps to a budget of processor time and says what was cut; after Ctrl-C it prints what is
+    ready. With --decision or --score it compares how often groups are selected as well.
     """
     from fairpca.cli._audit import run_audit
 
-    run_audit(data, given)
+    return run_audit(data, given)
 
 
 @app.command(

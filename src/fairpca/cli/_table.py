@@ -18,6 +18,7 @@ from fairpca.tables import Roles, Table, open_table, project_table
 
 _PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep")
+_JUDGED = ("decision", "score", "label")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +33,16 @@ class Asked:
     encoded: tuple[str, ...]
     target: tuple[str, ...]
     keep: tuple[str, ...]
+    judged: dict[str, str]  # columns of decisions, scores and labels
     name: str
     description: str
 
-    def heading(self, n_rows: int, n_features: int, standardized: bool) -> list[str]:
+    def heading(self, n_rows: int, n_features: int, standardized: bool | str) -> list[str]:
         """Say what the data are, in two lines."""
         roles = self.roles
         plural = "s" if n_features > 1 else ""
         units = "standardised" if standardized else "in their own units"
+        units += ", indicators by their share" if standardized == "famd" else ""
         within = f", within: {', '.join(roles.control)}" if roles.control else ""
         return [
             f"Data: {self.description}",
@@ -47,17 +50,20 @@ class Asked:
             f"protected: {', '.join(roles.sensitive)}{within}",
         ]
 
-    def as_dict(self, n_rows: int, features: Sequence[str], standardized: bool) -> dict[str, Any]:
+    def as_dict(
+        self, n_rows: int, features: Sequence[str], standardized: bool | str
+    ) -> dict[str, Any]:
         """Say what the data are, for machines."""
         return {
             "name": self.name,
             "n_rows": n_rows,
             "features": list(features),
-            "standardized": standardized,
+            "standardized": bool(standardized),
             "sensitive": self.roles.sensitive,
             "control": self.roles.control,
             "target": self.target,
             "weight": self.roles.weight,
+            **self.judged,
         }
 
     def encoding_notes(self, features: Sequence[str]) -> list[str]:
@@ -110,7 +116,9 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         max_levels=given["max_levels"],
     )
     encoded = tuple(name for name in text if name not in parts["categorical"])
-    return Asked(table, roles, encoded, parts["target"], parts["keep"], name, description)
+    judged = {part: parts[part][0] for part in _JUDGED if parts[part]}
+    copied = parts["target"], parts["keep"]
+    return Asked(table, roles, encoded, *copied, judged, name, description)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -151,11 +159,14 @@ def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tup
 
 def _parts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Read the options that name columns, and refuse what no table of these columns can mean."""
-    parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED}
+    parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED + _JUDGED}
     for part, names in parts.items():
         for name in names:
             if part != "numeric" and name not in known:
                 raise click.ClickException(_unknown(part, name, known))
+    for part in _JUDGED:
+        if len(parts[part]) > 1:
+            raise click.ClickException(f"--{part} {given[part]}: name one column.")
     for name in parts["numeric"]:
         if name not in parts["sensitive"]:
             raise click.ClickException(
@@ -190,7 +201,7 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
     """Return the columns named as features, or all that play no other part."""
     chosen = parts["features"]
     if not chosen:
-        others = ("sensitive", "control", "weight", "target", "drop")
+        others = ("sensitive", "control", "weight", "target", "drop", *_JUDGED)
         apart = {name for part in others for name in parts[part]}
         chosen = tuple(name for name in known if name not in apart)
     both = [name for name in (*chosen, *parts["categorical"]) if name in parts["drop"]]

@@ -148,6 +148,11 @@ class AuditReport:
         large = [attack for attack in self.attacks if min(attack.held_out.n_rows) >= least]
         return large or list(self.attacks)
 
+    def by_attacker(self) -> list[Attack]:
+        """Return the strongest attack of each attacker, by the lower end of its interval."""
+        found = {a.attacker: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
+        return [found[name] for name in self.options["attackers"] if name in found]
+
     @property
     def strongest(self) -> Attack | None:
         """The attack that attains most, by the lower end of its interval."""
@@ -165,6 +170,7 @@ class AuditReport:
                 for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
             ],
             "attacks": [attack.to_dict() for attack in self.attacks],
+            "by_attacker": [attack.to_dict() for attack in self.by_attacker()],
             "strongest": None if self.strongest is None else self.strongest.to_dict(),
             "mean_gap": self.mean_gap,
             "cov_gap": self.cov_gap,
@@ -199,10 +205,7 @@ class AuditReport:
         return "\n".join([*lines, *self._more_lines()])
 
     def _more_lines(self) -> list[str]:
-        strongest = {}
-        for a in sorted(self._counted(), key=lambda a: a.held_out.low):
-            strongest[a.attacker] = _held_out_line(a.attacker, a.held_out, a.label())
-        lines = list(strongest.values())
+        lines = [_held_out_line(a.attacker, a.held_out, a.label()) for a in self.by_attacker()]
         if self.headline is not None:
             worst = self.headline
             lines.append(_held_out_line(f"worst: {worst.by}", worst.held_out, worst.pair))

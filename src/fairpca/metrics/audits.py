@@ -40,6 +40,7 @@ def audit(
     decision: Any = None,
     score: Any = None,
     label: Any = None,
+    positive: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
     """Measure a representation by every family and attacker, with nulls, intervals and bounds.
@@ -85,6 +86,8 @@ def audit(
         What to do with rows of unknown group: refuse them, or count and leave them out.
     decision, score, label : array-like of shape (n,), optional
         What was decided about the rows and what was true; adds `decision_rates` to the report.
+    positive : value, optional
+        As in `decision_rates`.
     progress : callable, optional
         Called with the number of steps that are done, and of all steps.
 
@@ -142,6 +145,7 @@ def audit(
         given.halved(),
         score=score,
         label=label,
+        positive=positive,
         sample_weight=given.weights,
         min_group=min_group,
         confidence=confidence,

@@ -268,6 +268,8 @@ def _flags(values: NDArray[Any], positive: Any, name: str) -> _Flags:
     """Say which rows have the value that means yes."""
     column = encode_groups(values, n_rows=len(values), argument=name, of=name).categorical
     levels: Sequence[Level] = column[0].levels if column else ()
+    if positive is not None and positive not in levels:  # a command line can only say "1" for 1
+        positive = next((level for level in levels if str(level) == str(positive)), positive)
     if not 1 <= len(levels) <= 2 or (positive is not None and positive not in levels):
         raise InvalidInputError(
             f"{name} has the values {list(levels)[:5] or 'of many numbers'}: give two, and say in "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
@@ -21,6 +21,9 @@ from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
+
+# Zeros and ones have exactly the variance that their mean allows, to rounding.
+_ZERO_ONE = 1e-9
 
 
 class Pooled(NamedTuple):
@@ -222,12 +225,18 @@ class GroupMoments:
         whole = merge(list(self.table.cells.values()))
         return Pooled(whole.weight, whole.mean, whole.covariance)
 
-    def standardization(self) -> Standardization:
+    def standardization(self, *, famd: bool = False) -> Standardization:
         """Mean and scale by which the features become centred with unit variance.
 
         A column counts as constant when its pooled deviation is at most 16 units of rounding of
         its mean, the level at which the stored values themselves cannot be told apart; its scale
         is 1. Columns that are constant in the data have a deviation of exactly zero here.
+
+        Parameters
+        ----------
+        famd : bool, default False
+            Whether indicators of one-hot encoded columns (zeros and ones, of which two are never
+            one together) are divided by the square root of their share instead.
 
         Examples
         --------
@@ -241,7 +250,25 @@ class GroupMoments:
             mean, variance = self.span.place(mean), self.span.spread(covariance)
         deviation = np.sqrt(np.maximum(variance, 0.0))
         constant = deviation <= ROUNDING * np.abs(mean)
-        return Standardization(mean, np.where(constant, 1.0, deviation))
+        scale = np.where(constant, 1.0, deviation)
+        if famd:
+            found = self._indicators(mean, variance)
+            scale[found] = np.sqrt(mean[found])
+        return Standardization(mean, scale)
+
+    def _indicators(self, mean: FloatArray, variance: FloatArray) -> NDArray[np.intp]:
+        """Places of zeros and ones that are one-hot blocks: a variance of m(1 − m) tells them."""
+        ones = (mean > 0.0) & (mean < 1.0)
+        found = np.flatnonzero(ones & (np.abs(variance - mean * (1.0 - mean)) <= _ZERO_ONE * mean))
+        covariance = self.coordinates().pooled().covariance
+        if self.span is None:
+            block = covariance[np.ix_(found, found)]
+        else:
+            basis = self.span.basis[:, found]
+            block = basis.T @ covariance @ basis
+        product = np.outer(mean[found], mean[found])  # never one together: covariance −mn
+        apart = np.abs(block + product) <= _ZERO_ONE * product
+        return np.asarray(found[apart.any(axis=1)])
 
     def standardized(self, by: Standardization | None = None) -> GroupMoments:
         """Moments of (x - mean) / scale, without a second pass over the rows.

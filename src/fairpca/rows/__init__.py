@@ -2,7 +2,7 @@
 
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
-from fairpca.rows._columns import missing_groups_error
+from fairpca.rows._columns import missing_groups_error, split_named, without_columns
 from fairpca.rows._pairs import (
     UNKNOWN_GROUP,
     Pair,
@@ -48,5 +48,7 @@ __all__ = [
     "missing_groups_error",
     "numeric_strata_error",
     "sort_levels",
+    "split_named",
     "too_many_cells",
+    "without_columns",
 ]
