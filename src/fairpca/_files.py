@@ -97,6 +97,9 @@ DAMAGED = (
     AttributeError,
     EOFError,
     NotImplementedError,
+    OverflowError,
+    RecursionError,  # JSON nested a thousand times
+    MemoryError,  # an array that says it is larger than the file
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -104,10 +107,16 @@ DAMAGED = (
 
 
 def _check_members(handle: IO[bytes]) -> None:
-    """Refuse packed members: ours never are, and a small file could unpack to fill the memory."""
+    """Refuse what could fill the memory from a small file: ours are not packed and do not overlap.
+
+    Two members of one place in the file would be read twice, a thousand a thousand times.
+    """
     with zipfile.ZipFile(handle) as archive:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("packed members")
+    if sum(member.file_size for member in members) > handle.seek(0, os.SEEK_END):
+        raise ValueError("members larger than the file")
     handle.seek(0)
 
 

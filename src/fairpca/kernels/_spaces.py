@@ -50,6 +50,7 @@ class KernelSpace:
     contrasts: ContrastSet
     reference: Array  # (k, r): coordinates of the training rows or landmarks
     clipped: Clipped | None  # what a kernel that is not positive semidefinite lost
+    is_rough: bool  # whether centring took so many digits that scores have few
 
     def oriented(self, basis: Array) -> Array:
         """Flip columns of a basis so that the row farthest out is on the positive side."""
@@ -77,6 +78,7 @@ def exact_space(
         form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -123,6 +125,7 @@ def landmark_space(
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -161,6 +164,7 @@ def coefficient_space(
         ),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
