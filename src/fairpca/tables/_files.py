@@ -202,12 +202,14 @@ def _hive_values(relative: str) -> dict[str, str | None]:
 def replacing_any(system: Any, path: str) -> Iterator[str]:
     """Yield a name beside a path of any file system; what is written there takes its place.
 
-    A file or a directory; what was there goes only after that, and comes back after an error.
+    A file or a directory; a directory that was there goes only after that, and comes back after an
+    error.
     """
     beside, old = _beside(path), _beside(path)
     try:
         yield beside
-        exists = system.get_file_info(path).type != fs.FileType.NotFound
+        # A file is replaced in one step; a directory has to make room first.
+        exists = system.get_file_info(path).type == fs.FileType.Directory
         if exists:
             system.move(path, old)
         try:
