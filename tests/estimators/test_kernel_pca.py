@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
 from fairpca.exceptions import FairnessWarning
-from fairpca.kernels._spectrum import SpectrumOptions, centred_spectrum
+from fairpca.kernels._spaces import SpectrumOptions, centred_spectrum
 
 NOTHING = {"mean_tol": None, "cov_weight": 0.0}
 
