@@ -19,7 +19,7 @@ def test_there_are_enough_of_them_and_each_has_a_name():
     assert len(FAULTS) >= 60
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
     rooms = {fault.file.split("/")[0] for fault in FAULTS}
-    assert rooms == {"solvers", "moments", "metrics", "rows", "tables"}
+    assert rooms >= {"solvers", "moments", "metrics", "rows", "tables"}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
