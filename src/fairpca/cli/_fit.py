@@ -117,14 +117,14 @@ def _check_place(option: str, path: Path, force: bool) -> None:
             raise click.ClickException(
                 f"{option} {path}: the directory {folder.name!r} does not exist."
             )
-    except (OSError, RuntimeError) as error:  # links in a circle, names that are too long
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
         reason = getattr(error, "strerror", None) or str(error)
         raise click.ClickException(f"{option} {path}: {reason}.") from None
 
 
 def _model_file(path: Path) -> Path:
     """Name of the file that a model is written to."""
-    if not path.name:
+    if path.name in ("", ".."):
         raise click.ClickException(f"--save {path}: give the name of a file.")
     return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
 
