@@ -1,6 +1,7 @@
 """Rows become moments, moments become contrasts; nothing after this room sees a row."""
 
 from fairpca._choices import COMPARE
+from fairpca.moments._groups import GroupCovariances
 from fairpca.moments._span import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
 from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
@@ -9,6 +10,7 @@ __all__ = [
     "COMPARE",
     "Contrast",
     "ContrastSet",
+    "GroupCovariances",
     "GroupMoments",
     "Pooled",
     "ProjectedGaps",

@@ -16,6 +16,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
+from fairpca.moments._groups import GroupCovariances, group_covariances
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
@@ -365,6 +366,28 @@ class GroupMoments:
         contrasts = form_contrasts(self.table, self.n_features, question)
         contrasts.warn(stacklevel=2)
         return contrasts
+
+    def group_covariances(self, joint: bool = False) -> GroupCovariances:
+        """Covariance of every group about its own mean, inside every stratum.
+
+        Parameters
+        ----------
+        joint : bool, default False
+            Whether the groups are the cells of the cross table of all categorical attributes,
+            instead of the levels of each. Numeric attributes have no groups; where there are no
+            others, all rows are one.
+
+        Examples
+        --------
+        >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
+        >>> moments.group_covariances().n_rows
+        (2, 2, 2)
+        """
+        if self.span is not None:
+            return self.expanded().group_covariances(joint)
+        if not self.table.cells:
+            raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        return group_covariances(self.table, self.n_features, joint=joint)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the moments to an ``.npz`` file, without pickle; return its path.
