@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
+from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
@@ -20,6 +22,7 @@ from fairpca._choices import ADVERSARIES
 from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._watch import tell
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem
@@ -241,11 +244,24 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
+    @with_callbacks
     def _walk(self, space, rows, random, progress):
+        """Follow the path, and tell of every ascent on it."""
+        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
+        listeners = [] if progress is None else [_counted(progress, ascents)]
+        context = None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=ascents)
+            context.call_on_fit_task_begin(estimator=self)
+            listeners.append(partial(tell, self, context, "ascent"))
+        found = self._follow(space, rows, random, lambda: [listen() for listen in listeners])
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return found
+
+    def _follow(self, space, rows, random, progress):
         """Return the path as a table and the point chosen on it."""
         scale = space.price_scale()
-        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        progress = None if progress is None else _counted(progress, ascents)
         if self.price is None:
             prices = [scale * factor for factor in _PRICES]
         else:
@@ -274,7 +290,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
                 "the smallest Δ. Lower n_components, or raise delta.",
                 DeltaNotReachedWarning,
-                stacklevel=6,
+                stacklevel=8,
             )
         return best
 
