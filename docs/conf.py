@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from importlib.metadata import version
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -19,7 +19,7 @@ pages.write_all(HERE)
 project = "fairpca"
 author = "The fairpca developers"
 copyright = "the fairpca developers"
-release = version("fairpca")
+version = release = version_of("fairpca")
 
 extensions = [
     "myst_parser",

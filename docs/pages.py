@@ -1,4 +1,4 @@
-"""Pages that are written anew by every build: tables of figures, the reference, files of the root."""
+"""Pages that every build writes anew: tables of figures, the reference, files of the root."""
 
 from __future__ import annotations
 
@@ -103,7 +103,13 @@ def _defined_in(module) -> list[str]:
 
 def reference() -> str:
     """Return the index of the API reference."""
-    parts = ["API reference", "=============", "", "Every public name, by the room it lives in.", ""]
+    parts = [
+        "API reference",
+        "=============",
+        "",
+        "Every public name, by the room it lives in.",
+        "",
+    ]
     for room, names in public_names().items():
         title = f"{ROOMS[room]} (``{room}``)"
         parts += [title, "-" * len(title), "", f".. currentmodule:: {room}", ""]
@@ -123,6 +129,7 @@ def benchmark_tables() -> dict[str, str]:
             found["frontier_facts"] = _facts(document)
         elif isinstance(document.get("rows"), list) and document["rows"]:
             found[f"results_{path.stem}"] = _facts(document) + "\n" + _plain_table(document["rows"])
+    found.setdefault("results_wine", "*Not measured yet: `python benchmarks/wine.py`.*\n")
     found["results_all"] = "\n".join(
         f"## {name.removeprefix('results_')}\n\n{text}"
         for name, text in found.items()

@@ -32,7 +32,7 @@ reports = {
 figure, axes = plt.subplots(2, 1, figsize=(8, 9), layout="constrained")
 for ax, (name, report) in zip(axes, reports.items(), strict=True):
     DeltaDisplay.from_audit(report, ax=ax)
-    ax.set_title(name)
+    ax.set_title(name, loc="left")
 
 # %%
 # The whole report, as a notebook shows it.

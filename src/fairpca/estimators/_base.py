@@ -17,12 +17,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, SOLVERS
+from fairpca._choices import COMPARE, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
-from fairpca.rows import Rows, split_named, without_columns
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_finite, check_no_text
+from fairpca.rows._columns import split_named, without_columns
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy, is_stream
@@ -69,7 +71,7 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
         "verbose": ["verbose"],
     }
 
@@ -91,6 +93,19 @@ class FairnessEstimator(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _features(self, X, **checks):
+        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None)  # said first, as scikit-learn does
+            raise
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -257,7 +272,7 @@ class LinearEstimator(FairnessEstimator):
         X = self._without_others(X)
         if is_lazy(X):
             return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        X = self._features(X, reset=False)
         return project(X, self.mean_, self._directions, scale)
 
     def inverse_transform(self, X):

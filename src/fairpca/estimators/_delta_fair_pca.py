@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from functools import partial
-from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,11 +13,11 @@ from sklearn.base import _fit_context
 from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
-from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca._progress import Counter
+from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.estimators._watch import tell
@@ -102,8 +100,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
-        As in `FairPCA`, and so are scale_, n_components_, contrasts_, n_features_in_ and
-        feature_names_in_.
+        As in `FairPCA`, and so are `scale_`, `n_components_`, `contrasts_`, `n_features_in_` and
+        `feature_names_in_`.
 
     Examples
     --------
@@ -182,8 +180,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 parameter="X",
             )
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
-        rows = self._rows(X, *parts)
+        rows = self._rows(self._features(X, ensure_min_samples=2), *parts)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -248,31 +245,35 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _walk(self, space, rows, random, progress):
         """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        listeners = [] if progress is None else [_counted(progress, ascents)]
-        context = None
+        counted, context = Counter(ascents, progress), None
         if hasattr(self, "_skl_callbacks"):
             context = self._init_callback_context(max_subtasks=ascents)
             context.call_on_fit_task_begin(estimator=self)
-            listeners.append(partial(tell, self, context, "ascent"))
-        found = self._follow(space, rows, random, lambda: [listen() for listen in listeners])
+
+        def listen(done, total):
+            counted.add()
+            if context is not None:
+                tell(self, context, "ascent")
+
+        found = self._follow(space, rows, random, Counter(ascents, listen))
         if context is not None:
             context.call_on_fit_task_end(estimator=self)
         return found
 
-    def _follow(self, space, rows, random, progress):
+    def _follow(self, space, rows, random, counter):
         """Return the path as a table and the point chosen on it."""
         scale = space.price_scale()
         if self.price is None:
             prices = [scale * factor for factor in _PRICES]
         else:
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, progress)
+        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, counter)
         if self.price is not None:
             self._set_delta(None)
             return _path_table(points, None), points[-1]
         judge = judge_of(self.family, int(random.integers(2**31)))
         asked = (self._form_contrasts, self.n_components_, self.mean_tol, prices)
-        unseen = adversary.cross_fitted(rows, *asked, random, judge, progress)
+        unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
         return _path_table(points, unseen), points[chosen]
@@ -315,12 +316,6 @@ def _standardized(rows, moments, scaling):
     else:
         scaled = (rows.X - scaling.mean) / scaling.scale
     return rows.with_features(scaled), moments.standardized(scaling)
-
-
-def _counted(progress, total):
-    """Turn a callback of (done, total) into one that is called after each ascent."""
-    done = count(1)
-    return lambda: progress(next(done), total)
 
 
 def _path_table(points, unseen):

@@ -15,10 +15,10 @@ from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
-from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._base import FairnessEstimator
 from fairpca.exceptions import InvalidInputError
 
 
@@ -48,7 +48,7 @@ class FairKernelPCA(FairnessEstimator):
         Keyword arguments of a callable kernel.
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
-        a block of rows only. None, or as many landmarks as rows: the exact form, which needs the
+        a batch of rows only. None, or as many landmarks as rows: the exact form, which needs the
         n×n kernel matrix.
     landmarks : {"kmeans", "uniform"}, default="kmeans"
         Cluster centres or rows drawn at random, inside every combination of groups and strata, so
@@ -95,7 +95,7 @@ class FairKernelPCA(FairnessEstimator):
         Largest distance between group means, and largest spectral norm of a difference of group
         covariances, after the projection. In the paper's form: the norms of αᵀf_k and αᵀQ_kα/n.
     contrasts_ : dict of lists
-        One entry per comparison, as in `FairPCA`.
+        One entry per contrast, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
     gamma_ : float
@@ -187,9 +187,7 @@ class FairKernelPCA(FairnessEstimator):
         self._check_form(sample_weight)
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
-        X = validate_data(
-            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
-        )
+        X = self._features(X, copy=True, ensure_min_samples=2)
         return self._fit_rows(self._rows(X, *parts))
 
     def transform(self, X):
@@ -201,8 +199,7 @@ class FairKernelPCA(FairnessEstimator):
             Features; kernel values against the training rows for a precomputed kernel.
         """
         check_is_fitted(self, "components_")
-        X = self._without_others(X)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        X = self._features(self._without_others(X), reset=False)
         scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores
 

@@ -137,7 +137,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Iterations of the solver, at least 1.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where X had any.
     other_columns_ : ndarray of str
         Columns of X that were named as groups, strata or weights, where there were any;
@@ -293,8 +293,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
             return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
-        X = validate_data(self, X, reset=reset, **checks)
+        X = self._features(X, reset=reset, ensure_min_samples=least)
         return GroupMoments.from_rows(self._rows(X, *parts))
 
     def _summarise_stream(self, X, *names):

@@ -28,6 +28,12 @@ class SmallGroup:
         The group.
     n_rows : int
         Its rows.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import SmallGroup
+    >>> SmallGroup("race", "other", 7).n_rows
+    7
     """
 
     attribute: str
@@ -47,6 +53,12 @@ class Headline:
         Which groups.
     held_out : HeldOut
         Value and interval.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import Headline, HeldOut
+    >>> Headline("trees", "sex: f, m", HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))).by
+    'trees'
     """
 
     by: str

@@ -12,7 +12,8 @@ from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
 from fairpca.metrics._rows import counted, read_all
 from fairpca.metrics.decisions import decision_rates
-from fairpca.rows import UNKNOWN_GROUP, known_rows
+from fairpca.rows import UNKNOWN_GROUP
+from fairpca.rows._pairs import known_rows
 
 
 def audit(

@@ -50,6 +50,9 @@ class Status(Enum):
 class Snapshot:
     """Where a solve stands; handed to the `callback` of `solve` after every iteration.
 
+    Elsewhere in the library ``progress(done, total)`` tells how far work is; nobody knows how many
+    iterations there will be, but the gap between objective and bound says how far they have come.
+
     Parameters
     ----------
     stage : {"basis", "bound"}
@@ -92,13 +95,13 @@ class Certificate:
     bound : float
         No basis of as many components that meets the constraints can exceed this value.
     gap : float
-        (bound − objective)/|bound|, never negative; 0 means proven optimal.
+        ``(bound − objective)/|bound|``, never negative; 0 means proven optimal.
     mean_gap, cov_gap : float
         Largest ‖Vᵀf‖ and ‖VᵀQV‖ over the contrasts.
     relaxed_objective : float
         Value of the relaxed problem at its best point found.
     duality_gap : float
-        (bound − relaxed_objective)/|bound|: how far the relaxation itself is from solved.
+        ``(bound − relaxed_objective)/|bound|``: how far the relaxation itself is from solved.
     solver : str
         The method that found the basis.
     converged : bool
@@ -176,6 +179,14 @@ class Solution:
     """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended.
 
     `weights` are those of the groups in the bound, where the worst-served one is maximised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve
+    >>> solution = solve(FairProblem(np.diag([3.0, 1.0]), np.empty((0, 2)), np.empty((0, 2, 2)), 1))
+    >>> solution.basis.ravel(), solution.status.name
+    (array([1., 0.]), 'CONVERGED')
     """
 
     basis: Array
