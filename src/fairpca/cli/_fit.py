@@ -43,6 +43,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
             master=given["master"],
             checkpoint=given["checkpoint"],
             progress=stages,
+            quiet=given["quiet"],
         )
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")

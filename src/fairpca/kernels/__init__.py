@@ -10,7 +10,13 @@ from fairpca.kernels._anchors import (
     few_rows,
     inverse_coefficients,
 )
-from fairpca.kernels._spaces import KernelSpace, coefficient_space, exact_space, landmark_space
+from fairpca.kernels._spaces import (
+    KernelSpace,
+    coefficient_space,
+    exact_space,
+    landmark_space,
+    sum_in_blocks,
+)
 from fairpca.kernels._spectrum import SpectrumOptions, is_positive
 
 __all__ = [
@@ -25,4 +31,5 @@ __all__ = [
     "inverse_coefficients",
     "is_positive",
     "landmark_space",
+    "sum_in_blocks",
 ]

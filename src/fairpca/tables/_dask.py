@@ -16,7 +16,7 @@ import pyarrow as pa
 from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.linalg import project, single_blas_thread
+from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import check_matrix, encode_groups
 from fairpca.tables import is_lazy
@@ -79,7 +79,8 @@ def moments_from_dask(
             raise InvalidInputError("an array has no names: features and categorical need a table.")
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
-        roles, parts = _collections(data, sensitive, control, weight, None, **options)
+        given = (data, sensitive, control, weight, None)
+        roles, parts = collections(sum_block, *given, **options)
         return replace(finish(_compute(parts, roles), roles), feature_names=None)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
@@ -102,7 +103,8 @@ def lazy_moments(
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
-    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
+    given = (X, sensitive, control, weight, names)
+    roles, parts = collections(sum_block, *given, numeric=numeric)
     total = _compute(parts, roles)
     if set(total.missing) & set(roles.features):
         found = f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows."
@@ -125,12 +127,16 @@ def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:
 
 
 def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
-    """Merge delayed sums as a tree, always in the same order."""
+    return merge_tree(parts, partial(_merge, roles=roles))
+
+
+def merge_tree(parts: Sequence[Any], function: Callable[[list[Any]], Any]) -> Any:
+    """Merge what delayed tasks have found as a tree, always in the same order."""
     from dask import delayed
 
     if not parts:
         raise InvalidInputError("X has no partitions: give a table with rows.")
-    merge = delayed(partial(_merge, roles=roles))
+    merge = delayed(function)
     level = list(parts)
     while len(level) > 1:
         level = [merge(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
@@ -142,10 +148,19 @@ def _merge(parts: list[Partial], roles: Roles) -> Partial:
         return merge_partials(parts, roles)
 
 
-def _collections(
-    X: Any, sensitive: Any, control: Any, weight: Any, names: Sequence[str] | None, **options: Any
+def collections(
+    work: Callable[..., Any],
+    X: Any,
+    sensitive: Any,
+    control: Any,
+    weight: Any,
+    names: Sequence[str] | None,
+    **options: Any,
 ) -> tuple[Roles, list[Any]]:
-    """Roles of features and groups that are collections of their own, and their delayed sums."""
+    """Roles of features and groups that are collections of their own, and the delayed work.
+
+    `work` is called with a block of features, its groups by argument, and the roles.
+    """
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
     given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))
@@ -161,7 +176,7 @@ def _collections(
         **options,
     )
     given = {name: part for name, part in given.items() if part is not None}
-    function = partial(_sum_block, roles=roles)
+    function = partial(work, roles=roles)
     if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
         return roles, _frame_parts(X, given, function)
     return roles, _block_parts(X, given, function)
@@ -299,8 +314,13 @@ def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
     return _sum_columns(Columns.of(batch, roles), roles)
 
 
-def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
+def sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
     """Sum a block of features with its groups."""
+    return _sum_columns(block_columns(X, groups, roles), roles)
+
+
+def block_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Columns:
+    """Return the columns of a block of features with its groups."""
     names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
     parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
@@ -317,7 +337,7 @@ def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
         features = _arrow_columns(X, roles.features)
         check_numbers({name: column.type for name, column in features.items()})
     columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in GROUPS))
-    return _sum_columns(replace(columns, matrix=matrix), roles)
+    return replace(columns, matrix=matrix)
 
 
 def _sum_columns(columns: Columns, roles: Roles) -> Partial:
@@ -367,23 +387,24 @@ def sample(X: Any) -> Any:
     return np.empty((0, X.shape[1]), dtype=X.dtype)
 
 
-def lazy_transform(
-    X: Any, mean: Any, components: Any, scale: Any, names: Sequence[str], dtype: Any
-) -> Any:
-    """Scores of a Dask collection as one with the same partitions; nothing is computed yet."""
-    function = partial(_project_block, mean=mean, components=components, scale=scale)
+def lazy_transform(X: Any, function: Callable[[Any], Any], names: Sequence[str], dtype: Any) -> Any:
+    """Scores of a Dask collection as one with the same partitions; nothing is computed yet.
+
+    `function` maps a matrix (n, p) to its scores (n, d).
+    """
+    apply = partial(_apply_block, function=function)
     if hasattr(X, "rechunk"):
         X = X.rechunk({1: -1})
-        chunks = (X.chunks[0], (len(components),))
-        meta = np.empty((0, len(components)), dtype=dtype)
-        return X.map_blocks(function, chunks=chunks, dtype=dtype, meta=meta)
+        chunks = (X.chunks[0], (len(names),))
+        meta = np.empty((0, len(names)), dtype=dtype)
+        return X.map_blocks(apply, chunks=chunks, dtype=dtype, meta=meta)
     meta = X._meta.iloc[:, :0].assign(**{name: np.empty(0, dtype) for name in names})
-    return X.map_partitions(partial(_project_frame, function, list(names)), meta=meta)
+    return X.map_partitions(partial(_apply_frame, apply, list(names)), meta=meta)
 
 
-def _project_block(X: Any, mean: Any, components: Any, scale: Any) -> Any:
-    return project(check_matrix(X)[0], mean, components, scale)
+def _apply_block(X: Any, function: Callable[[Any], Any]) -> Any:
+    return function(check_matrix(X)[0])
 
 
-def _project_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
+def _apply_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
     return type(frame)(function(frame), columns=names, index=frame.index)
