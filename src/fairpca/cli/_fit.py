@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairpca._choices import COMPARE, ENGINES
+from fairpca._choices import COMPARE, ENGINES, OBJECTIVES
 from fairpca.cli._compare import (
     Comparison,
     against_classifiers,
@@ -84,6 +84,8 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
     if given["famd"] and given["no_standardize"]:
         raise click.UsageError("--famd and --no-standardize exclude each other: give one of them.")
+    if given["delta"] is not None and given["objective"] != OBJECTIVES[0]:
+        raise click.UsageError("--delta excludes --objective: give one of them.")
     if given["keep"] and given["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out as well.")
     if given["engine"] is not None and not data:
@@ -127,7 +129,16 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     """Parameters of `FairPCA` for what was asked."""
     reference = read_reference(given["reference"], asked.roles.sensitive)
     default = COMPARE[0] if reference is None else "reference"
-    same = ("mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size", "tol")
+    same = (
+        "objective",
+        "mean_tol",
+        "cov_weight",
+        "cov_tol",
+        "solver",
+        "joint",
+        "min_group_size",
+        "tol",
+    )
     return {
         "n_components": given["components"],
         **{name: given[name] for name in (*same, "max_iter")},

@@ -12,12 +12,13 @@ from fairpca.kernels._anchors import (
 )
 from fairpca.kernels._spaces import (
     KernelSpace,
+    SpectrumOptions,
     coefficient_space,
     exact_space,
+    is_positive,
     landmark_space,
-    sum_in_blocks,
+    sum_in_batches,
 )
-from fairpca.kernels._spectrum import SpectrumOptions, is_positive
 
 __all__ = [
     "Anchors",
@@ -31,5 +32,5 @@ __all__ = [
     "inverse_coefficients",
     "is_positive",
     "landmark_space",
-    "sum_in_blocks",
+    "sum_in_batches",
 ]

@@ -17,7 +17,7 @@ from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
 from fairpca.moments._groups import GroupCovariances, group_covariances
-from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
+from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
@@ -28,7 +28,14 @@ _ZERO_ONE = 1e-9
 
 
 class Pooled(NamedTuple):
-    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).pooled().mean
+    array([2.])
+    """
 
     weight: float
     mean: FloatArray
@@ -36,7 +43,14 @@ class Pooled(NamedTuple):
 
 
 class Standardization(NamedTuple):
-    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).standardization().scale
+    array([1.])
+    """
 
     mean: FloatArray
     scale: FloatArray
@@ -47,7 +61,7 @@ class GroupMoments:
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
-    comparison can be formed later without the rows. Made by `from_arrays`, `from_rows` or
+    contrast can be formed later without the rows. Made by `from_arrays`, `from_rows` or
     `load`.
 
     Parameters
@@ -166,6 +180,30 @@ class GroupMoments:
         if self.span is None:
             return self
         return replace(self, table=self.span.expand(self.table), span=None)
+
+    def projected(self, components: ArrayLike, mean: ArrayLike | None = None) -> GroupMoments:
+        """Moments of component scores, without the rows.
+
+        Parameters
+        ----------
+        components : array-like of shape (d, p)
+            A direction in each row.
+        mean : array-like of shape (p,), optional
+            What is subtracted from the rows first.
+
+        Examples
+        --------
+        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
+        array([7.4])
+        """
+        directions = np.asarray(components, dtype=np.float64)
+        origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
+        turn = directions
+        if self.span is not None:
+            origin, turn = origin + self.span.origin, directions @ self.span.basis.T
+        table = move(self.table, turn, directions @ origin)
+        return GroupMoments(len(directions), None, table)
 
     @property
     def attributes(self) -> tuple[str, ...]:

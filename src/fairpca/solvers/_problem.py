@@ -322,10 +322,8 @@ def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
 
 
 def smallest_cov_gap(values: Array, d: int) -> float:
-    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c.
-
-    By interlacing (Fan and Pall) it is attained for a single contrast.
-    """
+    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c."""
+    # By interlacing (Fan and Pall) it is attained for a single contrast.
     if not len(values):
         return 0.0
     return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))

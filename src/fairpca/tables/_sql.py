@@ -16,9 +16,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables._model import AnyModel, read_model
-from fairpca.tables._pass import Progress
 from fairpca.tables._roles import Missing, Names
 from fairpca.tables._stream import Stream, plain_type, reading
 from fairpca.tables.project import Job
@@ -195,7 +195,7 @@ def project_into(
     force: bool = False,
     missing: Missing = "error",
     unknown: Literal["error", "ignore"] = "error",
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> int:
     """Write the scores of the rows of a table into a table of a database; return their number.
 
@@ -246,7 +246,7 @@ def project_into(
 class _Rows:
     """Scored batches for a driver, which counts them and keeps an error that drivers garble."""
 
-    def __init__(self, job: Job, progress: Progress) -> None:
+    def __init__(self, job: Job, progress: Progress | None) -> None:
         self.job, self.progress = job, progress
         self.count = 0
         self.error: BaseException | None = None

@@ -1,6 +1,6 @@
-"""Rows of a Dask collection in memory, by lot; and sums of what a function makes of all of them.
+"""What estimators ask of Dask: some rows in memory, sums of features of all rows, lazy scores.
 
-A block draws by a seed that its own content gives: whoever reads it, and however often after a
+A partition draws by a seed that its own content gives: whoever reads it, and however often after a
 worker has died, the same rows are drawn.
 """
 
@@ -19,8 +19,9 @@ import pyarrow as pa
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
+from fairpca.rows._checks import check_matrix
 from fairpca.rows.rows import MIN_DRAWN
-from fairpca.tables._dask import block_columns, collections, merge_tree
+from fairpca.tables._dask import collections, merge_tree, partition_columns
 from fairpca.tables._kernel import Columns, positive_rows, to_rows
 from fairpca.tables._roles import Names, Roles
 
@@ -28,7 +29,7 @@ _LOT, _CELL = "lot", "cell"
 
 
 def lazy_sample(
-    parts: Sequence[Any],
+    parts: tuple[Any, Any, Any, Any],
     moments: GroupMoments,
     size: int,
     *,
@@ -41,7 +42,7 @@ def lazy_sample(
     `parts` are X, groups, strata and weights, and `moments` those of all rows: the rows drawn weigh
     as much together as all rows of their cell. All rows, in order, where there are no more.
     """
-    work = partial(_draw_block, size=size, seed=seed)
+    work = partial(_draw_partition, size=size, seed=seed)
     roles, delayed = collections(work, *parts, names, numeric=numeric)
     drawn = merge_tree(delayed, partial(_merge, size=size))
     rows = to_rows(_as_columns(drawn, roles), roles)[0]
@@ -50,7 +51,7 @@ def lazy_sample(
 
 
 def lazy_feature_moments(
-    parts: Sequence[Any],
+    parts: tuple[Any, Any, Any, Any],
     function: Callable[[Any], Any],
     *,
     numeric: Names = None,
@@ -64,8 +65,8 @@ def lazy_feature_moments(
     return found
 
 
-def _block_rows(X: Any, groups: Mapping[str, Any], roles: Roles) -> tuple[Columns, Rows | None]:
-    columns = block_columns(X, groups, roles)
+def _partition_rows(X: Any, groups: Mapping[str, Any], roles: Roles) -> tuple[Columns, Rows | None]:
+    columns = partition_columns(X, groups, roles)
     used = positive_rows(columns)
     columns = columns if used is None else columns.filter(used)
     return columns, to_rows(columns, roles)[0] if columns.n_rows else None
@@ -75,7 +76,7 @@ def _sum_features(
     X: Any, groups: Mapping[str, Any], *, roles: Roles, function: Callable[[Any], Any]
 ) -> GroupMoments | None:
     with single_blas_thread():
-        _, rows = _block_rows(X, groups, roles)
+        _, rows = _partition_rows(X, groups, roles)
         if rows is None:
             return None
         return GroupMoments.from_rows(rows.with_features(function(rows.X)), wide=np.inf)
@@ -86,13 +87,13 @@ def _add(parts: list[GroupMoments | None]) -> GroupMoments | None:
     return reduce(add, found) if found else None
 
 
-def _draw_block(
+def _draw_partition(
     X: Any, groups: Mapping[str, Any], *, roles: Roles, size: int, seed: int
 ) -> pa.Table | None:
-    columns, rows = _block_rows(X, groups, roles)
+    columns, rows = _partition_rows(X, groups, roles)
     if rows is None:
         return None
-    content = rows.X.data if hasattr(rows.X, "indptr") else np.ascontiguousarray(rows.X)
+    content: Any = rows.X.data if hasattr(rows.X, "indptr") else np.ascontiguousarray(rows.X)
     lots = np.random.default_rng((seed, len(rows), zlib.crc32(content))).random(len(rows))
     cells = rows.cells()
     kept = _winners(lots, cells, size)
@@ -114,7 +115,7 @@ def _winners(lots: Any, cells: Any, size: int) -> Any:
 
 
 def _cell_names(rows: Rows, cells: Any, number: int) -> str:
-    """Name a cell by its levels, which mean the same in every block."""
+    """Name a cell by its levels, which mean the same in every partition."""
     row = int(np.argmax(cells == number))
     parts = [part for part in (rows.groups, rows.strata) if part is not None]
     columns = [column for part in parts for column in part.categorical]
@@ -166,3 +167,26 @@ def _weighted(rows: Rows, drawn: pa.Table, moments: GroupMoments) -> Rows:
     wanted = np.array([totals.get(name.as_py(), np.nan) for name in coded.dictionary])
     held = np.bincount(codes, weights)
     return replace(rows, weights=weights * (np.where(np.isnan(wanted), held, wanted) / held)[codes])
+
+
+def lazy_transform(X: Any, function: Callable[[Any], Any], names: Sequence[str], dtype: Any) -> Any:
+    """Scores of a Dask collection as one with the same partitions; nothing is computed yet.
+
+    `function` maps a matrix (n, p) to its scores (n, d).
+    """
+    apply = partial(_apply_partition, function=function)
+    if hasattr(X, "rechunk"):
+        X = X.rechunk({1: -1})
+        chunks = (X.chunks[0], (len(names),))
+        meta = np.empty((0, len(names)), dtype=dtype)
+        return X.map_blocks(apply, chunks=chunks, dtype=dtype, meta=meta)
+    meta = X._meta.iloc[:, :0].assign(**{name: np.empty(0, dtype) for name in names})
+    return X.map_partitions(partial(_apply_frame, apply, list(names)), meta=meta)
+
+
+def _apply_partition(X: Any, function: Callable[[Any], Any]) -> Any:
+    return function(check_matrix(X)[0])
+
+
+def _apply_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
+    return type(frame)(function(frame), columns=names, index=frame.index)
