@@ -1,4 +1,4 @@
-"""Speed, memory and exactness of every door: the same rows by Parquet, polars, DuckDB, PostgreSQL, Spark.
+"""Speed, memory and exactness of every door: one table by Parquet, polars, DuckDB, SQL and Spark.
 
 What is compared takes turns within one run, and the best of the repeats counts: on a machine that
 others use, the best is the least disturbed.
@@ -106,9 +106,8 @@ def peak():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 before = peak()
-work = {"polars": doors.polars, "DuckDB": doors.duckdb, "reader": doors.reader, "query": doors.query}
-place = sys.argv[3] if sys.argv[2] == "query" else Path(sys.argv[3])
-work[sys.argv[2]](place)
+name = sys.argv[2]
+getattr(doors, name.lower())(sys.argv[3] if name == "query" else Path(sys.argv[3]))
 print(peak() - before)
 """
 
