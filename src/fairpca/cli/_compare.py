@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from fairpca import __version__
 from fairpca._choices import ADVERSARIES
+from fairpca._progress import Progress
 from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
 from fairpca.moments import GroupMoments
@@ -38,7 +38,7 @@ def against_classifiers(
     moments: GroupMoments,
     delta: float,
     family: str | None,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> Comparison:
     """Replace the fair fit by one that holds classifiers below `delta`."""
     shared = set(DeltaFairPCA().get_params()) & set(FairPCA().get_params())

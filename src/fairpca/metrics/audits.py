@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
@@ -44,7 +45,7 @@ def audit(
     label: Any = None,
     positive: Any = None,
     original: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> AuditReport:
     """Measure a representation by every family and attacker, with nulls, intervals and bounds.
 
