@@ -7,6 +7,7 @@ from fairpca.kernels._anchors import (
     Anchors,
     all_rows,
     check_gram_memory,
+    equivalent_kernel,
     few_rows,
     inverse_coefficients,
 )
@@ -17,6 +18,7 @@ from fairpca.kernels._spaces import (
     exact_space,
     is_positive,
     landmark_space,
+    sum_in_batches,
 )
 
 __all__ = [
@@ -26,9 +28,11 @@ __all__ = [
     "all_rows",
     "check_gram_memory",
     "coefficient_space",
+    "equivalent_kernel",
     "exact_space",
     "few_rows",
     "inverse_coefficients",
     "is_positive",
     "landmark_space",
+    "sum_in_batches",
 ]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -24,6 +26,8 @@ from fairpca.rows import Rows
 # Eigenvalues, and variances of directions, below this share of the largest are rounding; it is
 # scikit-learn's threshold for float64.
 _ZERO = 1e-12
+# Rounding of the kernel's values by this share of the largest eigenvalue is worth a word.
+_ROUGH = 1e-9
 # A kernel counts as not positive semidefinite from this share of the largest eigenvalue on.
 _NEGATIVE = 1e-9
 # Positive semidefinite whatever their parameters; additive_chi2 is so once it is centred.
@@ -77,7 +81,8 @@ class Spectrum(NamedTuple):
     """Positive eigenpairs of √w·HKHᵀ·√w, in falling order.
 
     values (r,), vectors (n, r), shift (n,): weighted column means of K, trace and square: sums of
-    all eigenvalues and of their squares, clipped: what was negative, where there was any.
+    all eigenvalues and of their squares, clipped: what was negative, where there was any, is_rough:
+    whether centring took so many digits that scores have few.
     """
 
     values: Array
@@ -86,6 +91,7 @@ class Spectrum(NamedTuple):
     trace: float
     square: float
     clipped: Clipped | None
+    is_rough: bool
 
 
 def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) -> Spectrum:
@@ -102,19 +108,21 @@ def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) 
     trace, square = float(np.trace(K)), float(np.vdot(K, K))
     values, vectors, smallest = _eigenpairs(K, options)
     largest = float(values[0])
-    if largest <= len(K) * np.finfo(np.float64).eps * size:
+    rounding = len(K) * float(np.finfo(np.float64).eps) * size
+    if largest <= rounding:
         raise InvalidInputError(
             "the centred kernel matrix is zero: to this kernel all rows are alike. Give rows that "
             "differ, or another kernel or gamma."
         )
     is_negative = smallest < -max(_NEGATIVE, len(K) * options.precision) * largest
-    kept = values > max(_ZERO, options.precision) * largest
+    kept = values > max(max(_ZERO, options.precision) * largest, rounding)
     vectors = np.ascontiguousarray(vectors[:, kept])
     # Rounding mixes the direction that centring removed into eigenvectors of tiny eigenvalues,
     # whose coordinates are divided by the root of those: a constant of a row would come back.
     vectors -= np.outer(null, (null @ vectors) / (null @ null))
     clipped = Clipped(smallest, largest) if is_negative else None
-    return Spectrum(values[kept], vectors, shift, trace, square, clipped)
+    is_rough = rounding > _ROUGH * largest
+    return Spectrum(values[kept], vectors, shift, trace, square, clipped, is_rough)
 
 
 def _eigenpairs(K: Array, options: SpectrumOptions) -> tuple[Array, Array, float]:
@@ -169,6 +177,7 @@ class KernelSpace:
     contrasts: ContrastSet
     reference: Array  # (k, r): coordinates of the training rows or landmarks
     clipped: Clipped | None  # what a kernel that is not positive semidefinite lost
+    is_rough: bool  # whether centring took so many digits that scores have few
 
     def oriented(self, basis: Array) -> Array:
         """Flip columns of a basis so that the row farthest out is on the positive side."""
@@ -196,6 +205,7 @@ def exact_space(
         form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -209,24 +219,46 @@ def _whitened(spectrum: Spectrum, weights: Array | None) -> tuple[Array, Array]:
     return projection * scale, features / scale
 
 
+@dataclass(frozen=True, eq=False)
+class LandmarkFeatures:
+    """Features of rows in the span of centred landmarks; called with a batch of X."""
+
+    anchors: Anchors
+    shift: Array
+    projection: Array
+
+    def __call__(self, X: Any) -> Array:
+        """Return the features (n, m) of rows (n, p)."""
+        pieces = [
+            (self.anchors.values(X[batch]) - self.shift) @ self.projection
+            for batch in row_batches(X.shape[0], len(self.projection))
+        ]
+        return np.concatenate(pieces)
+
+
+def sum_in_batches(rows: Rows, function: LandmarkFeatures) -> GroupMoments:
+    """Sum the features of rows in memory, a batch at a time."""
+    batches = row_batches(len(rows), len(function.projection))
+    parts = (rows.take(batch) for batch in batches)
+    return reduce(add, (GroupMoments.from_rows(p.with_features(function(p.X))) for p in parts))
+
+
 def landmark_space(
-    rows: Rows, anchors: Anchors, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
+    summed: Callable[[LandmarkFeatures], GroupMoments],
+    anchors: Anchors,
+    K: Array,
+    options: SpectrumOptions,
+    form_contrasts: FormContrasts,
 ) -> KernelSpace:
     """Span of the centred landmarks, rotated so that the covariance of the rows is diagonal.
 
-    Moments are summed over batches of rows; `rank` is applied to the rows' covariance, not to the
-    landmarks' kernel matrix `K`, which is overwritten.
+    `summed` gives the moments of the features of all rows, such as `sum_in_batches` of some rows;
+    `rank` is applied to the rows' covariance, not to the landmarks' kernel matrix `K`, which is
+    overwritten.
     """
     spectrum = centred_spectrum(K, None, replace(options, rank=None))
     projection, features = _whitened(spectrum, None)
-    moments = None
-    for batch in row_batches(len(rows), len(projection)):
-        inside = rows.take(batch)
-        values = anchors.values(inside.X)
-        values -= spectrum.shift
-        part = GroupMoments.from_rows(inside.with_features(values @ projection))
-        moments = part if moments is None else moments + part
-    assert moments is not None
+    moments = summed(LandmarkFeatures(anchors, spectrum.shift, projection))
     _, mean, covariance = moments.pooled()
     variances, rotation = np.linalg.eigh(covariance)
     keep = len(variances) if options.rank is None else options.rank
@@ -237,11 +269,12 @@ def landmark_space(
         projection @ rotation,
         mean @ rotation,
         variances,
-        variances * rows.weight,
+        variances * moments.weight,
         float(np.trace(covariance)),
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -280,6 +313,7 @@ def coefficient_space(
         ),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
