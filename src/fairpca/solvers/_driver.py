@@ -51,7 +51,7 @@ class Progress:
 
     `incumbent` is the objective of a basis at hand. The bound can improve by at most the duality
     gap, so once that is a small share of what separates bound and incumbent, more work certifies
-    nothing new: `share` of it. `point` is the best relaxed point, in whatever form its solver has it.
+    nothing new: `share` of it. `point` is the best relaxed point, in the form its solver has it.
     """
 
     tol: float

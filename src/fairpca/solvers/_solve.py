@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
     fix_signs,
+    orthonormalize,
     single_blas_thread,
     symmetrize,
     top_eigenpairs,
@@ -31,8 +32,10 @@ from fairpca.solvers._refinement import Refined, initial_multipliers, refine
 from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
 
-# Share of the objective that must be left to gain before a large problem is ascended again.
-_WORTH_A_START = 2e-3
+# Share of the objective that must be left to gain for one more ascent of a large problem, and for
+# one of a small problem from anywhere.
+_WORTH_ONE_MORE = 2e-3
+_WORTH_A_GUESS = 1e-2
 
 
 @dataclass(frozen=True)
@@ -192,21 +195,29 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
         # A second ascent of a large problem costs as much as its certificate.
         if solver == "refined" and not reduced.is_large:
             guess = solve_tight(reduced, tol=tol, max_iter=0, known=candidates[0])
-            _ascend_again(reduced, candidates, guess, [top_basis(reduced)], options)
+            _ascend_again(reduced, candidates, guess, top_basis(reduced), tol, watch)
         best = _best_feasible(reduced, candidates)
         return _Found(best.basis, None, best.n_iter, solver, best.status)
     bound = solve_tight(
         reduced, tol=tol, max_iter=options.max_iter, known=candidates[0], watch=watch
     )
-    # Where something is left to gain, ascend from the relaxed point and from plain PCA as well.
     if solver == "refined":
-        starts = [bound.rounded] if reduced.is_large else [bound.rounded, top_basis(reduced)]
-        _ascend_again(reduced, candidates, bound, starts, options)
+        for start, worth in _more_starts(reduced, bound):
+            _ascend_again(reduced, candidates, bound, start, max(tol, worth), watch)
         # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
         candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status))
     best = _best_feasible(reduced, candidates)
     status = best.status if bound.status.converged else bound.status
     return _Found(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
+
+
+def _more_starts(reduced: ReducedProblem, bound: Bound) -> Iterator[tuple[Array, float]]:
+    """Other starts, and the share of the objective that must be left to gain for each."""
+    yield bound.rounded, _WORTH_ONE_MORE if reduced.is_large else 0.0
+    if not reduced.is_large:
+        yield top_basis(reduced), 0.0
+        random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
+        yield orthonormalize(random), _WORTH_A_GUESS
 
 
 def _first_basis(reduced: ReducedProblem, solver: str, watch: Watch | None) -> Refined:
@@ -224,16 +235,14 @@ def _ascend_again(
     reduced: ReducedProblem,
     candidates: list[Refined],
     bound: Bound,
-    starts: list[Array],
-    options: _Options,
+    start: Array,
+    worth: float,
+    watch: Watch | None,
 ) -> None:
-    """Ascend from one start after the other as long as the bound leaves something to gain."""
-    worth = max(options.tol, _WORTH_A_START if reduced.is_large else 0.0)
-    for start in starts:
-        if _is_certified(reduced, candidates, bound, worth):
-            return
+    """Ascend from another start where the bound leaves more than `worth` to gain."""
+    if not _is_certified(reduced, candidates, bound, worth):
         known = [found.basis for found in candidates if found.status.converged]
-        candidates.append(refine(reduced, start, known=known, watch=options.watch))
+        candidates.append(refine(reduced, start, known=known, watch=watch))
 
 
 def _is_certified(
