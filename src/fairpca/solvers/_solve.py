@@ -190,12 +190,13 @@ def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
 
 def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
     watch, tol = options.watch, options.tol
-    candidates = [_first_basis(reduced, solver, watch)]
+    largest = float(reduced.leading(reduced.d)[0].sum())
+    candidates = [_first_basis(reduced, solver, _below(watch, largest))]
     if not options.certify:
         # A second ascent of a large problem costs as much as its certificate.
         if solver == "refined" and not reduced.is_large:
             guess = solve_tight(reduced, tol=tol, max_iter=0, known=candidates[0])
-            _ascend_again(reduced, candidates, guess, top_basis(reduced), tol, watch)
+            _ascend_again(reduced, candidates, guess, top_basis(reduced), tol, options)
         best = _best_feasible(reduced, candidates)
         return _Found(best.basis, None, best.n_iter, solver, best.status)
     bound = solve_tight(
@@ -203,7 +204,7 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
     )
     if solver == "refined":
         for start, worth in _more_starts(reduced, bound):
-            _ascend_again(reduced, candidates, bound, start, max(tol, worth), watch)
+            _ascend_again(reduced, candidates, bound, start, max(tol, worth), options)
         # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
         candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status))
     best = _best_feasible(reduced, candidates)
@@ -237,12 +238,18 @@ def _ascend_again(
     bound: Bound,
     start: Array,
     worth: float,
-    watch: Watch | None,
+    options: _Options,
 ) -> None:
     """Ascend from another start where the bound leaves more than `worth` to gain."""
     if not _is_certified(reduced, candidates, bound, worth):
         known = [found.basis for found in candidates if found.status.converged]
+        watch = _below(options.watch, bound.value)
         candidates.append(refine(reduced, start, known=known, watch=watch))
+
+
+def _below(watch: Watch | None, bound: float) -> Watch | None:
+    """Tell of a basis with the bound that is known already."""
+    return None if watch is None else lambda at: watch(replace(at, bound=bound))
 
 
 def _is_certified(

@@ -105,7 +105,7 @@ class _Rounds:
         self.rough = 0.0
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
-        self.largest = float(reduced.leading(reduced.d)[0].sum())
+        self.largest = progress.bound = float(reduced.leading(reduced.d)[0].sum())
         costs = self._start_prices(known)
         self.active: Indices = np.arange(len(reduced.Q))
         if len(reduced.Q) > _FEW_CONTRASTS:
