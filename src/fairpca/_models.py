@@ -98,6 +98,11 @@ def _check_state(state: Mapping[str, Any], standardization: Standardization | No
         raise ValueError("a variance is negative")
     widths = [state["n_features_in_"], *(len(part) for part in standardization or ())]
     widths += [len(state.get("feature_names_in_", state["mean_"]))]
+    scale = state.get("scale_")
+    if scale is not None:
+        widths.append(len(scale))
+        if not (np.isfinite(scale).all() and (scale > 0).all()):
+            raise ValueError("the scale is not finite and positive")
     if "moments_" in state:
         widths.append(state["moments_"].n_features)
     if set(widths) != {p}:

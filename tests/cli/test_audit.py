@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fairpca.metrics import audit
@@ -136,3 +137,112 @@ def test_progress_counts_the_statistics(people):
         progress=lambda *counts: calls.append(counts),
     )
     assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]  # two linear, orthants, MMD²
+
+
+def test_what_fit_can_do_is_checked(run, write, people):
+    arguments = ("--sensitive", "sex,race", "--joint", "--compare", "one-vs-rest", *LINEAR)
+    document = audit_json(run, write(people), *arguments, "--attackers", "none")
+    attributes = {row["attribute"] for row in document["contrasts"]}
+    assert attributes == {"sex", "race", "sex × race"}
+    assert document["attacks"] == []
+    assert document["options"]["joint"] is True
+    people["age"] = np.random.default_rng(0).uniform(20, 60, len(people))
+    numeric = ("--sensitive", "age", "--numeric", "age", *LINEAR, "--attackers", "none")
+    (row,) = audit_json(run, write(people), *numeric)["contrasts"]
+    assert row["positive"] == "numeric"
+    reference = ("--sensitive", "race", "--reference", "b", *LINEAR, "--attackers", "none")
+    pairs = audit_json(run, write(people), *reference)["delta"][0]["comparisons"]
+    assert [pair["groups"] for pair in pairs] == [["b", "a"], ["b", "c"]]
+
+
+def test_attackers_small_groups_and_the_headline(run, write, people):
+    people.loc[:9, "race"] = "few"
+    arguments = ("--sensitive", "race", *LINEAR, "--attackers", "linear", "--attackers", "trees")
+    document = audit_json(run, write(people), *arguments)
+    assert {entry["attacker"] for entry in document["attacks"]} == {"linear", "trees"}
+    assert document["small_groups"] == [{"attribute": "race", "group": "few", "n_rows": 10}]
+    assert "few" not in document["headline"]["pair"]
+    printed = run("audit", write(people), *arguments).stdout
+    worst = document["headline"]["held_out"]
+    assert f"Worst on rows not trained on: {worst['value']:.3f} ({worst['low']:.3f}" in printed
+    assert "Fewer than 30 rows, listed but never the worst: race=few (10)" in printed
+    assert "trees" in printed
+    less = audit_json(run, write(people), *arguments, "--min-group", "5")
+    assert less["small_groups"] == []
+
+
+def test_decisions_by_group(run, write, people):
+    rng = np.random.default_rng(1)
+    people["hired"] = np.where(rng.random(120) < 0.3 + 0.3 * (people["sex"] == "m"), "yes", "no")
+    people["fit"] = rng.integers(0, 2, 120)
+    people["points"] = rng.normal(size=120)
+    columns = ("--decision", "hired", "--score", "points", "--attackers", "none")
+    quick = ("--sensitive", "sex", "--family", "linear", *QUICK[:4], "--drop", "race,income,fit")
+    document = audit_json(run, write(people), *quick, *columns)
+    assert document["data"]["decision"] == "hired"
+    assert not {"hired", "points"} & set(document["data"]["features"])
+    rates = {
+        (entry["measure"], entry["group"]): entry["rate"]
+        for entry in document["decisions"]["rates"]
+    }
+    assert rates["selection", "m"] == pytest.approx(
+        (people["hired"] == "yes")[people["sex"] == "m"].mean()
+    )
+    assert ("above median", "f") in rates
+    other = audit_json(run, write(people), *quick, *columns, "--positive", "no")
+    (rate,) = (e for e in other["decisions"]["rates"][:2] if e["group"] == "m")
+    assert rate["rate"] == pytest.approx(1 - rates["selection", "m"])
+    people["hired"] = (people["hired"] == "yes").astype(int)
+    label = ("--decision", "hired", "--label", "fit", "--positive", "1", "--attackers", "none")
+    result = run("audit", write(people), *quick[:-2], "--drop", "race,income", *label)
+    assert result.exit_code == 0, result.stderr
+    assert "true positives" in result.stdout
+    assert "impact ratio" in result.stdout
+
+
+def test_an_interrupt_prints_what_is_ready(run, write, people, monkeypatch):
+    from fairpca.metrics import _audit_steps
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_audit_steps, "attack", stop)
+    result = run("audit", write(people), "--sensitive", "sex", *LINEAR)
+    assert result.exit_code == 130
+    assert "half-spaces" in result.stdout
+    assert "fairpca: note: interrupted: these are the figures" in result.stderr
+    result = run("audit", write(people), "--sensitive", "sex", *LINEAR, "--json")
+    assert result.exit_code == 130
+    document = json.loads(result.stdout)
+    assert document["interrupted"] is True
+    assert len(document["delta"]) == 2
+
+
+def test_what_the_budget_cuts_is_said(run, write):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(4000, 2)), columns=FEATURES)
+    frame["sex"] = np.where(rng.random(4000) < 0.5, "f", "m")
+    arguments = ("--sensitive", "sex", "--family", "linear", "--attackers", "none")
+    result = run("audit", write(frame), *arguments, "--budget", "0.5", "--json")
+    cut = json.loads(result.stdout)["cut"]
+    assert any(text.startswith("linear search: ") for text in cut)
+    for text in cut:
+        assert f"fairpca: note: {text}.\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--label", "income"], "--label says what was true of a decision"),
+        (["--decision", "nix"], "--decision nix: no such column"),
+        (["--decision", "u"], "--decision has the values"),
+        (["--budget", "-1"], "--budget"),
+        (["--attackers", "me"], "--attackers"),
+        (["--reference", "q"], "--reference"),
+    ],
+)
+def test_bad_questions(refused, write, people, arguments, complaint):
+    quick = ("--family", "linear", "--attackers", "none", *QUICK)
+    if "--attackers" in arguments:
+        quick = QUICK
+    assert complaint in refused("audit", write(people), "--sensitive", "sex", *quick, *arguments)

@@ -63,3 +63,14 @@ def test_an_error_ends_the_progress_and_passes(impatient):
     with pytest.raises(ZeroDivisionError):
         fail()
     assert not stages._thread.is_alive()
+
+
+def test_a_known_end_gives_an_estimate():
+    stages = Stages(enabled=False)
+    with stages:
+        stages.begin("measuring")
+        stages._begun -= 10.0  # as if it had taken so long
+        stages(1, 4)
+        assert stages._described() == "measuring, 25%, about 30 s left"
+        stages(4, 4)
+        assert stages._described() == "measuring, 100%"

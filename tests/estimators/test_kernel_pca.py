@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
-from fairpca.kernels._spectrum import SpectrumOptions, centred_spectrum
+from fairpca.kernels._spaces import SpectrumOptions, centred_spectrum
 
 NOTHING = {"mean_tol": None, "cov_weight": 0.0}
 

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from fairpca.experiments import EXPERIMENTS, Options, _runner, run
-from fairpca.experiments._methods import METHODS, PAPER_METHODS
-from fairpca.experiments._protocol import DATASETS
+from fairpca.experiments._experiment import COLUMNS, write_csv
+from fairpca.experiments._methods import DATASETS, METHODS, PAPER_METHODS
 from fairpca.experiments._results import Estimate, Results, printed
-from fairpca.experiments._store import write_csv
-from fairpca.experiments._tables import COLUMNS
 from fairpca.report import draw_figures, write_report
 from fairpca.report._verdicts import JUDGED, KINDS, _cause, judged_definition, texts, verdicts
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairpca._progress import Counter
 from fairpca.adversary._leak import Leak, random_frequencies
 from fairpca.adversary._targets import Targets
 from fairpca.linalg import Array, orthonormalize
@@ -56,7 +57,7 @@ class Ascent:
         starts: Sequence[Array],
         prices: Sequence[float],
         feasible: Callable[[Array], Array],
-        progress: Callable[[], None] | None = None,
+        counter: Counter | None = None,
     ) -> list[Point]:
         """Return the best point at each of the rising prices.
 
@@ -68,8 +69,8 @@ class Ascent:
         for price in prices:
             best = max(found, key=lambda point: point.objective(price))
             found.append(self._point(feasible(self.climb(best.basis, price)), test))
-            if progress is not None:
-                progress()
+            if counter is not None:
+                counter.add()
         chosen = [max(found, key=lambda point: point.objective(price)) for price in prices]
         return [point._replace(price=price) for point, price in zip(chosen, prices, strict=True)]
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fairpca._progress import Counter
 from fairpca.adversary._ascent import Ascent, Point
 from fairpca.adversary._targets import form_targets
 from fairpca.exceptions import InfeasibleError
@@ -151,11 +152,11 @@ def follow_path(
     form_contrasts: FormContrasts,
     prices: Sequence[float],
     random: np.random.Generator,
-    progress: Callable[[], None] | None = None,
+    counter: Counter | None = None,
 ) -> list[Point]:
     """Find the best basis at every price, with leaks measured on rows (a sample, as a rule)."""
     targets, order = form_targets(rows, form_contrasts)
     X = space.coordinates(rows.X)[order]
     ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
     with single_blas_thread():
-        return ascent.path(space.starts(), prices, space.within_means, progress)
+        return ascent.path(space.starts(), prices, space.within_means, counter)

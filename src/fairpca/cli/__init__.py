@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import NoReturn
 
+BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130  # exit codes
 _EXTRA = ("click", "rich", "pyarrow")
 
 
@@ -27,12 +28,12 @@ def main() -> NoReturn:
             if importlib.util.find_spec(package) is None:
                 hint = "pip install 'fairpca[cli]'"
                 print(f"fairpca: error: the command line needs {package}: {hint}", file=sys.stderr)
-                sys.exit(2)
+                sys.exit(BAD_INPUT)
         from fairpca.cli._app import app
 
         app.main(prog_name="fairpca")
     except KeyboardInterrupt:  # before click was there to catch it
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     sys.exit(0)
 
 

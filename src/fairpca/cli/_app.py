@@ -11,12 +11,11 @@ from typing import Any, NoReturn
 import click
 
 from fairpca import __version__
+from fairpca.cli import BAD_INPUT, FAILURE, INTERRUPTED
 from fairpca.cli import _options as options
 from fairpca.cli._messages import in_options, one_line
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import NAMES
-
-BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 
 
 class GuardedGroup(click.Group):
@@ -88,6 +87,7 @@ Examples:
   fairpca fit people.csv --sensitive race --reference white --drop id,name --json
   fairpca fit people.csv --sensitive age --numeric age --features height,weight,pulse
   fairpca fit table/ --sensitive sex --checkpoint kept --save model.npz
+  fairpca fit --sql "select * from people" --database postgresql://host/name --sensitive sex
   fairpca fit table/ --sensitive sex --engine dask --scheduler tcp://head:8786
 """
 )
@@ -114,22 +114,23 @@ Examples:
   fairpca fit table/ --sensitive sex --save model.npz
   fairpca transform model.npz table/ reduced/ --keep id
   fairpca transform model.npz new.parquet reduced.csv
+  fairpca transform model.npz --sql "select * from people" --database sqlite:people.db --into fair
 """
 )
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("source", metavar="IN")
-@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[IN] [OUT]")
 @options.with_options(options.TRANSFORM)
-def transform(model: Path, source: str, target: Path, **given: Any) -> None:
+def transform(model: Path, paths: tuple[str, ...], **given: Any) -> None:
     """Project the rows of IN on the components of MODEL and write them to OUT.
 
     MODEL is a file written by fairpca fit --save. The protected columns are not needed. IN is
     read and OUT written a batch at a time, so their size does not matter; a directory becomes a
-    directory with the same files. OUT appears complete or not at all.
+    directory with the same files. OUT appears complete or not at all. A query of a database stands
+    for IN (--sql), and one of its tables for OUT (--into).
     """
-    from fairpca.cli._table import run_transform
+    from fairpca.cli._transform import run_transform
 
-    run_transform(model, source, target, given)
+    run_transform(model, paths, given)
 
 
 @app.command(
@@ -139,21 +140,27 @@ Examples:
   fairpca audit people.csv --sensitive sex --drop id,name
   fairpca audit reduced.csv --sensitive sex --features fairpca0,fairpca1
   fairpca audit people.parquet --sensitive race --control income --family linear --json
+  fairpca audit people.csv --sensitive sex,race --joint --decision hired --label qualified
+  fairpca audit people.csv --sensitive age --numeric age --budget 10 --attackers trees
 """
 )
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.AUDIT)
-def audit(data: tuple[str, ...], **given: Any) -> None:
+def audit(data: tuple[str, ...], **given: Any) -> int:
     """Measure how well classifiers tell protected groups apart in DATA.
 
     The columns may be raw features or a representation. For every family of classifiers Δ is the
     largest difference between the shares of two groups that one of them flags: 0 where none sees
     a difference, 1 where one separates the groups. Beside it stand its value under permuted
-    groups, its value on rows not trained on, and an upper bound of the true Δ.
+    groups, its value on rows not trained on, and an upper bound of the true Δ. A panel of
+    attackers tries the same on rows it was not trained on.
+
+    It keeps to a budget of processor time and says what was cut; after Ctrl-C it prints what is
+    ready. With --decision or --score it compares how often groups are selected as well.
     """
     from fairpca.cli._audit import run_audit
 
-    run_audit(data, given)
+    return run_audit(data, given)
 
 
 @app.command(

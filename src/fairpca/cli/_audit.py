@@ -7,62 +7,94 @@ from typing import Any
 
 import click
 
-from fairpca._choices import FAMILIES
+from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca.cli import INTERRUPTED
 from fairpca.cli._compare import to_json
 from fairpca.cli._messages import add_note, collected_notes, print_notes
 from fairpca.cli._progress import Stages
-from fairpca.cli._render import print_audit
-from fairpca.cli._table import open_asked
-from fairpca.metrics import audit
+from fairpca.cli._render_audit import print_audit
+from fairpca.cli._table import Asked, open_asked, read_reference
+from fairpca.exceptions import AuditInterrupted
+from fairpca.metrics import AuditReport, audit
 from fairpca.moments import GroupMoments
+from fairpca.rows import Rows
+
+_SAME = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
 
 
-def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> None:
-    """Read the rows, measure them by every family asked for, and show the figures."""
+def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Read the rows, measure what is asked for, show the figures and return the exit code."""
     notes: list[str] = []
     with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
         stages.begin("reading")
         asked = open_asked(data, given)
         stages.begin(f"reading {asked.name}")
-        rows = asked.table.rows(asked.roles)
+        rows, judged = read_judged(asked)
         names = rows.feature_names or ()
         notes += asked.encoding_notes(names)
         if given["standardize"]:
             mean, scale = GroupMoments.from_rows(rows).standardization()
             rows = rows.with_features((rows.X - mean) / scale)
         stages.begin(f"measuring {len(rows)} rows, {len(names)} features")
-        report = audit(
-            rows,
-            families=given["families"] or FAMILIES,
-            n_permutations=given["permutations"],
-            slow_permutations=given["slow_permutations"],
-            cross_fit=not given["no_cross_fit"],
-            confidence=given["confidence"],
-            max_samples=given["max_samples"],
-            random_state=given["seed"],
-            progress=stages,
-        ).to_dict()
+        options = audit_options(given, asked)
+        found, code = measured(rows, stages, {**options, **judged})
+    report = found.to_dict()
+    if code:
+        add_note(notes, "interrupted: these are the figures that were ready by then.")
     for entry in report["delta"]:
         if entry["note"]:
             add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
+    for text in report["cut"]:
+        add_note(notes, f"{text}.")
     print_notes(notes)
     n_rows, standardized = report["n_rows"], given["standardize"]
     if given["as_json"]:
         document = {
             "data": asked.as_dict(n_rows, names, standardized),
-            "options": _options(given),
+            "options": _said(options),
             **report,
+            "interrupted": bool(code),
             "notes": notes,
         }
         click.echo(to_json("audit", document))
     elif not given["quiet"]:
         print_audit(report, asked.heading(n_rows, len(names), standardized))
+    return code
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("permutations", "slow_permutations", "confidence", "max_samples", "seed")
+def read_judged(asked: Asked) -> tuple[Rows, dict[str, Any]]:
+    """Read the rows, and decisions, scores and labels for the same rows."""
+    rows, beside = asked.table.rows_with(asked.roles, asked.judged.values())
+    return rows, {part: beside.column(name).to_numpy() for part, name in asked.judged.items()}
+
+
+def audit_options(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Return the arguments of `audit` for what was asked."""
+    reference = read_reference(given["reference"], asked.roles.sensitive)
+    if given["label"] and not given["decision"]:
+        raise click.UsageError("--label says what was true of a decision: give --decision as well.")
     return {
-        **{name: given[name] for name in names},
+        **{name: given[name] for name in _SAME},
         "families": given["families"] or FAMILIES,
+        "attackers": [a for a in given["attackers"] or ATTACKERS if a != "none"],
+        "compare": given["compare"] or ("pairs" if reference is None else "reference"),
+        "reference": reference,
+        "n_permutations": given["permutations"],
         "cross_fit": not given["no_cross_fit"],
+        "random_state": given["seed"],
+        "positive": given["positive"],
     }
+
+
+def measured(rows: Rows, stages: Stages, options: Mapping[str, Any]) -> tuple[AuditReport, int]:
+    """Audit rows; after an interrupt return what was done by then, and its exit code."""
+    try:
+        return audit(rows, progress=stages, **options), 0
+    except AuditInterrupted as stopped:
+        return stopped.report, INTERRUPTED
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Name the options as the command line does."""
+    renamed = {"n_permutations": "permutations", "random_state": "seed"}
+    return {renamed.get(name, name): value for name, value in options.items()}

@@ -14,28 +14,22 @@ from fairpca import __version__
 from fairpca._choices import ADVERSARIES
 from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
-from fairpca.moments import GroupMoments, Standardization
+from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The fit asked for, and principal components without any constraint.
-
-    `scaling` is what rows are centred and divided by first; None where they keep their units.
-    """
+    """The fit asked for, and principal components without any constraint."""
 
     fair: FairPCA | DeltaFairPCA
     plain: FairPCA
-    scaling: Standardization | None
 
 
-def compare(moments: GroupMoments, settings: dict[str, Any], *, standardize: bool) -> Comparison:
+def compare(moments: GroupMoments, settings: dict[str, Any]) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
-    scaling = moments.standardization() if standardize else None
     fair = FairPCA(**settings)
-    plain = fit_with_plain(fair, moments.standardized(scaling) if scaling else moments)
-    return Comparison(fair, plain, scaling)
+    return Comparison(fair, plain=fit_with_plain(fair, moments))
 
 
 def against_classifiers(
@@ -47,13 +41,9 @@ def against_classifiers(
     progress: Callable[[int, int], None],
 ) -> Comparison:
     """Replace the fair fit by one that holds classifiers below `delta`."""
-    names = ("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "certify")
-    settings = {name: getattr(comparison.fair, name) for name in (*names, "min_group_size")}
+    shared = set(DeltaFairPCA().get_params()) & set(FairPCA().get_params())
+    settings = {name: getattr(comparison.fair, name) for name in shared}
     fair = DeltaFairPCA(delta=delta, family=family or ADVERSARIES[0], **settings)
-    if comparison.scaling is not None:
-        mean, scale = comparison.scaling
-        rows = rows.with_features((rows.X - mean) / scale)
-        moments = moments.standardized(comparison.scaling)
     fair.fit_sample(rows, moments, progress)
     return replace(comparison, fair=fair)
 
@@ -77,7 +67,6 @@ def fit_document(comparison: Comparison) -> dict[str, Any]:
         "mean_gap_plain": plain.contrasts_["mean_gap"],
         "cov_gap_plain": plain.contrasts_["cov_gap"],
     }
-    mean, scale = comparison.scaling or (0.0, np.ones(fair.n_features_in_))
     return {
         "fair": {**_figures(fair), "n_iter": fair.n_iter_},
         "plain": _figures(plain),
@@ -86,8 +75,8 @@ def fit_document(comparison: Comparison) -> dict[str, Any]:
             dict(zip(contrasts, row, strict=True)) for row in zip(*contrasts.values(), strict=True)
         ],
         "components": fair.components_,
-        "center": mean + fair.mean_ * scale,
-        "scale": scale,
+        "center": fair.mean_,
+        "scale": np.ones(fair.n_features_in_) if fair.scale_ is None else fair.scale_,
     }
 
 

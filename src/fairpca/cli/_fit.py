@@ -46,7 +46,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         )
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
-        result = compare(moments, settings, standardize=not given["no_standardize"])
+        result = compare(moments, settings)
         if given["delta"] is not None:
             stages.begin("ascending against classifiers")
             rows = asked.table.rows(asked.roles)
@@ -54,13 +54,13 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
                 result, rows, moments, given["delta"], given["adversary"], stages
             )
         if given["save"] is not None:
-            result.fair.save(_model_file(given["save"]), standardization=result.scaling)
+            result.fair.save(_model_file(given["save"]))
         if given["out"] is not None:
             stages.begin(f"writing {given['out'].name}")
             keep = tuple(dict.fromkeys(asked.keep + asked.target))
             project_table(
                 asked.table,
-                (result.fair, result.scaling),
+                result.fair,
                 given["out"],
                 keep=keep,
                 force=given["force"],
@@ -81,6 +81,8 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
     prices = given["cov_tol"], given["cov_weight"]
     if given["delta"] is not None and prices != (None, None):
         raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
+    if given["famd"] and given["no_standardize"]:
+        raise click.UsageError("--famd and --no-standardize exclude each other: give one of them.")
     if given["keep"] and given["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out as well.")
     if given["engine"] is not None and not data:
@@ -132,6 +134,7 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
         "reference": reference,
         "numeric": list(asked.roles.numeric) or None,
         "certify": not given["no_certify"],
+        "standardize": "famd" if given["famd"] else not given["no_standardize"],
     }
 
 
@@ -144,7 +147,7 @@ def _show(
 ) -> None:
     out = None if given["out"] is None else str(given["out"])
     n_rows, names = result.plain.moments_.n_samples, list(result.plain.feature_names_in_)
-    standardized = result.scaling is not None
+    standardized = settings["standardize"]
     if given["as_json"]:
         document = {
             "data": asked.as_dict(n_rows, names, standardized),

@@ -11,6 +11,7 @@ import click
 
 from fairpca._choices import (
     ADVERSARIES,
+    ATTACKERS,
     COMPARE,
     ENGINES,
     FAMILIES,
@@ -49,6 +50,28 @@ class Number(click.ParamType):
         if not math.isfinite(number) or not self.inside(number):
             self.fail(f"{value!r} is not {self.accepted}.", param, ctx)
         return number
+
+
+class Components(click.ParamType):
+    """A number of components, a share of the variance, or the word ``all``."""
+
+    name = "components"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float | None:
+        """Read one value or fail with a message that says what is accepted."""
+        if str(value).lower() == "all":
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        is_count = number >= 1 and number.is_integer()
+        if not is_count and not 0.0 < number < 1.0:
+            what = "a whole number from 1 on, a share of the variance such as 0.9, or all"
+            self.fail(f"{value!r} is not {what}.", param, ctx)
+        return int(number) if is_count else number
 
 
 class Separator(click.ParamType):
@@ -125,8 +148,17 @@ _QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only."
 AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
 _SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
 
+_NUMERIC = _columns("--numeric", help="Protected columns that are numbers, not groups.")
+_REFERENCE = click.option(
+    "--reference",
+    metavar="[COL=]LEVEL",
+    multiple=True,
+    help="Reference group; implies --compare reference.",
+)
+_JOINT = _flag("--joint", "Compare the intersections of several attributes as well.")
+
 _PROBLEM = (
-    _columns("--numeric", help="Protected columns that are numbers, not groups."),
+    _NUMERIC,
     _value(
         "--mean-tol",
         _NOT_NEGATIVE_OR_NONE,
@@ -154,19 +186,25 @@ _PROBLEM = (
         COMPARE,
         f"What faces what among three or more groups. Default: {COMPARE[0]}.",
     ),
-    click.option(
-        "--reference",
-        metavar="[COL=]LEVEL",
-        multiple=True,
-        help="Reference group; implies --compare reference.",
-    ),
-    _flag("--joint", "Compare the intersections of several attributes as well."),
+    _REFERENCE,
+    _JOINT,
     _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
     _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
+    _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_DECISIONS = (
+    _columns("--decision", help="Column that says who was selected.", one=True),
+    _columns("--score", help="Column of scores: the share above the median is compared.", one=True),
+    _columns("--label", help="Column of what was true, beside --decision.", one=True),
+    click.option(
+        "--positive",
+        metavar="VALUE",
+        help="Value of --decision and --label that means selected. Default: the larger one.",
+    ),
 )
 _OUTPUT = (
     _path(
@@ -194,15 +232,33 @@ _ENGINE = (
     ),
 )
 
+_DATABASE = (
+    click.option("--sql", metavar="SELECT", help="Read the rows of a query instead of files."),
+    click.option(
+        "--database",
+        metavar="URI",
+        envvar="FAIRPCA_DATABASE",
+        help="Of --sql: postgresql://…, sqlite:FILE or duckdb:FILE. Default: the environment "
+        "variable FAIRPCA_DATABASE, which keeps passwords out of the list of processes.",
+    ),
+)
+
 FIT = (
     _SENSITIVE,
-    _value("-d --components", _ONE_OR_MORE, 2, "Components to keep."),
+    _value(
+        "-d --components",
+        Components(),
+        2,
+        "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
+        "share of the variance; all: as many as equal means leave.",
+    ),
     *_FEATURES,
     _columns("--target", help="Columns to predict later: no features, copied to --out."),
     *_GROUPS,
     *_PROBLEM,
     *_OUTPUT,
     *_ROWS,
+    *_DATABASE,
     *_ENGINE,
     *_SHOWN,
 )
@@ -210,6 +266,31 @@ AUDIT = (
     _SENSITIVE,
     *_FEATURES,
     *_GROUPS,
+    _NUMERIC,
+    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
+    _REFERENCE,
+    _JOINT,
+    _value(
+        "--min-group",
+        click.IntRange(min=2),
+        30,
+        "Rows that both groups of a headline need; smaller groups are listed.",
+    ),
+    _value(
+        "--budget",
+        _NOT_NEGATIVE,
+        60.0,
+        "Seconds of processor time: what does not fit is done on a sample, or left out; 0: no "
+        "limit.",
+    ),
+    _choice(
+        "--attackers",
+        (*ATTACKERS, "none"),
+        "Classifiers to train on one half and measure on the other; repeat for several. "
+        "Default: all.",
+        multiple=True,
+    ),
+    *_DECISIONS,
     _choice(
         "--family families",
         FAMILIES,
@@ -219,7 +300,7 @@ AUDIT = (
     _value("--permutations", _COUNT, 200, "Permutations for the null of fast statistics; 0: none."),
     _value("--slow-permutations", _COUNT, 20, "The same for statistics that repeat a costly fit."),
     _flag("--no-cross-fit", "No values on rows not trained on."),
-    _value("--confidence", _SHARE, 0.95, "Of the bounds."),
+    _value("--confidence", _SHARE, 0.95, "Of the bounds and intervals."),
     _value(
         "--max-samples",
         click.IntRange(min=10),
@@ -235,7 +316,9 @@ TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
     _flag("--keep-all", "Copy all columns."),
     _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
-    _flag("--force", "Replace OUT if it exists."),
+    *_DATABASE,
+    click.option("--into", metavar="TABLE", help="Write a table of --database instead of OUT."),
+    _flag("--force", "Replace OUT, or the table, if it exists."),
     _SAFE_CSV,
     _SEPARATOR,
     _QUIET,

@@ -40,7 +40,7 @@ class Stages:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Stages:
-        self._start = time.monotonic()
+        self._start = self._begun = time.monotonic()
         if self._enabled:
             self._thread.start()
         return self
@@ -61,6 +61,7 @@ class Stages:
         """Name what happens next."""
         with self._changed:
             self._stage, self.done, self._total = visible(stage), 0, None
+            self._begun = time.monotonic()
             self._tell()
             self._changed.notify()
 
@@ -96,8 +97,11 @@ class Stages:
         """Return the stage and how far it is; without an end the rows so far."""
         if not self.done:
             return self._stage
-        share = f"{self.done / self._total:.0%}" if self._total else f"{self.done:,} rows"
-        return f"{self._stage}, {share}"
+        if not self._total:
+            return f"{self._stage}, {self.done:,} rows"
+        share = self.done / self._total
+        left = (time.monotonic() - self._begun) * (1.0 - share) / share
+        return f"{self._stage}, {share:.0%}" + (f", about {left:.0f} s left" if left >= 1 else "")
 
     def _draw(self) -> None:
         """Keep a bar up to date until the end; called with the lock held."""

@@ -1,4 +1,4 @@
-"""The results of a fit and of an audit as tables for people."""
+"""The result of a fit as tables for people."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from fairpca.cli._messages import visible
 # Below this, relative to the gap of plain PCA, a gap is rounding and printed as 0.
 _ROUNDING = 1e-9
 _LONGEST_NAME = 200
-_FAMILIES = {"linear": "half-spaces", "rbf": "Gaussian SVM", "cdf": "orthants (KS)"}
 
 
-def _console(heading: Sequence[str]) -> Console:
+def new_console(heading: Sequence[str]) -> Console:
     """Return a console that has said what the data are; wide enough for any table in a file."""
     out = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     for line in heading:
@@ -29,7 +28,7 @@ def _console(heading: Sequence[str]) -> Console:
     return out
 
 
-def _shown(name: Any) -> str:
+def shown(name: Any) -> str:
     """Return a name of the user's for a table: no markup, no control characters, not endless."""
     text = str(name)
     text = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
@@ -50,13 +49,13 @@ def format_number(value: float | None, scale: float | None = None) -> str:
     return f"{value:.4f}" if 1e-3 <= value < 1e4 else f"{value:.2e}"
 
 
-def _new_table(title: str) -> Table:
+def new_table(title: str) -> Table:
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
     """Print the comparison with plain PCA and one row for each contrast."""
-    out = _console(heading)
+    out = new_console(heading)
     out.print(_summary(comparison))
     if hasattr(comparison.fair, "path_"):
         out.print(_path(comparison.fair))
@@ -68,7 +67,7 @@ def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
 def _summary(comparison: Comparison) -> Table:
     fair, plain = comparison.fair, comparison.plain
     d = len(fair.components_)
-    table = _new_table(f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each")
+    table = new_table(f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each")
     table.add_column("")
     table.add_column("plain PCA", justify="right")
     table.add_column("fair PCA", justify="right", style="bold")
@@ -86,7 +85,7 @@ def _summary(comparison: Comparison) -> Table:
 
 
 def _path(fair: Any) -> Table:
-    table = _new_table("What may leak, and what it costs")
+    table = new_table("What may leak, and what it costs")
     for name in ("price", "variance kept", "leak (R²)", "Δ on unseen rows", "", "note"):
         table.add_column(name, justify="left" if name == "note" else "right")
     for price, variance, leak, delta, error in zip(*fair.path_.values(), strict=True):
@@ -120,7 +119,7 @@ def _percent(gap: float) -> str:
 
 
 def _contrasts(contrasts: dict[str, list[Any]]) -> Table:
-    table = _new_table("Gaps in all features, and left in the fair components")
+    table = new_table("Gaps in all features, and left in the fair components")
     has_strata = any(stratum is not None for stratum in contrasts["stratum"])
     has_notes = any(status != "compared" for status in contrasts["status"])
     # Folded where the terminal is narrow: a name cut short could be another group's.
@@ -132,14 +131,14 @@ def _contrasts(contrasts: dict[str, list[Any]]) -> Table:
         table.add_column("note", overflow="fold")
     for row in zip(*contrasts.values(), strict=True):
         entry = dict(zip(contrasts, row, strict=True))
-        cells = [_shown(entry["attribute"]), _shown(_groups(entry))]
+        cells = [shown(entry["attribute"]), shown(_groups(entry))]
         if has_strata:
-            cells.append(_shown(entry["stratum"] or "all rows"))
+            cells.append(shown(entry["stratum"] or "all rows"))
         cells += [_sizes(entry)]
         for before, after in (("mean_gap_before", "mean_gap"), ("cov_gap_before", "cov_gap")):
             cells += [format_number(entry[before]), format_number(entry[after], entry[before])]
         if has_notes:
-            cells.append("" if entry["status"] == "compared" else _shown(entry["status"]))
+            cells.append("" if entry["status"] == "compared" else shown(entry["status"]))
         table.add_row(*cells)
     return table
 
@@ -154,85 +153,3 @@ def _sizes(entry: dict[str, Any]) -> str:
     if not entry["negative"]:
         return str(entry["n_positive"])
     return f"{entry['n_positive']} / {entry['n_negative']}"
-
-
-def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
-    """Print every family with null and bound, then the gaps, then every pair of groups."""
-    out = _console(heading)
-    out.print(_deltas(report))
-    whole = any(entry["bound_of"] == "family" for entry in report["delta"])
-    out.print(
-        "null: mean Δ, and its 95 % quantile, when the groups are permuted. held out: on rows not "
-        "trained on.\nbound: of what the same classifier attains on new rows"
-        + (", or with method exact any classifier of its family." if whole else ".")
-    )
-    out.print()
-    out.print(_audit_gaps(report))
-    if len(report["delta"][0]["comparisons"]) > 1:
-        out.print(_pairs(report["delta"]))
-
-
-def _deltas(report: dict[str, Any]) -> Table:
-    table = _new_table("Δ: how well classifiers tell the groups apart (0: not at all, 1: fully)")
-    table.add_column("family")
-    table.add_column("method")
-    confidence = f"{100 * report['confidence']:g} % bound"
-    for name in ("Δ", "null", "null 95 %", "p", "held out", confidence):
-        style = "bold" if name == "Δ" else None
-        table.add_column(name, justify="right", no_wrap=True, style=style)
-    table.add_column("largest for", overflow="fold")
-    for entry in report["delta"]:
-        figures = ("value", "null_mean", "null_quantile", "p_value", "cross_fit_value")
-        table.add_row(
-            _FAMILIES[entry["family"]],
-            entry["method"],
-            *(_share(entry[name]) for name in figures),
-            _bound(entry["bound"]),
-            _shown(_label(entry)),
-        )
-    return table
-
-
-def _audit_gaps(report: dict[str, Any]) -> Table:
-    table = _new_table("Largest gaps between groups, in the units of the columns")
-    table.add_column("")
-    table.add_column("", justify="right")
-    table.add_column("meaning", style="dim")
-    for key, name, meaning in (
-        ("mean_gap", "mean gap", "distance of group means"),
-        ("cov_gap", "covariance gap", "difference of covariances"),
-        ("mmd2", "MMD²", "kernel distance, Gaussian kernel"),
-        ("gaussian_bound", "Gaussian bound", "of Δ for half-spaces, if the groups were normal"),
-    ):
-        value = report[key]
-        table.add_row(name, "none" if value is None else format_number(value), meaning)
-    return table
-
-
-def _pairs(delta: list[dict[str, Any]]) -> Table:
-    table = _new_table("Δ of every pair of groups")
-    first = delta[0]["comparisons"]
-    table.add_column("pair", overflow="fold")
-    table.add_column("rows", justify="right", no_wrap=True)
-    for entry in delta:
-        name = f"{_FAMILIES[entry['family']]}, {entry['method']}"
-        table.add_column(name, justify="right")
-    for index, pair in enumerate(first):
-        values = (entry["comparisons"][index]["value"] for entry in delta)
-        rows = f"{pair['n_rows'][1]} / {pair['n_rows'][0]}"
-        table.add_row(_shown(_label(pair)), rows, *map(_share, values))
-    return table
-
-
-def _label(entry: dict[str, Any]) -> str:
-    text = f"{entry['attribute']}: {entry['groups'][1]} vs {entry['groups'][0]}"
-    stratum = ", ".join(f"{name}={value}" for name, value in entry["stratum"].items())
-    return f"{text} | {stratum}" if stratum else text
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _bound(value: float | None) -> str:
-    return "≥ 1" if value is not None and value >= 1 else _share(value)

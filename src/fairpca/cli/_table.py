@@ -1,4 +1,4 @@
-"""What was typed becomes a table and the roles of its columns; ``fairpca transform``."""
+"""What was typed becomes a table and the roles of its columns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from fairpca.cli._messages import visible
-from fairpca.cli._progress import Stages
-from fairpca.tables import Roles, Table, open_table, project_table
+from fairpca.tables import Roles, Table, open_query, open_table
 
 _PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep")
+_JUDGED = ("decision", "score", "label")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +31,16 @@ class Asked:
     encoded: tuple[str, ...]
     target: tuple[str, ...]
     keep: tuple[str, ...]
+    judged: dict[str, str]  # columns of decisions, scores and labels
     name: str
     description: str
 
-    def heading(self, n_rows: int, n_features: int, standardized: bool) -> list[str]:
+    def heading(self, n_rows: int, n_features: int, standardized: bool | str) -> list[str]:
         """Say what the data are, in two lines."""
         roles = self.roles
         plural = "s" if n_features > 1 else ""
         units = "standardised" if standardized else "in their own units"
+        units += ", indicators by their share" if standardized == "famd" else ""
         within = f", within: {', '.join(roles.control)}" if roles.control else ""
         return [
             f"Data: {self.description}",
@@ -47,17 +48,20 @@ class Asked:
             f"protected: {', '.join(roles.sensitive)}{within}",
         ]
 
-    def as_dict(self, n_rows: int, features: Sequence[str], standardized: bool) -> dict[str, Any]:
+    def as_dict(
+        self, n_rows: int, features: Sequence[str], standardized: bool | str
+    ) -> dict[str, Any]:
         """Say what the data are, for machines."""
         return {
             "name": self.name,
             "n_rows": n_rows,
             "features": list(features),
-            "standardized": standardized,
+            "standardized": bool(standardized),
             "sensitive": self.roles.sensitive,
             "control": self.roles.control,
             "target": self.target,
             "weight": self.roles.weight,
+            **self.judged,
         }
 
     def encoding_notes(self, features: Sequence[str]) -> list[str]:
@@ -79,7 +83,9 @@ class Asked:
 
 def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
     """Open the files, or the embedded data, and settle which column plays which part."""
-    if data and not given["sensitive"]:
+    sql = given.get("sql")
+    check_query(given, bool(data))
+    if (data or sql) and not given["sensitive"]:
         raise click.UsageError("name the protected column (or columns) with --sensitive COL.")
     for path in data:
         if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
@@ -88,6 +94,9 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         table = open_table(data if len(data) > 1 else data[0], separator=given["separator"])
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
         description = " ".join(data) if len(data) < 4 else f"{data[0]} and {len(data) - 1} more"
+    elif sql:
+        table = open_query(sql, given["database"])
+        name, description = "query", table.name
     else:
         table, name, description = _embedded()
         given = {
@@ -110,7 +119,19 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         max_levels=given["max_levels"],
     )
     encoded = tuple(name for name in text if name not in parts["categorical"])
-    return Asked(table, roles, encoded, parts["target"], parts["keep"], name, description)
+    judged = {part: parts[part][0] for part in _JUDGED if parts[part]}
+    copied = parts["target"], parts["keep"]
+    return Asked(table, roles, encoded, *copied, judged, name, description)
+
+
+def check_query(given: Mapping[str, Any], has_files: bool) -> None:
+    """Refuse a query without a database, and one beside files."""
+    if given.get("sql") is None:
+        return
+    if has_files:
+        raise click.UsageError("--sql reads a database and takes no files: give one of them.")
+    if not given["database"]:
+        raise click.UsageError("--sql needs --database, or FAIRPCA_DATABASE in the environment.")
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -151,11 +172,14 @@ def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tup
 
 def _parts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Read the options that name columns, and refuse what no table of these columns can mean."""
-    parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED}
+    parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED + _JUDGED}
     for part, names in parts.items():
         for name in names:
             if part != "numeric" and name not in known:
                 raise click.ClickException(_unknown(part, name, known))
+    for part in _JUDGED:
+        if len(parts[part]) > 1:
+            raise click.ClickException(f"--{part} {given[part]}: name one column.")
     for name in parts["numeric"]:
         if name not in parts["sensitive"]:
             raise click.ClickException(
@@ -190,7 +214,7 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
     """Return the columns named as features, or all that play no other part."""
     chosen = parts["features"]
     if not chosen:
-        others = ("sensitive", "control", "weight", "target", "drop")
+        others = ("sensitive", "control", "weight", "target", "drop", *_JUDGED)
         apart = {name for part in others for name in parts[part]}
         chosen = tuple(name for name in known if name not in apart)
     both = [name for name in (*chosen, *parts["categorical"]) if name in parts["drop"]]
@@ -224,28 +248,3 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
                 param_hint="'--reference'",
             )
     return pairs
-
-
-def run_transform(model: Path, source: str, target: Path, given: dict[str, Any]) -> None:
-    """Project the rows of a table with a saved model."""
-    if given["keep"] and given["keep_all"]:
-        raise click.UsageError("--keep and --keep-all exclude each other: give one of them.")
-    if not model.is_file():
-        raise click.ClickException(f"{model}: no such file.")
-    with Stages(enabled=not given["quiet"]) as stages:
-        stages.begin(f"writing {target.name}")
-        table = open_table(source, separator=given["separator"])
-        keep = table.names if given["keep_all"] else split_names(given["keep"], table.names)
-        project_table(
-            table,
-            model,
-            target,
-            keep=keep,
-            kept_first=True,
-            force=given["force"],
-            unknown=given["unknown"],
-            safe_csv=given["safe_csv"],
-            progress=stages,
-        )
-    if not given["quiet"]:
-        click.echo(visible(f"{stages.done} rows written to {target}"))

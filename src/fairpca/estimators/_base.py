@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, SOLVERS
+from fairpca._choices import COMPARE, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
-from fairpca.solvers import FairProblem, solve
-from fairpca.tables import is_lazy
+from fairpca.rows._checks import check_finite, check_no_text
+from fairpca.rows._columns import split_named, without_columns
+from fairpca.solvers import FairProblem, solve, solve_worst
+from fairpca.solvers._problem import reduce_problem
+from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
+FAMD = "famd"
+_NO_VARIANCE = 1e-12  # of the total: rounding
+_PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 
 class FairnessEstimator(
@@ -34,7 +42,11 @@ class FairnessEstimator(
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            None,
+        ],
         "mean_tol": [Interval(Real, 0, None, closed="left"), None],
         "cov_weight": [Interval(Real, 0, None, closed="left"), None],
         "cov_tol": [Interval(Real, 0, None, closed="left"), None],
@@ -49,32 +61,9 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        n_components=2,
-        *,
-        mean_tol=0.0,
-        cov_weight=None,
-        cov_tol=None,
-        solver="refined",
-        compare="one-vs-rest",
-        joint=False,
-        reference=None,
-        numeric=None,
-        min_group_size=2,
-        certify=True,
-        cov_shift=None,
-        whiten=False,
-        tol=1e-4,
-        max_iter=5000,
-        missing_groups="raise",
-        verbose=0,
-    ):
-        self._set_all(locals())
 
     def _set_all(self, given):
         """Keep the parameters of `__init__`, each under its own name, as scikit-learn asks."""
@@ -94,6 +83,19 @@ class FairnessEstimator(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _features(self, X, **checks):
+        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None)  # said first, as scikit-learn does
+            raise
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -121,6 +123,28 @@ class FairnessEstimator(
                 parameter="sensitive_features",
             )
 
+    def _split(self, X, *parts):
+        """Take groups, strata and weights that are named out of a table; return X and the parts."""
+        if is_stream(X):
+            raise InvalidInputError(
+                f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "
+                "read it into memory first, for example with pyarrow.table(X).",
+                parameter="X",
+            )
+        X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
+        self._keep_others(others)
+        return X, *found.values()
+
+    def _keep_others(self, names):
+        self.__dict__.pop("other_columns_", None)
+        if names:
+            self.other_columns_ = np.array(names, dtype=object)
+
+    def _without_others(self, X):
+        """Leave out the columns that were named as groups, strata or weights in `fit`."""
+        others = getattr(self, "other_columns_", ())
+        return without_columns(X, others) if len(others) else X
+
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
         if sensitive_features is None:
@@ -147,21 +171,39 @@ class FairnessEstimator(
             padding=padding,
         )
 
+    def _count(self, problem):
+        """Return the number of components: as asked, or for a share, or all that there is room for.
+
+        Room is what varies without a difference of group means.
+        """
+        asked = self.n_components
+        if isinstance(asked, Integral):
+            return int(asked)
+        mean_tol = None if problem.mean_tol is None else 0.0
+        equal = replace(problem, n_components=1, mean_tol=mean_tol, cov_tol=None, cov_weight=0.0)
+        reduced = reduce_problem(equal)
+        left = np.linalg.eigvalsh(reduced.S) * reduced.scale
+        values = np.maximum(np.linalg.eigvalsh(problem.covariance)[::-1], 0.0)
+        room = max(int(np.count_nonzero(left > _NO_VARIANCE * values.sum())), 1)
+        if asked is None or not values.any():
+            return room
+        held = np.cumsum(values) / values.sum()
+        return min(int(np.searchsorted(held, asked)) + 1, room)
+
     @with_callbacks
-    def _solve(self, problem):
+    def _solve(self, problem, served=None):
+        """Solve for all rows, or for the worst of groups: `served` are covariances and offsets."""
         context = None
         if hasattr(self, "_skl_callbacks"):
             context = self._init_callback_context(max_subtasks=None)
             context.call_on_fit_task_begin(estimator=self)
-        solution = solve(
-            problem,
-            self.solver,
-            certify=self.certify,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            cov_shift=self.cov_shift,
-            callback=Watch(self, context) if self.verbose or context else None,
-        )
+        options = {name: getattr(self, name) for name in ("certify", "tol", "max_iter")}
+        options["callback"] = Watch(self, context) if self.verbose or context else None
+        if served is None:
+            solution = solve(problem, self.solver, cov_shift=self.cov_shift, **options)
+        else:
+            covariances, offsets = served
+            solution = solve_worst(problem, covariances, offsets, self.objective, **options)
         if context is not None:
             context.call_on_fit_task_end(estimator=self)
         return solution
@@ -171,6 +213,7 @@ class FairnessEstimator(
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
         self.components_ = np.ascontiguousarray(components)
+        self.n_components_ = len(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
         self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
         self.certificate_ = solution.certificate
@@ -188,6 +231,21 @@ class FairnessEstimator(
 class LinearEstimator(FairnessEstimator):
     """Base of the estimators whose components are directions of the features."""
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FairnessEstimator._parameter_constraints,
+        "standardize": ["boolean", StrOptions({FAMD})],
+    }
+
+    @property
+    def _directions(self):
+        """Components for features in their own units."""
+        scale = getattr(self, "scale_", None)  # models of 0.1.0 have none
+        return self.components_ if scale is None else self.components_ / scale
+
+    def _scaling(self, moments):
+        """Return what features are centred and divided by; None where they keep their units."""
+        return moments.standardization(famd=self.standardize == FAMD) if self.standardize else None
+
     def transform(self, X):
         """Return the component scores (n_samples, n_components) of rows, in the type of X.
 
@@ -196,14 +254,16 @@ class LinearEstimator(FairnessEstimator):
         Parameters
         ----------
         X : array-like, data frame, sparse matrix or Dask collection
-            Features, of shape (n_samples, n_features).
+            Features, of shape (n_samples, n_features). Columns that were named as groups, strata
+            or weights in `fit` are left out where X has them.
         """
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
+        X = self._without_others(X)
         if is_lazy(X):
             return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
-        return project(X, self.mean_, self.components_, scale)
+        X = self._features(X, reset=False)
+        return project(X, self.mean_, self._directions, scale)
 
     def inverse_transform(self, X):
         """Return the points (n_samples, n_features) of the fair subspace with given scores.
@@ -216,14 +276,44 @@ class LinearEstimator(FairnessEstimator):
         U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
-        return U @ self.components_.astype(U.dtype) + self.mean_.astype(U.dtype)
+        back = U @ self.components_.astype(U.dtype)
+        if getattr(self, "scale_", None) is not None:
+            back = back * self.scale_.astype(U.dtype)
+        return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self):
+        """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
+
+        For places that know nothing of this package. Its `inverse_transform` is the same where
+        features keep their units (``standardize=False``) only: scikit-learn's PCA has no scale.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
+        >>> plain = fair.to_sklearn()
+        >>> type(plain).__module__, bool(np.allclose(plain.transform(X), fair.transform(X)))
+        ('sklearn.decomposition._pca', True)
+        """
+        check_is_fitted(self, "components_")
+        pca = PCA(n_components=len(self.components_), whiten=self.whiten)
+        pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
+        # What whitening divides by; scikit-learn would divide by zero, or nearly.
+        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
+        pca.explained_variance_ratio_ = self.explained_variance_ratio_
+        pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            pca.feature_names_in_ = self.feature_names_in_
+        return pca
 
     def _lazy_transform(self, X, scale):
         from fairpca.tables import lazy_transform, sample
 
         like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
         names = list(self.get_feature_names_out())
-        return lazy_transform(X, self.mean_, self.components_, scale, names, like.dtype)
+        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

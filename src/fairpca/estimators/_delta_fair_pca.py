@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
-from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
+from fairpca._progress import Counter
+from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
 # In units of the share of variance that equal means alone allow.
@@ -29,7 +30,7 @@ _PRICES = (0.25, 0.42, 0.71, 1.2, 2.0, 3.4, 5.7, 9.5, 16.0)
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
-    *("certify", "whiten", "missing_groups", "verbose"),
+    *("certify", "whiten", "standardize", "missing_groups", "verbose"),
 )
 
 
@@ -44,8 +45,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components to keep.
+    n_components : int, float or None, default=2
+        Number of components to keep, as in `FairPCA`.
     delta : float or None, default=None
         Largest Δ (of 0 to 1: difference between the groups in the rate of any decision) that
         classifiers of `family` may reach on unseen rows. None: as low as chance allows.
@@ -67,6 +68,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         it the bound is that of the means alone.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
+    standardize : bool or "famd", default=False
+        Whether features are scaled, as in `FairPCA`.
     missing_groups : {"raise", "ignore"}, default="raise"
         What to do when `sensitive_features` is not given; "ignore": plain PCA.
     random_state : int, RandomState instance or None, default=0
@@ -95,7 +98,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
-        As in `FairPCA`, and so are contrasts_, n_features_in_ and feature_names_in_.
+        As in `FairPCA`, and so are scale_, n_components_, contrasts_, n_features_in_ and
+        feature_names_in_.
 
     Examples
     --------
@@ -110,9 +114,11 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     """
 
     solver = "adversary"
+    mean_: Any
+    scale_: Any
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **{name: FairnessEstimator._parameter_constraints[name] for name in _INHERITED},
+        **{name: LinearEstimator._parameter_constraints[name] for name in _INHERITED},
         "delta": [Interval(Real, 0, 1, closed="both"), None],
         "family": [StrOptions(set(ADVERSARIES))],
         "price": [Interval(Real, 0, None, closed="left"), None],
@@ -136,6 +142,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         max_rows=20000,
         certify=True,
         whiten=False,
+        standardize=False,
         missing_groups="raise",
         random_state=0,
         verbose=0,
@@ -170,8 +177,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 "FairPCA.",
                 parameter="X",
             )
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
-        rows = self._rows(X, sensitive_features, control_features, sample_weight)
+        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        rows = self._rows(self._features(X, ensure_min_samples=2), *parts)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -211,10 +218,16 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _fit_rows(self, rows, moments, progress=None):
         if rows.weights is not None:
             rows = rows.take(np.flatnonzero(rows.weights))
+        scaling = self._scaling(moments)
+        if scaling is not None:
+            rows, moments = _standardized(rows, moments, scaling)
         contrasts = self._form_contrasts(moments.coordinates())
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        space = adversary.find_space(moments, contrasts, self.n_components, self.mean_tol)
-        self.mean_ = space.mean
+        _, _, covariance = moments.coordinates().pooled()
+        problem = FairProblem.from_contrasts(covariance, contrasts, 1, mean_tol=self.mean_tol)
+        self.n_components_ = self._count(problem)
+        space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
+        self.mean_, self.scale_ = (space.mean, None) if scaling is None else scaling
         if rows.groups is None:
             point = space.plain()
             self.path_ = _path_table([point], None)
@@ -230,18 +243,18 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         """Return the path as a table and the point chosen on it."""
         scale = space.price_scale()
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        progress = None if progress is None else _counted(progress, ascents)
+        counter = Counter(ascents, progress)
         if self.price is None:
             prices = [scale * factor for factor in _PRICES]
         else:
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, progress)
+        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, counter)
         if self.price is not None:
             self._set_delta(None)
             return _path_table(points, None), points[-1]
         judge = judge_of(self.family, int(random.integers(2**31)))
-        asked = (self._form_contrasts, self.n_components, self.mean_tol, prices)
-        unseen = adversary.cross_fitted(rows, *asked, random, judge, progress)
+        asked = (self._form_contrasts, self.n_components_, self.mean_tol, prices)
+        unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
         return _path_table(points, unseen), points[chosen]
@@ -276,10 +289,14 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self._keep(space.problem.covariance, contrasts, solution, space.total, span)
 
 
-def _counted(progress, total):
-    """Turn a callback of (done, total) into one that is called after each ascent."""
-    done = count(1)
-    return lambda: progress(next(done), total)
+def _standardized(rows, moments, scaling):
+    """Scale rows and moments alike; sparse rows are not centred, which would fill them."""
+    if issparse(rows.X):
+        scaling = scaling._replace(mean=np.zeros_like(scaling.mean))
+        scaled = csr_array(rows.X * (1.0 / scaling.scale)[None, :])
+    else:
+        scaled = (rows.X - scaling.mean) / scaling.scale
+    return rows.with_features(scaled), moments.standardized(scaling)
 
 
 def _path_table(points, unseen):

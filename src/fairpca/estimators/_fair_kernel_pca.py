@@ -15,12 +15,11 @@ from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
-from fairpca.estimators._base import FLOATS, FairnessEstimator
+from fairpca.estimators._base import FairnessEstimator
 from fairpca.exceptions import InvalidInputError
-from fairpca.solvers._problem import reduce_problem
 
 
 class FairKernelPCA(FairnessEstimator):
@@ -33,8 +32,9 @@ class FairKernelPCA(FairnessEstimator):
 
     Parameters
     ----------
-    n_components : int or None, default=2
-        Number of components to keep. None: as many as the kernel and the means leave room for.
+    n_components : int, float or None, default=2
+        Number of components to keep, as in `FairPCA`. A share is that of the variance in the
+        eigenspace; None: as many as the kernel and the means leave room for.
     kernel : str or callable, default="rbf"
         A kernel of `sklearn.metrics.pairwise.pairwise_kernels`, a function of two rows, or
         "precomputed": then X is the kernel matrix.
@@ -48,7 +48,7 @@ class FairKernelPCA(FairnessEstimator):
         Keyword arguments of a callable kernel.
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
-        a block of rows only. None, or as many landmarks as rows: the exact form, which needs the
+        a batch of rows only. None, or as many landmarks as rows: the exact form, which needs the
         n×n kernel matrix.
     landmarks : {"kmeans", "uniform"}, default="kmeans"
         Cluster centres or rows drawn at random, inside every combination of groups and strata, so
@@ -95,7 +95,7 @@ class FairKernelPCA(FairnessEstimator):
         Largest distance between group means, and largest spectral norm of a difference of group
         covariances, after the projection. In the paper's form: the norms of αᵀf_k and αᵀQ_kα/n.
     contrasts_ : dict of lists
-        One entry per comparison, as in `FairPCA`.
+        One entry per contrast, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
     gamma_ : float
@@ -121,7 +121,6 @@ class FairKernelPCA(FairnessEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **FairnessEstimator._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
         "degree": [Interval(Real, 0, None, closed="left")],
@@ -186,11 +185,10 @@ class FairKernelPCA(FairnessEstimator):
         """
         self._check_price()
         self._check_form(sample_weight)
+        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
-        X = validate_data(
-            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
-        )
-        return self._fit_rows(self._rows(X, sensitive_features, control_features, sample_weight))
+        X = self._features(X, copy=True, ensure_min_samples=2)
+        return self._fit_rows(self._rows(X, *parts))
 
     def transform(self, X):
         """Return the component scores of rows, in the floating type of X.
@@ -201,7 +199,7 @@ class FairKernelPCA(FairnessEstimator):
             Features; kernel values against the training rows for a precomputed kernel.
         """
         check_is_fitted(self, "components_")
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        X = self._features(self._without_others(X), reset=False)
         scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores
 
@@ -294,10 +292,7 @@ class FairKernelPCA(FairnessEstimator):
         return anchors, build(rows, anchors.gram(rows.X), options, self._form_contrasts)
 
     def _count(self, problem):
-        """Return the number of components: as asked, or as many as there is room for."""
-        asked, size = self.n_components, len(problem.covariance)
-        if asked is None:
-            return reduce_problem(replace(problem, cov_tol=None, cov_weight=0.0)).size
+        asked, size = super()._count(problem), len(problem.covariance)
         if asked > size:
             raise InvalidInputError(
                 f"n_components={asked}, but the centred kernel matrix has {size} eigenvalues "

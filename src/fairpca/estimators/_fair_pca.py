@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import _fit_context, clone
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._objective import groups_of, solve_for
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
     GroupsError,
@@ -17,8 +20,15 @@ from fairpca.exceptions import (
     InvalidInputError,
     NotFittedYetWarning,
 )
-from fairpca.moments import GroupMoments
-from fairpca.tables import is_lazy
+from fairpca.moments import (
+    ContrastSet,
+    GroupCovariances,
+    GroupMoments,
+    Pooled,
+    Span,
+    Standardization,
+)
+from fairpca.tables import is_lazy, is_stream
 
 
 class FairPCA(SavedModelMixin, LinearEstimator):
@@ -27,12 +37,14 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     Finds the orthonormal basis of largest variance in which the groups of every protected
     attribute have equal (or nearly equal) means, and covariances that differ as little as asked
     for, and proves how far from optimal that basis can be at most. `transform` never needs the
-    protected attribute. Features are centred, not scaled.
+    protected attribute. Features are centred; `standardize` scales them too.
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components to keep.
+    n_components : int, float or None, default=2
+        Number of components to keep. A share between 0 and 1: as many as plain PCA needs to hold
+        that share of the variance. None: as many as vary without a difference of group means. A
+        share is never more than that.
     mean_tol : float or None, default=0.0
         Bound on the distance between group means after the projection. 0 makes them equal;
         None leaves them alone.
@@ -46,6 +58,14 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         the tight relaxation. "deflation": the first step only. "tight": rounding of the tight
         relaxation. "paper": the semidefinite program of Olfat and Aswani (2019) and its rounding.
         Without a covariance term the exact solution is used, whatever the solver.
+    objective : {"total", "worst-variance", "worst-loss"}, default="total"
+        What is maximised: the variance of all rows, the variance kept by the group that keeps the
+        least, or the negative of the largest loss of a group, which is what its own best
+        `n_components` directions of all features would keep more. The last two are the fair PCA
+        of Samadi et al. (2018) and Tantipongpipat et al. (2019), with ``mean_tol=None,
+        cov_weight=0`` exactly; with constraints they are both senses at once. Groups are the
+        levels of every attribute, or the cells of their cross table under `joint`, in every
+        stratum; those with fewer than `min_group_size` rows do not count.
     compare : {"one-vs-rest", "pairs", "reference"}, default="one-vs-rest"
         What is compared in an attribute of more than two groups.
     joint : bool, default=False
@@ -63,6 +83,12 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         The paper's φ, for solver="paper" only; None: the smallest allowed.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
+    standardize : bool or "famd", default=False
+        Whether every feature is divided by its standard deviation over all rows (weights count;
+        a constant feature is left as it is), which the model learns and `transform` applies.
+        "famd" divides the indicators of one-hot encoded columns by the square root of their share
+        instead, as factor analysis of mixed data does: no direction of such a column then has
+        more variance than a number has.
     tol : float, default=1e-4
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int, default=5000
@@ -80,6 +106,11 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Orthonormal rows, ordered by variance; the component scores are uncorrelated.
     mean_ : ndarray of shape (n_features,)
         Mean of the features.
+    scale_ : ndarray of shape (n_features,), or None
+        What the features are divided by, under `standardize`; None: nothing. Components,
+        variances and gaps are those of the features so divided.
+    n_components_ : int
+        Number of components.
     explained_variance_ : ndarray of shape (n_components,)
         Variance of each component (divisor: the number or weight of the rows).
     explained_variance_ratio_ : ndarray of shape (n_components,)
@@ -96,6 +127,10 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         makes a table of it.
     certificate_ : Certificate
         Objective, proven bound, and the gap between them.
+    group_variance_ : dict of lists, or None
+        Unless objective="total", one entry per group: attribute, group, stratum, n_rows, total
+        (its variance), variance (what it keeps of it), best (what its own best basis keeps), loss
+        (the difference) and weight (in the bound of the certificate; None: does not count).
     moments_ : GroupMoments
         What was learned from the rows; `partial_fit` adds to it.
     n_iter_ : int
@@ -104,11 +139,17 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, where X had any.
+    other_columns_ : ndarray of str
+        Columns of X that were named as groups, strata or weights, where there were any;
+        `transform` leaves them out.
 
     References
     ----------
     M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.
     Proceedings of the AAAI Conference on Artificial Intelligence 33, 663-670.
+
+    S. Samadi, U. Tantipongpipat, J. Morgenstern, M. Singh and S. Vempala (2018). The price of fair
+    PCA: one extra dimension. Advances in Neural Information Processing Systems 31.
 
     Examples
     --------
@@ -124,6 +165,38 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     """
 
     moments_: GroupMoments
+    scale_: Any
+    group_variance_: dict[str, list[Any]] | None = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LinearEstimator._parameter_constraints,
+        "objective": [StrOptions(set(OBJECTIVES))],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        mean_tol=0.0,
+        cov_weight=None,
+        cov_tol=None,
+        solver="refined",
+        objective="total",
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        certify=True,
+        cov_shift=None,
+        whiten=False,
+        standardize=False,
+        tol=1e-4,
+        max_iter=5000,
+        missing_groups="raise",
+        verbose=0,
+    ):
+        self._set_all(locals())
 
     __metadata_request__partial_fit: ClassVar = {
         "sensitive_features": True,
@@ -136,16 +209,21 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame, sparse matrix or Dask collection
+        X : array-like, data frame, sparse matrix, Dask collection or Arrow stream
             Features, of shape (n_samples, n_features). A sparse matrix is not filled; a Dask
-            array or data frame is read in one pass by its scheduler.
+            array or data frame is read in one pass by its scheduler, and so is what
+            `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
+            relations, ADBC cursors.
         y : Ignored
             Present for API consistency.
-        sensitive_features : array-like or data frame, one or more columns
+        sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-        control_features : array-like or data frame, default=None
+            Where X is a table, the name of one of its columns, or a list of names: those columns
+            are the groups, and the others are the features. A list with as many texts as X has
+            rows always holds labels. A stream knows names only.
+        control_features : array-like or data frame, or names, default=None
             Strata inside which groups are compared.
-        sample_weight : array-like of shape (n_samples,), default=None
+        sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
         """
         self._check_price()
@@ -204,6 +282,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
     def _summarise(self, X, *parts, reset, least=2):
         """Moments of rows; `parts` are their groups, strata and weights."""
+        if is_stream(X):
+            return self._summarise_stream(X, *parts)
+        X, *parts = self._split(X, *parts)
         if is_lazy(X):
             from fairpca.tables import lazy_moments, sample  # needs pyarrow
 
@@ -212,9 +293,24 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
             return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
-        X = validate_data(self, X, reset=reset, **checks)
+        X = self._features(X, reset=reset, ensure_min_samples=least)
         return GroupMoments.from_rows(self._rows(X, *parts))
+
+    def _summarise_stream(self, X, *names):
+        from fairpca.tables import moments_from_arrow  # needs pyarrow
+
+        for argument, part in zip(("sensitive_features", "control_features"), names, strict=False):
+            if not isinstance(part, str | list | tuple | None):
+                raise InvalidInputError(
+                    f"{argument} is a {type(part).__name__}, but X is a stream: name its columns.",
+                    parameter=argument,
+                )
+        sensitive, control, weight = names
+        moments = moments_from_arrow(X, sensitive, None, control, weight, numeric=self.numeric)
+        self._take(moments)
+        weights = () if weight is None else (weight,)
+        self._keep_others((*moments.attributes, *moments.controls, *weights))
+        return moments
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""
@@ -232,34 +328,52 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             del self.feature_names_in_
 
     def _fit(self, moments):
-        return self._fit_summaries(moments, *self._summaries(moments))
+        return self._fit_summary(moments, self._summary(moments))
 
-    def _summaries(self, moments):
-        """Pooled moments and contrasts, in the span of the rows where the data are wide."""
-        inner = moments.coordinates()
-        return inner.pooled(), self._form_contrasts(inner)
+    def _summary(self, moments):
+        """Pooled moments and contrasts of scaled features, in the span of the rows if wide."""
+        scaling = self._scaling(moments)
+        scaled = moments if scaling is None else moments.standardized(scaling)
+        inner = scaled.coordinates()
+        groups = None if self.objective == "total" else groups_of(self, inner)
+        return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling, groups)
 
-    def _fit_summaries(self, moments, pooled, contrasts):
-        _, mean, covariance = pooled
-        span, outside = moments.span, 0
+    def _fit_summary(self, moments, summary):
+        (_, mean, covariance), contrasts, span, scaling, groups = summary
+        count = self._count(self._form_problem(covariance, contrasts, 1))
+        outside = 0
         if span is not None:
             mean = span.place(mean)
             # Directions outside the span are all alike, so that no basis needs more than d of them.
-            outside = min(int(self.n_components), moments.n_features - len(span))
-        problem = self._form_problem(covariance, contrasts, self.n_components, outside)
-        solution = self._solve(problem)
+            outside = min(count, moments.n_features - len(span))
+        problem = self._form_problem(covariance, contrasts, count, outside)
+        solution, self.group_variance_ = solve_for(self, problem, groups, outside)
         self.moments_ = moments
-        self.mean_ = mean
+        self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         return self
+
+
+class Summary(NamedTuple):
+    """What a fit needs to know of moments.
+
+    `scaling` is None where features keep their units, `groups` where none counts by itself.
+    """
+
+    pooled: Pooled
+    contrasts: ContrastSet
+    span: Span | None
+    scaling: Standardization | None
+    groups: GroupCovariances | None
 
 
 def fit_with_plain(model, moments):
     """Fit a model, and return plain PCA with the gaps of the same contrasts beside it."""
     model._validate_params()
-    plain = clone(model).set_params(mean_tol=None, cov_weight=0.0, cov_tol=None)
     model._take(moments)
+    summary = model._summary(moments)
+    model._fit_summary(moments, summary)
+    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
+    plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._take(moments)
-    summaries = model._summaries(moments)
-    model._fit_summaries(moments, *summaries)
-    return plain._fit_summaries(moments, *summaries)
+    return plain._fit_summary(moments, summary)

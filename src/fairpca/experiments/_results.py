@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairpca.experiments._store import read_csv
+from fairpca.experiments._experiment import read_csv
 
 _RENAMED = {"var_pct": "variance", "": "ks"}
 

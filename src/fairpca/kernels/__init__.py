@@ -10,8 +10,14 @@ from fairpca.kernels._anchors import (
     few_rows,
     inverse_coefficients,
 )
-from fairpca.kernels._spaces import KernelSpace, coefficient_space, exact_space, landmark_space
-from fairpca.kernels._spectrum import SpectrumOptions, is_positive
+from fairpca.kernels._spaces import (
+    KernelSpace,
+    SpectrumOptions,
+    coefficient_space,
+    exact_space,
+    is_positive,
+    landmark_space,
+)
 
 __all__ = [
     "Anchors",

@@ -24,8 +24,8 @@ Cluster: TypeAlias = Callable[[Any, int, Array | None, np.random.RandomState], A
 _ASYMMETRY = 1e-6
 # k-means sees this many rows for each of its centres; more do not move the centres noticeably.
 _ROWS_PER_CENTRE = 30
-# Values of a kernel block held at once: 32 MB of float64, so that rows can be streamed.
-_BLOCK_ELEMENTS = 1 << 22
+# Values of a kernel held at once: 32 MB of float64, so that rows can be streamed.
+_BATCH_ELEMENTS = 1 << 22
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -66,10 +66,10 @@ class Anchors:
         return self.values(X) if self.function is None else self.kernel(self.rows)
 
     def scores(self, X: Any, shift: Array, coefficients: Array, offset: Array) -> NDArray[Any]:
-        """(k(x) − shift)·coefficients − offset, block by block, in the floating type of X."""
+        """(k(x) − shift)·coefficients − offset, batch by batch, in the floating type of X."""
         scores = np.empty((X.shape[0], len(offset)), dtype=X.dtype)
-        for block in row_blocks(X.shape[0], len(coefficients)):
-            scores[block] = (self.values(X[block]) - shift) @ coefficients - offset
+        for batch in row_batches(X.shape[0], len(coefficients)):
+            scores[batch] = (self.values(X[batch]) - shift) @ coefficients - offset
         return scores
 
 
@@ -171,9 +171,9 @@ def inverse_coefficients(
     return np.asarray(solution)
 
 
-def row_blocks(n_rows: int, width: int) -> list[slice]:
-    """Split rows so that a block of kernel values against `width` rows stays small."""
-    step = max(64, _BLOCK_ELEMENTS // max(width, 1))
+def row_batches(n_rows: int, width: int) -> list[slice]:
+    """Split rows so that a batch of kernel values against `width` rows stays small."""
+    step = max(64, _BATCH_ELEMENTS // max(width, 1))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
@@ -193,7 +193,7 @@ def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float
     raise InvalidInputError(
         f"the kernel matrix of {n_rows} rows takes {_readable(matrix)}, and {_readable(needed)} "
         f"with its eigenvectors, but {kind} {_readable(allowed)}. Set n_landmarks (500 "
-        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BLOCK_ELEMENTS)}), "
+        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BATCH_ELEMENTS)}), "
         f"{'set rank, ' if not partial else ''}or fit on fewer rows."
     )
 

@@ -27,6 +27,12 @@ class SmallGroup:
         The group.
     n_rows : int
         Its rows.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import SmallGroup
+    >>> SmallGroup("race", "other", 7).n_rows
+    7
     """
 
     attribute: str
@@ -46,6 +52,12 @@ class Headline:
         Which groups.
     held_out : HeldOut
         Value and interval.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import Headline, HeldOut
+    >>> Headline("trees", "sex: f, m", HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))).by
+    'trees'
     """
 
     by: str
@@ -148,6 +160,11 @@ class AuditReport:
         large = [attack for attack in self.attacks if min(attack.held_out.n_rows) >= least]
         return large or list(self.attacks)
 
+    def by_attacker(self) -> list[Attack]:
+        """Return the strongest attack of each attacker, by the lower end of its interval."""
+        found = {a.attacker: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
+        return [found[name] for name in self.options["attackers"] if name in found]
+
     @property
     def strongest(self) -> Attack | None:
         """The attack that attains most, by the lower end of its interval."""
@@ -165,6 +182,7 @@ class AuditReport:
                 for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
             ],
             "attacks": [attack.to_dict() for attack in self.attacks],
+            "by_attacker": [attack.to_dict() for attack in self.by_attacker()],
             "strongest": None if self.strongest is None else self.strongest.to_dict(),
             "mean_gap": self.mean_gap,
             "cov_gap": self.cov_gap,
@@ -199,10 +217,7 @@ class AuditReport:
         return "\n".join([*lines, *self._more_lines()])
 
     def _more_lines(self) -> list[str]:
-        strongest = {}
-        for a in sorted(self._counted(), key=lambda a: a.held_out.low):
-            strongest[a.attacker] = _held_out_line(a.attacker, a.held_out, a.label())
-        lines = list(strongest.values())
+        lines = [_held_out_line(a.attacker, a.held_out, a.label()) for a in self.by_attacker()]
         if self.headline is not None:
             worst = self.headline
             lines.append(_held_out_line(f"worst: {worst.by}", worst.held_out, worst.pair))

@@ -12,7 +12,8 @@ from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
 from fairpca.metrics._rows import counted, read_all
 from fairpca.metrics.decisions import decision_rates
-from fairpca.rows import UNKNOWN_GROUP, known_rows
+from fairpca.rows import UNKNOWN_GROUP
+from fairpca.rows._pairs import known_rows
 
 
 def audit(
@@ -40,6 +41,7 @@ def audit(
     decision: Any = None,
     score: Any = None,
     label: Any = None,
+    positive: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditReport:
     """Measure a representation by every family and attacker, with nulls, intervals and bounds.
@@ -85,6 +87,8 @@ def audit(
         What to do with rows of unknown group: refuse them, or count and leave them out.
     decision, score, label : array-like of shape (n,), optional
         What was decided about the rows and what was true; adds `decision_rates` to the report.
+    positive : value, optional
+        As in `decision_rates`.
     progress : callable, optional
         Called with the number of steps that are done, and of all steps.
 
@@ -142,6 +146,7 @@ def audit(
         given.halved(),
         score=score,
         label=label,
+        positive=positive,
         sample_weight=given.weights,
         min_group=min_group,
         confidence=confidence,

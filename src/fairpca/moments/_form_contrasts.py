@@ -20,7 +20,8 @@ from fairpca.exceptions import (
 from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
-from fairpca.rows import Level, check_compare, face
+from fairpca.rows import Level
+from fairpca.rows._pairs import check_compare, face
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
@@ -57,7 +58,7 @@ def check_question(
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One side of a comparison: its label, its name in a warning and its moments."""
+    """One side of a contrast: its label, its name in a warning and its moments."""
 
     label: str
     name: str
@@ -75,9 +76,10 @@ class _Builder:
     min_group_size: int
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
+    sides: list[tuple[Cell, Cell]] | None = None  # where they are wanted: what was compared in full
 
     def compare(self, attribute: str, stratum: str | None, plus: _Side, minus: _Side) -> None:
-        """Record one comparison, as far as the sizes of its sides allow."""
+        """Record one contrast, as far as the sizes of its sides allow."""
         mean_gap: FloatArray | None = None
         cov_gap: FloatArray | None = None
         status = "not compared: empty"
@@ -87,6 +89,8 @@ class _Builder:
             if min(plus.n_rows, minus.n_rows) >= self.min_group_size:
                 cov_gap = plus.cell.covariance - minus.cell.covariance
                 status = "compared"
+                if self.sides is not None:
+                    self.sides.append((plus.cell, minus.cell))
         for side in (plus, minus):
             if side.n_rows < self.min_group_size:
                 self._note(side.name, stratum, _count(side.n_rows))
@@ -133,10 +137,18 @@ class _Builder:
         self.contrasts.append(Contrast(attribute, *sides, *gaps, status))
 
 
-def form_contrasts(table: Table, n_features: int, question: Question) -> ContrastSet:
-    """Form every contrast of a question; pure: what needs saying is returned as notes."""
+def form_contrasts(
+    table: Table,
+    n_features: int,
+    question: Question,
+    sides: list[tuple[Cell, Cell]] | None = None,
+) -> ContrastSet:
+    """Form every contrast of a question; what needs saying is returned as notes.
+
+    The groups that are compared in full are added to `sides`.
+    """
     _check_attributes(table)
-    builder = _Builder(question.min_group_size)
+    builder = _Builder(question.min_group_size, sides=sides)
     joint = question.joint and len(table.categorical) > 1
     for stratum, cells in _strata(table):
         for position, name in enumerate(table.categorical):

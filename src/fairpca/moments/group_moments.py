@@ -10,21 +10,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
-from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
+from fairpca.moments._groups import GroupCovariances, group_covariances
+from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
 
+# Zeros and ones have exactly the variance that their mean allows, to rounding.
+_ZERO_ONE = 1e-9
+
 
 class Pooled(NamedTuple):
-    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).pooled().mean
+    array([2.])
+    """
 
     weight: float
     mean: FloatArray
@@ -32,7 +43,14 @@ class Pooled(NamedTuple):
 
 
 class Standardization(NamedTuple):
-    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).standardization().scale
+    array([1.])
+    """
 
     mean: FloatArray
     scale: FloatArray
@@ -43,7 +61,7 @@ class GroupMoments:
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
-    comparison can be formed later without the rows. Made by `from_arrays`, `from_rows` or
+    contrast can be formed later without the rows. Made by `from_arrays`, `from_rows` or
     `load`.
 
     Parameters
@@ -163,6 +181,30 @@ class GroupMoments:
             return self
         return replace(self, table=self.span.expand(self.table), span=None)
 
+    def projected(self, components: ArrayLike, mean: ArrayLike | None = None) -> GroupMoments:
+        """Moments of component scores, without the rows.
+
+        Parameters
+        ----------
+        components : array-like of shape (d, p)
+            A direction in each row.
+        mean : array-like of shape (p,), optional
+            What is subtracted from the rows first.
+
+        Examples
+        --------
+        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
+        array([7.4])
+        """
+        directions = np.asarray(components, dtype=np.float64)
+        origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
+        turn = directions
+        if self.span is not None:
+            origin, turn = origin + self.span.origin, directions @ self.span.basis.T
+        table = move(self.table, turn, directions @ origin)
+        return GroupMoments(len(directions), None, table)
+
     @property
     def attributes(self) -> tuple[str, ...]:
         """Names of the protected attributes, in the order of their columns."""
@@ -222,12 +264,18 @@ class GroupMoments:
         whole = merge(list(self.table.cells.values()))
         return Pooled(whole.weight, whole.mean, whole.covariance)
 
-    def standardization(self) -> Standardization:
+    def standardization(self, *, famd: bool = False) -> Standardization:
         """Mean and scale by which the features become centred with unit variance.
 
         A column counts as constant when its pooled deviation is at most 16 units of rounding of
         its mean, the level at which the stored values themselves cannot be told apart; its scale
         is 1. Columns that are constant in the data have a deviation of exactly zero here.
+
+        Parameters
+        ----------
+        famd : bool, default False
+            Whether indicators of one-hot encoded columns (zeros and ones, of which two are never
+            one together) are divided by the square root of their share instead.
 
         Examples
         --------
@@ -241,7 +289,25 @@ class GroupMoments:
             mean, variance = self.span.place(mean), self.span.spread(covariance)
         deviation = np.sqrt(np.maximum(variance, 0.0))
         constant = deviation <= ROUNDING * np.abs(mean)
-        return Standardization(mean, np.where(constant, 1.0, deviation))
+        scale = np.where(constant, 1.0, deviation)
+        if famd:
+            found = self._indicators(mean, variance)
+            scale[found] = np.sqrt(mean[found])
+        return Standardization(mean, scale)
+
+    def _indicators(self, mean: FloatArray, variance: FloatArray) -> NDArray[np.intp]:
+        """Places of zeros and ones that are one-hot blocks: a variance of m(1 − m) tells them."""
+        ones = (mean > 0.0) & (mean < 1.0)
+        found = np.flatnonzero(ones & (np.abs(variance - mean * (1.0 - mean)) <= _ZERO_ONE * mean))
+        covariance = self.coordinates().pooled().covariance
+        if self.span is None:
+            block = covariance[np.ix_(found, found)]
+        else:
+            basis = self.span.basis[:, found]
+            block = basis.T @ covariance @ basis
+        product = np.outer(mean[found], mean[found])  # never one together: covariance −mn
+        apart = np.abs(block + product) <= _ZERO_ONE * product
+        return np.asarray(found[apart.any(axis=1)])
 
     def standardized(self, by: Standardization | None = None) -> GroupMoments:
         """Moments of (x - mean) / scale, without a second pass over the rows.
@@ -315,6 +381,28 @@ class GroupMoments:
         contrasts = form_contrasts(self.table, self.n_features, question)
         contrasts.warn(stacklevel=2)
         return contrasts
+
+    def group_covariances(self, joint: bool = False) -> GroupCovariances:
+        """Covariance of every group about its own mean, inside every stratum.
+
+        Parameters
+        ----------
+        joint : bool, default False
+            Whether the groups are the cells of the cross table of all categorical attributes,
+            instead of the levels of each. Numeric attributes have no groups; where there are no
+            others, all rows are one.
+
+        Examples
+        --------
+        >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
+        >>> moments.group_covariances().n_rows
+        (2, 2, 2)
+        """
+        if self.span is not None:
+            return self.expanded().group_covariances(joint)
+        if not self.table.cells:
+            raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        return group_covariances(self.table, self.n_features, joint=joint)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the moments to an ``.npz`` file, without pickle; return its path.

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from fairpca._choices import TABLES
 from fairpca.datasets import dataset_info
 from fairpca.experiments import table2
-from fairpca.experiments._methods import METHODS, PAPER_METHODS
-from fairpca.experiments._protocol import DATASETS
+from fairpca.experiments._experiment import read_csv, write_atomically
+from fairpca.experiments._methods import DATASETS, METHODS, PAPER_METHODS
 from fairpca.experiments._results import Estimate, Results, printed, printed_clusters
-from fairpca.experiments._store import read_csv, write_atomically
 from fairpca.experiments.search import SEARCHED
 from fairpca.report._figures import draw_agreement
 from fairpca.report._verdicts import (
@@ -63,14 +63,8 @@ def write_report(out: Path, path: Path) -> Path:
     if judged:
         draw_agreement(judged, out)
     parts = [_head(judged, manifest)]
-    sections: dict[str, Part] = {
-        "search": _search,
-        "table1": _table1,
-        "table2": _table2,
-        "table3": _table3,
-        "table4": _table4,
-        "table5": _table5,
-    }
+    tables = (_table1, _table2, _table3, _table4, _table5)
+    sections: dict[str, Part] = {"search": _search, **dict(zip(TABLES, tables, strict=True))}
     parts += [part(present[name], judged) for name, part in sections.items() if name in present]
     parts += [_figures(_copy_pictures(out, path)), _run(manifest)]
     write_atomically(path, "\n".join(parts))

@@ -14,14 +14,12 @@ _RANK_FLOOR = 1e-10
 
 
 def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
-    """Return a basis found greedily, and one multiplier per component and contrast.
-
-    Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or priced above the largest
-    gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
-    every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Where that would
-    leave too few dimensions for the components still to come, only the v_i are kept out and the
-    basis is left for refinement to mend.
-    """
+    """Return a basis found greedily, and one multiplier per component and contrast."""
+    # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or priced above the largest
+    # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
+    # every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Where that would
+    # leave too few dimensions for the components still to come, only the v_i are kept out and the
+    # basis is left for refinement to mend.
     V = np.zeros((reduced.size, 0))
     multipliers = np.zeros((reduced.d, len(reduced.Q)))
     spent = 0.0

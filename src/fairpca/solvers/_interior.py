@@ -50,7 +50,6 @@ class _Vectors(NamedTuple):
     weights: Array
     straight: Any
     crossed: Any
-    outer: Array
 
     def svec(self, matrices: Array) -> Array:
         return np.asarray(matrices[..., self.rows, self.columns] * self.weights)
@@ -68,7 +67,7 @@ def _vectors(n: int) -> _Vectors:
     weights = np.where(i == j, 1.0, np.sqrt(2.0))
     straight = (i[:, None] * n + i) * (n * n) + j[:, None] * n + j
     crossed = (i[:, None] * n + j) * (n * n) + j[:, None] * n + i
-    return _Vectors(i, j, weights, straight, crossed, 0.25 * weights[:, None] * weights)
+    return _Vectors(i, j, weights, straight, crossed)
 
 
 class _Point(NamedTuple):
@@ -246,7 +245,8 @@ class _Newton:
         size = len(vectors.rows)
         H = np.empty((size + q, size + q))
         self.ratio = X.rows * inverse.rows
-        np.multiply(vectors.outer, straight, out=H[:size, :size])
+        straight *= vectors.weights
+        np.multiply(straight, 0.25 * vectors.weights[:, None], out=H[:size, :size])
         H[:size, :size] += (at.B.T * self.ratio) @ at.B
         if q:
             middle = vectors.svec(L @ symmetrize(X.cuts @ inverse.cuts) @ LT)

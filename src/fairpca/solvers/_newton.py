@@ -146,11 +146,10 @@ class _Penalty:
 
 
 class _Point:
-    """Value, gradient and second derivative of half the augmented Lagrangian at one basis.
+    """Value, gradient and second derivative of half the augmented Lagrangian at one basis."""
 
-    With `multipliers` those of the plain Lagrangian, and for a penalty what linearised
-    complementarity asks for: the same with weights that are nearly infinite where it holds.
-    """
+    # With `multipliers` those of the plain Lagrangian, and for a penalty what linearised
+    # complementarity asks for: the same with weights that are nearly infinite where it holds.
 
     def __init__(
         self, lagrangian: Lagrangian, V: Array, multipliers: Multipliers | None = None

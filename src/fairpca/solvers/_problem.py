@@ -282,8 +282,10 @@ class ReducedProblem:
         )
 
 
-def reduce_problem(problem: FairProblem) -> ReducedProblem:
+def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedProblem:
     """Solve the exact mean constraints by elimination and scale the rest."""
+    # Dimensions in which the covariance says that nothing varies are left out but for d of them,
+    # unless all are to be kept.
     p = len(problem.covariance)
     scale = float(np.trace(problem.covariance)) / p or 1.0
     root = np.sqrt(scale)
@@ -312,7 +314,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     F = np.zeros((0, N.shape[1]))
     if bounds_mean:
         F = _binding_means(mean_gaps, problem.mean_tol / root) @ N
-    if has_price or bounds_mean:
+    if (has_price or bounds_mean) and not keeps_all:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
@@ -344,10 +346,8 @@ def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
 
 
 def smallest_cov_gap(values: Array, d: int) -> float:
-    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c.
-
-    By interlacing (Fan and Pall) it is attained for a single contrast.
-    """
+    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c."""
+    # By interlacing (Fan and Pall) it is attained for a single contrast.
     if not len(values):
         return 0.0
     return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))

@@ -58,11 +58,9 @@ def refine(
     known: Sequence[Array] = (),
     watch: Watch | None = None,
 ) -> Refined:
-    """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative.
-
-    `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
-    contrast. Ascent that comes close to one of the `known` optima stops there.
-    """
+    """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative."""
+    # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
+    # contrast. Ascent that comes close to one of the `known` optima stops there.
     ascent = _Ascent(reduced, start, multipliers, known)
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
@@ -83,7 +81,7 @@ class _Ascent:
     ) -> None:
         self.problem, self.V, self.known = reduced, start, known
         self.lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
-        self.n_iter = 0
+        self.n_iter, self.is_newton = 0, reduced.is_large
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
         self.raised = 0
@@ -92,7 +90,7 @@ class _Ascent:
     def step(self, number: int) -> None:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
-        climb = ascend if self.problem.is_large else _ascend_by_gradients
+        climb = ascend if self.is_newton else _ascend_by_gradients
         self.V, steps = climb(lagrangian, self.V, self.accuracy)
         self.n_iter += steps
         found = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
@@ -105,7 +103,7 @@ class _Ascent:
             self.raised += 1
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
-        if self.problem.is_large:
+        if self.is_newton:
             self.accuracy = max(min(0.3 * self.accuracy, 0.01 * self.change), 0.1 * _LAST_GRADIENT)
         else:
             self.accuracy = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)

@@ -20,7 +20,7 @@ from fairpca.tables._roles import Roles
 SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 
 # The types of the columns come from the first so many bytes.
-BLOCK_BYTES = 8 << 20
+BATCH_BYTES = 8 << 20
 # What one task of an engine reads of a file that is not packed.
 RANGE_BYTES = 64 << 20
 
@@ -89,7 +89,7 @@ class CsvPart:
     def _open(self, columns: list[str] | None) -> Any:
         return csv.open_csv(
             self._stream(),
-            read_options=csv.ReadOptions(block_size=BLOCK_BYTES, column_names=self.names),
+            read_options=csv.ReadOptions(block_size=BATCH_BYTES, column_names=self.names),
             parse_options=csv.ParseOptions(
                 delimiter=self.separator, newlines_in_values=self.stop is None
             ),

@@ -18,10 +18,11 @@ from scipy.sparse import issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project, single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import check_matrix, encode_groups
+from fairpca.rows import encode_groups
+from fairpca.rows._checks import check_matrix
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
-from fairpca.tables._partial import Partial, describe_missing, finish, merge_partials
+from fairpca.tables._partial import Partial, finish, merge_partials
 from fairpca.tables._pass import summarise_unit
 from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
 from fairpca.tables.table import Table
@@ -80,7 +81,7 @@ def moments_from_dask(
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
         roles, parts = _collections(data, sensitive, control, weight, None, **options)
-        return replace(finish(_compute(parts, roles), roles), feature_names=None)
+        return finish(_compute(parts, roles), roles, named=False)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
         sensitive, features, control = map(_as_text, (sensitive, features, control))
@@ -99,20 +100,17 @@ def lazy_moments(
     numeric: Names = None,
     names: Sequence[str] | None = None,
     at_least: int = 1,
+    folds: int = 0,
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
-    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
-    total = _compute(parts, roles)
-    if set(total.missing) & set(roles.features):
-        found = f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows."
-        raise InvalidInputError(found, parameter="X")
-    moments = finish(total, roles)
+    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric, folds=folds)
+    moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
             f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
         )
-    return moments if names is not None else replace(moments, feature_names=None)
+    return moments
 
 
 def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:
@@ -161,10 +159,10 @@ def _collections(
         **options,
     )
     given = {name: part for name, part in given.items() if part is not None}
-    function = partial(_sum_block, roles=roles)
+    function = partial(_sum_features, roles=roles)
     if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
         return roles, _frame_parts(X, given, function)
-    return roles, _block_parts(X, given, function)
+    return roles, _array_parts(X, given, function)
 
 
 def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,11 +195,9 @@ def _frame_schema(meta: Any) -> pa.Schema:
 
 
 def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
-    """Delayed sums where everything is a data frame.
-
-    One expression for all of them: Dask joins small partitions while it optimises a read, and how
-    many depends on the columns, so that frames optimised apart would not fit together any more.
-    """
+    """Delayed sums where everything is a data frame."""
+    # One expression for all of them: Dask joins small partitions while it optimises a read, and how
+    # many depends on the columns, so that frames optimised apart would not fit together any more.
     import pandas as pd
     from dask import delayed
 
@@ -227,14 +223,14 @@ def _sum_partition(*parts: Any, function: Callable[..., Partial], metas: Mapping
     return pd.Series([function(declared[0], groups)], dtype=object)
 
 
-def _block_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
+def _array_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
     """Delayed sums where arrays take part."""
     from dask import delayed
 
-    others = {name: _aligned_blocks(part, X, name) for name, part in groups.items()}
+    others = {name: _aligned(part, X, name) for name, part in groups.items()}
     return [
-        delayed(function)(block, {name: blocks[index] for name, blocks in others.items()})
-        for index, block in enumerate(_row_blocks(X))
+        delayed(function)(part, {name: found[index] for name, found in others.items()})
+        for index, part in enumerate(_row_partitions(X))
     ]
 
 
@@ -246,15 +242,15 @@ def _check_partitions(name: str, found: int, wanted: int) -> None:
         )
 
 
-def _row_blocks(X: Any) -> list[Any]:
-    """Delayed blocks of whole rows."""
+def _row_partitions(X: Any) -> list[Any]:
+    """Delayed partitions of whole rows."""
     if hasattr(X, "rechunk"):
         return list((X.rechunk({1: -1}) if X.ndim == 2 else X).to_delayed().ravel())
     return list(X.to_delayed(optimize_graph=False))
 
 
-def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
-    """Blocks of groups or weights that belong to the blocks of X."""
+def _aligned(part: Any, X: Any, name: str) -> list[Any]:
+    """Partitions of groups or weights that belong to those of X."""
     from dask import delayed
 
     count = X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
@@ -263,11 +259,11 @@ def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     if is_lazy(part):
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
-        blocks = _row_blocks(part)
-        _check_partitions(name, len(blocks), count)
+        found = _row_partitions(part)
+        _check_partitions(name, len(found), count)
         if not hasattr(meta := getattr(part, "_meta", None), "iloc"):
-            return blocks
-        return [delayed(as_declared)(block, meta) for block in blocks]
+            return found
+        return [delayed(as_declared)(part, meta) for part in found]
     if not known:
         raise InvalidInputError(
             f"{name} is in memory while X is a Dask collection whose partitions have unknown "
@@ -280,16 +276,16 @@ def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     return [rows[end - size : end] for end, size in zip(ends, chunks, strict=True)]
 
 
-def as_declared(block: Any, meta: Any) -> Any:
-    """Cast the number columns of a pandas block to the types that the whole table has."""
+def as_declared(part: Any, meta: Any) -> Any:
+    """Cast the number columns of a pandas partition to the types that the whole table has."""
     if meta.ndim == 1:
-        return as_declared(block.to_frame(), meta.to_frame()).iloc[:, 0]
+        return as_declared(part.to_frame(), meta.to_frame()).iloc[:, 0]
     types = {
         name: dtype
         for name, dtype in meta.dtypes.items()
-        if getattr(dtype, "kind", "O") in "iufb" and block[name].dtype != dtype
+        if getattr(dtype, "kind", "O") in "iufb" and part[name].dtype != dtype
     }
-    return block.astype(types) if types and len(block) else block
+    return part.astype(types) if types and len(part) else part
 
 
 def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
@@ -299,15 +295,16 @@ def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
     return _sum_columns(Columns.of(batch, roles), roles)
 
 
-def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
-    """Sum a block of features with its groups."""
+def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
+    """Sum a partition of features with its groups."""
     names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
     parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
     for name, column in (item for part in parts.values() for item in part.items()):
         if len(column) != n_rows:
             raise InvalidInputError(
-                f"{name} has {len(column)} rows in a block of {n_rows}: give both the same chunks."
+                f"{name} has {len(column)} rows in a partition of {n_rows}: give both the same "
+                "chunks."
             )
     features: dict[str, pa.Array] = {}
     matrix: Any = None
@@ -327,15 +324,15 @@ def _sum_columns(columns: Columns, roles: Roles) -> Partial:
         return summarise_batches((columns.slice(start, size) for start in starts), roles)
 
 
-def _arrow_columns(block: Any, names: Sequence[str]) -> dict[str, pa.Array]:
-    """Arrow arrays of the columns of a pandas or NumPy block, by their places."""
-    block = block if hasattr(block, "iloc") else np.asarray(block)
-    if block.ndim == 1:
-        columns = [block]
-    elif hasattr(block, "iloc"):
-        columns = [block.iloc[:, index] for index in range(block.shape[1])]
+def _arrow_columns(part: Any, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Arrow arrays of the columns of a pandas or NumPy partition, by their places."""
+    part = part if hasattr(part, "iloc") else np.asarray(part)
+    if part.ndim == 1:
+        columns = [part]
+    elif hasattr(part, "iloc"):
+        columns = [part.iloc[:, index] for index in range(part.shape[1])]
     else:
-        columns = list(np.ascontiguousarray(block.T))
+        columns = list(np.ascontiguousarray(part.T))
     arrays = {}
     for name, column in zip(names, columns, strict=True):
         try:
@@ -371,7 +368,7 @@ def lazy_transform(
     X: Any, mean: Any, components: Any, scale: Any, names: Sequence[str], dtype: Any
 ) -> Any:
     """Scores of a Dask collection as one with the same partitions; nothing is computed yet."""
-    function = partial(_project_block, mean=mean, components=components, scale=scale)
+    function = partial(_project_partition, mean=mean, components=components, scale=scale)
     if hasattr(X, "rechunk"):
         X = X.rechunk({1: -1})
         chunks = (X.chunks[0], (len(components),))
@@ -381,7 +378,7 @@ def lazy_transform(
     return X.map_partitions(partial(_project_frame, function, list(names)), meta=meta)
 
 
-def _project_block(X: Any, mean: Any, components: Any, scale: Any) -> Any:
+def _project_partition(X: Any, mean: Any, components: Any, scale: Any) -> Any:
     return project(check_matrix(X)[0], mean, components, scale)
 
 

@@ -107,7 +107,9 @@ def read_model(model: AnyModel) -> Weights:
         whiten = getattr(fitted, "whiten", False)
     _check_fitted(kind, state)
     mean, components = state["mean_"], state["components_"]
-    if standardization is not None:
+    if state.get("scale_") is not None:
+        components = components / state["scale_"]
+    if standardization is not None:  # kept beside the model, as 0.1.0 did
         # (x - m)/s - mean, written for rows in their own units.
         mean = standardization.mean + standardization.scale * mean
         components = components / standardization.scale

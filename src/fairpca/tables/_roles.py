@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.moments.folds import check_folds
+from fairpca.rows._checks import not_numbers_error
 
-Missing = Literal["error", "drop-rows"]
 Names = str | Iterable[str] | None
 
 _PARAMETER_OF = {
@@ -30,6 +31,7 @@ class RoleOptions(TypedDict, total=False):
     missing: Missing
     max_cells: int
     max_levels: int
+    folds: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,14 @@ class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
     The parts and options are those of `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.assign("sex").features
+    ('height',)
     """
 
     features: tuple[str, ...]  # those that are numbers, in order
@@ -48,6 +58,7 @@ class Roles:
     missing: Missing = "error"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
+    folds: int = 0  # 0: one sum for all rows
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
     @property
@@ -62,6 +73,7 @@ class Roles:
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
+            if name != "folds" or value  # as it was before there were folds
         }
 
 
@@ -77,6 +89,7 @@ def assign_roles(
     missing: Missing = "error",
     max_cells: int = MAX_CELLS,
     max_levels: int = MAX_LEVELS,
+    folds: int = 0,
 ) -> Roles:
     """Check the names against a schema and settle the part of every column."""
     if weight is not None and not isinstance(weight, str):
@@ -96,6 +109,8 @@ def assign_roles(
             parameter="sensitive_features",
         )
     check_choice("missing", missing, MISSING)
+    if folds:
+        check_folds(folds)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -117,6 +132,7 @@ def assign_roles(
         missing=missing,
         max_cells=max_cells,
         max_levels=max_levels,
+        folds=folds,
         single=single,
     )
 
@@ -182,14 +198,15 @@ def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
 
 def check_numbers(features: Mapping[str, pa.DataType]) -> None:
     """Refuse features of other types than numbers."""
-    bad = [f"{name!r} ({kind})" for name, kind in features.items() if not is_number(kind)]
+    bad = {name: _kind_name(kind) for name, kind in features.items() if not is_number(kind)}
     if bad:
-        listed = ", ".join(bad)
-        raise InvalidInputError(
-            f"features that are not numbers: {listed}. Name the columns to be one-hot "
-            "encoded in categorical, or name the features without them.",
-            parameter="features",
-        )
+        raise not_numbers_error(bad, "features")
+
+
+def _kind_name(kind: pa.DataType) -> str:
+    inner = kind.value_type if kinds.is_dictionary(kind) else kind
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return "text" if any(test(inner) for test in tests) else str(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -43,7 +43,7 @@ def moments_from_spark(
 ) -> GroupMoments:
     """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
 
-    Every task sums its partition in Arrow batches and sends one small block of moments; more than
+    Every task sums its partition in Arrow batches and sends the moments of its rows; more than
     32 of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or later with
     Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
     (``PYSPARK_PYTHON``).
@@ -54,6 +54,12 @@ def moments_from_spark(
         The table.
     sensitive, features, control, weight, **options
         As in `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import moments_from_spark
+    >>> data = session.read.parquet("people")  # doctest: +SKIP
+    >>> moments = moments_from_spark(data, sensitive=["sex"])  # doctest: +SKIP
     """
     schema = _arrow_schema(data)
     roles = assign_roles(schema, sensitive, features, control, weight, **options)
@@ -115,6 +121,11 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
         The table, with the features of the model by name.
     model : FairPCA, SavedModel, str or path
         As in `project_table`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import transform_spark
+    >>> reduced = transform_spark(data, "model.npz")  # doctest: +SKIP
     """
     from pyspark.sql.types import DoubleType, StructType
 

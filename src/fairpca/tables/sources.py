@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
-from fairpca._choices import ENGINES
+from fairpca._choices import ENGINES, Engine
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
-from fairpca.tables._pass import Progress
 from fairpca.tables._roles import Names, RoleOptions, Roles, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
+from fairpca.tables._stream import open_stream
 from fairpca.tables.table import Table, open_table
-
-Engine = Literal["local", "dask", "spark"]
 
 
 def moments_from_parquet(
@@ -29,7 +28,7 @@ def moments_from_parquet(
     *,
     filesystem: Any = None,
     threads: int | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 5.0,
     **options: Unpack[RoleOptions],
@@ -57,8 +56,8 @@ def moments_from_parquet(
         Row groups that are read and summed at the same time; None: one for each core, at most 8.
         Fewer where the table is so wide that their readers would be felt in memory. The result
         does not depend on it.
-    progress : bool or callable, default False
-        True draws a bar on standard error; a function is called with rows done and rows in all.
+    progress : callable, optional
+        Called with the rows done and, where it is known, the rows in all.
     checkpoint : str or path, optional
         Directory in which the sums so far are kept, so that a pass that was interrupted, or that
         met a damaged file, goes on where it stopped when called again. Removed at the end.
@@ -76,6 +75,8 @@ def moments_from_parquet(
             Largest number of distinct combinations of groups.
         max_levels : int, default 1000
             Largest number of values of a categorical feature.
+        folds : int, default 0
+            Sum the rows by fold, in the same pass, and return `FoldedMoments`; 0: all together.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def moments_from_csv(
     separator: str = ",",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     **options: Unpack[RoleOptions],
 ) -> GroupMoments:
     r"""Sum the rows of CSV files in one pass, in memory that does not grow with them.
@@ -152,6 +153,62 @@ def moments_from_csv(
     return table.moments(roles, progress=progress)
 
 
+def moments_from_arrow(
+    source: Any,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 5.0,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of an Arrow stream in one pass, in memory that does not grow with them.
+
+    Batches are cut to one size and added in order, so that the same rows in the same order give
+    the same bits, whichever engine they come from and however it was scheduled.
+
+    Parameters
+    ----------
+    source : object with ``__arrow_c_stream__``, polars LazyFrame, ADBC cursor or callable
+        A pyarrow reader or table, a frame of pandas or polars, a DuckDB relation, a cursor whose
+        query has been run. A LazyFrame runs in the streaming engine of polars. A function
+        without arguments is called to open the stream, each time that it is needed.
+    checkpoint, checkpoint_seconds
+        As in `moments_from_parquet`, for what can be read again in the same order: tables, frames,
+        queries of polars and DuckDB, and functions. The last batch that was summed is read again
+        and must give the same sums.
+    sensitive, features, control, weight, threads, progress, **options
+        As in `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import moments_from_arrow
+    >>> table = pa.table({"height": [1.6, 1.8, 1.7], "sex": ["f", "m", "f"]})
+    >>> moments_from_arrow(table.to_reader(), sensitive=["sex"]).levels("sex")
+    ('f', 'm')
+    """
+    stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
+    if stream is None:
+        raise InvalidInputError(
+            f"source is a {type(source).__name__}: give what has __arrow_c_stream__, a polars "
+            "LazyFrame, an ADBC cursor, or a function that returns one of them.",
+            parameter="source",
+        )
+    table = open_table(stream)
+    return table.moments(
+        table.assign(sensitive, features, control, weight, **options),
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        threads=threads,
+    )
+
+
 def moments_from_files(
     source: Source | Table,
     sensitive: Names,
@@ -160,7 +217,7 @@ def moments_from_files(
     scheduler: str | None = None,
     master: str | None = None,
     separator: str = ",",
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     features: Names = None,
     control: Names = None,
@@ -218,7 +275,7 @@ def moments_from_table(
     engine: Engine = "local",
     scheduler: str | None = None,
     master: str | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> GroupMoments:
     """Sum the rows of an open table with the engine of choice.
@@ -231,6 +288,14 @@ def moments_from_table(
         What its `assign` returned.
     engine, scheduler, master, progress, checkpoint
         As in `moments_from_files`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import moments_from_table, open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> moments_from_table(table, table.assign("sex")).levels("sex")
+    ('f', 'm')
     """
     _check_engine(engine, table, checkpoint)
     if engine == "dask":
@@ -249,10 +314,12 @@ def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
         raise InvalidInputError(
             "engine='spark' reads CSV and Parquet files only.", parameter="engine"
         )
-    if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
-        raise InvalidInputError(
-            "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
-        )
+    if engine != "local" and table.listing is None:
+        raise InvalidInputError(f"engine={engine!r} reads files only.", parameter="engine")
+    if checkpoint is not None and engine != "local":
+        raise InvalidInputError("checkpoint needs engine='local'.", parameter="checkpoint")
+    if checkpoint is not None:
+        table.check_repeatable()
     try:
         if engine == "dask":
             import dask.dataframe  # noqa: F401
@@ -266,7 +333,19 @@ def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
 
 
 def column_names(source: Source, separator: str = ",") -> list[str]:
-    """Names of the columns of files, hive keys included; parameters as in `moments_from_files`."""
+    r"""Names of the columns of files, hive keys included; parameters as in `moments_from_files`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fairpca.tables import column_names
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "people.csv")
+    ...     _ = file.write_text("height,sex\n1.6,f\n")
+    ...     column_names(file)
+    ['height', 'sex']
+    """
     return open_table(source, separator=separator).names
 
 

@@ -11,27 +11,27 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
+from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
-from fairpca.tables._files import Listing, Source, find_files
+from fairpca.tables._files import Listing, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
-from fairpca.tables._partial import Partial, check_missing, finish
+from fairpca.tables._partial import Partial, check_missing, finish, no_rows_error
 from fairpca.tables._pass import (
-    Bar,
     Checkpoint,
-    Progress,
     default_threads,
     in_order,
     sum_row_groups,
     sum_units,
 )
 from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables._stream import Stream, open_stream, sum_stream
 
 Kind = Literal["csv", "parquet", "arrow"]
 _SUFFIXES: dict[Kind, tuple[str, ...]] = {
@@ -42,27 +42,20 @@ _SUFFIXES: dict[Kind, tuple[str, ...]] = {
 _KIND_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", None: "of no known kind"}
 
 
-@dataclass(frozen=True)
-class _Slice:
-    """An Arrow table in memory, as what one pass reads."""
-
-    table: pa.Table
-    path: str
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.table.num_rows)
-
-    def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        yield from self.table.select(list(columns)).to_batches()
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """Rows in files or in Arrow, whose files were listed and whose columns are known.
 
     Made by `open_table`, which has an example. `schema` has the columns and their types; for CSV
     files they come from the start of the first one.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.names, table.n_rows
+    (['height', 'sex'], 2)
     """
 
     name: str  # for a heading
@@ -114,7 +107,7 @@ class Table:
         self,
         roles: Roles,
         *,
-        progress: Progress = None,
+        progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 5.0,
         threads: int | None = None,
@@ -128,26 +121,40 @@ class Table:
         progress, checkpoint, checkpoint_seconds, threads
             As in `moments_from_parquet`; `checkpoint` and `threads` are for Parquet only.
         """
-        if checkpoint is not None and self.kind != "parquet":
-            raise InvalidInputError("checkpoint needs Parquet files.", parameter="checkpoint")
-        if self.kind != "parquet":
-            with Bar(self.n_rows, progress) as bar, single_blas_thread():
-                total = sum_units(self.units(self.types(roles)), roles, bar)
-                return finish(total, roles, self.name)
-        threads = default_threads() if threads is None else max(int(threads), 1)
-        readers = affordable_threads(self.parts[0], roles.columns, threads)
-        # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
-        spare = min(readers, sum(len(part.rows) for part in self.parts)) < threads
         kept = None
         if checkpoint is not None:
+            self.check_repeatable()
             kept = Checkpoint(checkpoint, roles.as_dict(), checkpoint_seconds)
-        with Bar(self.n_rows, progress) as bar, single_blas_thread():
-            groups = self._row_groups(use_threads=spare)
-            total = sum_row_groups(groups, roles, readers, bar, kept)
+        threads = default_threads() if threads is None else max(int(threads), 1)
+        counter = Counter(self.n_rows, progress)
+        with single_blas_thread():
+            if self.kind == "parquet":
+                total = self._sum_row_groups(roles, threads, counter, kept)
+            elif isinstance(self.parts[0], Stream):
+                total = sum_stream(self.parts[0], roles, threads, counter, kept)
+            else:
+                total = sum_units(self.units(self.types(roles)), roles, counter)
         moments = finish(total, roles, self.name)
         if kept is not None:
             kept.remove()
         return moments
+
+    def check_repeatable(self) -> None:
+        """Refuse a table whose pass could not go on where it was interrupted."""
+        first = self.parts[0]
+        if self.kind != "parquet" and not (isinstance(first, Stream) and first.repeatable):
+            raise InvalidInputError(
+                "checkpoint needs Parquet files, or a stream that can be read again.",
+                parameter="checkpoint",
+            )
+
+    def _sum_row_groups(
+        self, roles: Roles, threads: int, counter: Counter, kept: Checkpoint | None
+    ) -> Partial:
+        readers = affordable_threads(self.parts[0], roles.columns, threads)
+        # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
+        spare = min(readers, sum(len(part.rows) for part in self.parts)) < threads
+        return sum_row_groups(self._row_groups(use_threads=spare), roles, readers, counter, kept)
 
     def rows(self, roles: Roles) -> Rows:
         """Read the complete rows of positive weight into memory; `assign` gives the roles."""
@@ -163,14 +170,15 @@ class Table:
         parts = Columns.of(whole, roles)
         missing, used = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(used))
-        check_missing(Partial(None, {}, parts.n_rows, incomplete, missing), roles)
+        found = Partial(None, {}, parts.n_rows, incomplete, missing)
+        check_missing(found, roles)
         if incomplete:
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise InvalidInputError(f"{self.name}: no row can be used ({len(used):,} read).")
+            raise no_rows_error(found, self.name)
         check_finite(parts, roles)
         return to_rows(parts, roles)[0], pa.Table.from_batches([whole.select(others)])
 
@@ -214,7 +222,7 @@ def _one_batch(batches: list[Any], columns: list[str], schema: pa.Schema) -> pa.
 
 
 def open_table(
-    source: Source | pa.Table | Table,
+    source: Any,
     *,
     separator: str = ",",
     types: Mapping[str, str] | None = None,
@@ -225,9 +233,9 @@ def open_table(
 
     Parameters
     ----------
-    source : str, path, iterable of them, pyarrow.Table or Table
-        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or an Arrow
-        table. A table that is open already is returned as it is.
+    source : str, path, iterable of them, table, stream or Table
+        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or what
+        `moments_from_arrow` takes. A table that is open already is returned as it is.
     separator, types, filesystem
         As in `moments_from_csv`.
     kind : {"csv", "parquet", "arrow"}, optional
@@ -244,8 +252,9 @@ def open_table(
     """
     if isinstance(source, Table):
         return source
-    if isinstance(source, pa.Table):
-        return Table("table", "arrow", source.schema, None, (_Slice(source, "table"),))
+    stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
+    if stream is not None:
+        return Table(stream.path, "arrow", stream.schema, None, (stream,))
     known = tuple(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
     listing = find_files(source, _SUFFIXES[kind] if kind else known, filesystem)
     name, kind = _name(source, listing), kind or _kind(listing)
