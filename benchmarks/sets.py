@@ -62,12 +62,16 @@ def key_of(row):
 
 
 def compare(row, before):
-    """What another run found: its gap, and whether ours is larger by more than rounding."""
+    """What another run found: its gap, whether ours is larger, and whether bounds contradict."""
     if before is None or row["gap"] is None:
         return ""
     if before["gap"] is None:
         return "infeasible before"
     mark = "LARGER" if row["gap"] > before["gap"] + 1e-6 else ""
+    # Every bound is one for every basis, whoever found either.
+    slack = 1e-7 * abs(row["bound"])
+    if min(row["bound"] - before["objective"], before["bound"] - row["objective"]) < -slack:
+        mark += " WRONG BOUND"
     change = row["objective"] - before["objective"]
     return f"{100 * before['gap']:>9.4f} {change:>+10.1e} {mark}"
 
