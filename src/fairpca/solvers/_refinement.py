@@ -184,9 +184,11 @@ def _polished(
     found = polish(lagrangian, V, multipliers)
     if found is None:
         return None
-    # Newton knows stationary points, not maxima: only one next to where ascent led will do.
-    is_inside = lagrangian.problem.violation(found[0]) <= _FEASIBLE
-    is_near = is_inside and _turn(V, found[0]) <= _LARGEST_TURN
+    # Newton knows stationary points, not maxima: only one next to where ascent led will do. Of a
+    # large basis every column may turn a little.
+    reduced = lagrangian.problem
+    allowed = 4.0 * _LARGEST_TURN if reduced.is_large else _LARGEST_TURN
+    is_near = reduced.violation(found[0]) <= _FEASIBLE and _turn(V, found[0]) <= allowed
     return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
 
 
