@@ -45,19 +45,19 @@ def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[
 
 @contextmanager
 def _replacing_in(filesystem: Any, path: str) -> Iterator[str]:
-    """As `replacing`; what was there goes only after that, and comes back after an error."""
+    """As `replacing`; a directory makes room first, and comes back after an error."""
     folder, _, name = path.rpartition("/")
     names = (f".{name}.{uuid.uuid4().hex[:8]}.part" for _ in range(2))
     beside, old = (f"{folder}/{hidden}" if folder else hidden for hidden in names)
     try:
         yield beside
-        exists = filesystem.get_file_info(path).type.name != "NotFound"
-        if exists:
+        is_directory = filesystem.get_file_info(path).type.name == "Directory"
+        if is_directory:  # files are replaced in one step
             filesystem.move(path, old)
         try:
             filesystem.move(beside, path)
         except BaseException:
-            if exists:
+            if is_directory:
                 filesystem.move(old, path)
             raise
         _remove(filesystem, old)
@@ -129,6 +129,9 @@ DAMAGED = (
     AttributeError,
     EOFError,
     NotImplementedError,
+    OverflowError,
+    RecursionError,  # JSON nested a thousand times
+    MemoryError,  # an array that says it is larger than the file
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -136,10 +139,16 @@ DAMAGED = (
 
 
 def _check_members(handle: IO[bytes]) -> None:
-    """Refuse packed members: ours never are, and a small file could unpack to fill the memory."""
+    """Refuse what could fill the memory from a small file: ours are not packed and do not overlap.
+
+    Two members of one place in the file would be read twice, a thousand a thousand times.
+    """
     with zipfile.ZipFile(handle) as archive:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("packed members")
+    if sum(member.file_size for member in members) > handle.seek(0, os.SEEK_END):
+        raise ValueError("members larger than the file")
     handle.seek(0)
 
 

@@ -18,6 +18,7 @@ from fairpca._choices import (
     MAX_CELLS,
     MAX_LEVELS,
     MISSING,
+    OBJECTIVES,
     SOLVERS,
     UNKNOWN,
 )
@@ -189,6 +190,13 @@ _PROBLEM = (
     _REFERENCE,
     _JOINT,
     _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _choice(
+        "--objective",
+        OBJECTIVES,
+        "What is maximised: the variance of all rows, or what the worst-served group keeps or "
+        "loses against its own best.",
+        default=OBJECTIVES[0],
+    ),
     _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
     _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),

@@ -24,8 +24,7 @@ from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-# In units of the share of variance that equal means alone allow.
-_PRICES = (0.25, 0.42, 0.71, 1.2, 2.0, 3.4, 5.7, 9.5, 16.0)
+_PRICES = (0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 9.0, 16.0, 32.0)
 # What is ascended before a price that was given, so that it is approached from below.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
@@ -53,8 +52,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     family : {"rbf", "linear", "trees"}, default="rbf"
         Who tries: Gaussian-kernel support vector machines, logistic regression, or boosted trees.
     price : float or None, default=None
-        Share of the variance given up per unit of leak. Skips the search: nothing is measured on
-        unseen rows, and `delta` and `family` have no effect.
+        What a unit of leak costs, in logarithms of the variance: at a price of 2 a fall of the
+        leak by 0.05 is worth a tenth of the variance kept. Skips the search: nothing is measured
+        on unseen rows, and `delta` and `family` have no effect.
     mean_tol : float or None, default=0.0
         As in `FairPCA`: 0 keeps the means exactly equal.
     compare, joint, reference, numeric, min_group_size
@@ -241,11 +241,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     def _walk(self, space, rows, random, progress):
         """Return the path as a table and the point chosen on it."""
-        scale = space.price_scale()
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
         counter = Counter(ascents, progress)
         if self.price is None:
-            prices = [scale * factor for factor in _PRICES]
+            prices = list(_PRICES)
         else:
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
         points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, counter)

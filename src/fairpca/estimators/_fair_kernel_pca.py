@@ -19,7 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import FairnessWarning, InvalidInputError
+
+_ROUGH = (
+    "the kernel's values differ from each other in their last digits only, so that scores and gaps "
+    "have few digits themselves: centre and scale the features, or choose another gamma."
+)
 
 
 class FairKernelPCA(FairnessEstimator):
@@ -244,9 +249,13 @@ class FairKernelPCA(FairnessEstimator):
     def _fit_rows(self, rows):
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
         rows, anchors = kernels.all_rows(self._kernel_function(), rows)
+        equivalent = kernels.equivalent_kernel(self.kernel, self.gamma_, rows.X)
+        anchors = replace(anchors, equivalent=equivalent)
         self._anchors, space = self._build_space(rows, anchors)
         if space.clipped is not None:
             warnings.warn(space.clipped.message, PositiveSpectrumWarning, stacklevel=4)
+        if space.is_rough:
+            warnings.warn(_ROUGH, FairnessWarning, stacklevel=4)
         covariance = np.diag(space.variances)
         problem = self._form_problem(covariance, space.contrasts, 1)
         solution = self._solve(replace(problem, n_components=self._count(problem)))

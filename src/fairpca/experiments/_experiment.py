@@ -1,4 +1,4 @@
-"""What an experiment is: cells computed one by one and kept on disk, and rows that come of them."""
+"""What an experiment is: cells computed one by one and kept on disk; printed values beside."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import hashlib
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fairpca._files import replacing
 from fairpca.experiments._methods import (
@@ -226,14 +231,15 @@ def split_table(
     return Experiment(
         name=name,
         columns=COLUMNS,
-        cells=lambda options: _cells(name, options),
+        cells=lambda options: split_cells(name, options),
         compute=compute,
         datasets=DATASETS,
-        prepare=lambda options: [c for d in dimensions for c in _cells("bases", options, d=d)],
+        prepare=lambda options: [c for d in dimensions for c in split_cells("bases", options, d=d)],
     )
 
 
-def _cells(experiment: str, options: Options, **more: Any) -> list[Cell]:
+def split_cells(experiment: str, options: Options, **more: Any) -> list[Cell]:
+    """Cells of all data sets, definitions and splits."""
     return [
         Cell(
             experiment,
@@ -280,3 +286,79 @@ def _compute(params: Mapping[str, Any], options: Options, store: Store) -> list[
 
 
 BASES = Experiment("bases", COLUMNS, lambda options: [], _compute, DATASETS)
+
+
+_RENAMED = {"var_pct": "variance", "": "ks"}
+
+
+@cache
+def printed(table: str) -> dict[tuple[str, str, str], float]:
+    """Return printed values by data set, method and measure, such as "adult", "pca", "linear"."""
+    values = {}
+    for row in _printed_rows(table):
+        dataset = row.pop("dataset")
+        for column, text in row.items():
+            method, _, measure = column.partition("_")
+            values[dataset, method, _RENAMED.get(measure, measure)] = float(text)
+    return values
+
+
+@cache
+def printed_clusters() -> dict[str, list[float]]:
+    """Return the printed shares over 40 of table 2 by method, falling."""
+    rows = [row for row in _printed_rows("table2") if row["cluster"] != "std"]
+    return {
+        method: sorted((float(row[f"{method}_over_40_pct"]) for row in rows), reverse=True)
+        for method in ("pca", "mean", "both")
+    }
+
+
+def _printed_rows(table: str) -> list[dict[str, str]]:
+    source = files("fairpca.experiments").joinpath("printed", f"{table}.csv")
+    return list(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean and standard deviation over splits."""
+
+    mean: float
+    deviation: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float], ddof: int = 1) -> Estimate:
+        """Estimate from the values of all splits."""
+        spread = float(np.std(values, ddof=ddof)) if len(values) > 1 else 0.0
+        return cls(float(np.mean(values)), spread, len(values))
+
+    def text(self, digits: int = 2) -> str:
+        """Mean with its spread."""
+        spread = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
+        return f"{self.mean:.{digits}f}{spread}"
+
+
+class Results:
+    """Values of a table by data set, definition, components, method and measure."""
+
+    def __init__(self, path: Path) -> None:
+        values: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for row in read_csv(path):
+            key = (row["dataset"], row["definition"], row["d"], row["method"], row["measure"])
+            values[key].append(float(row["value"]))
+        self._values = dict(values)
+
+    def get(
+        self, dataset: str, definition: str, method: str, measure: str, d: int | None = None
+    ) -> Estimate | None:
+        """Return an estimate; None where there is nothing. Without d any dimension counts."""
+        for key, values in self._values.items():
+            same = key[:2] == (dataset, definition) and key[3:] == (method, measure)
+            if same and (d is None or key[2] == str(d)):
+                return Estimate.of(values)
+        return None
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Data sets with their definitions, in the order of the file."""
+        return list(dict.fromkeys((key[0], key[1]) for key in self._values))

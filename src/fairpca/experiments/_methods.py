@@ -38,18 +38,6 @@ DATASETS = (
     "wine_quality",
 )
 
-MATCHING = (
-    "adult",
-    "energy",
-    "german_credit",
-    "pima_diabetes",
-    "recidivism",
-    "skillcraft",
-    "taiwanese_credit",
-    "wine_quality",
-)
-"""Sets whose released files have the features and the protected label of the printed table."""
-
 FIRST_FIFTH = ("adult", "letter_recognition", "magic", "taiwanese_credit")
 """Sets of which the original script uses the first 20 % of the rows."""
 

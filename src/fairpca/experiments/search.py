@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.datasets import load_dataset
-from fairpca.experiments._experiment import Cell, Experiment, Options, Row, Store, measures
+from fairpca.experiments._experiment import Cell, Experiment, Options, Row, Store, measures, printed
 from fairpca.experiments._methods import (
     DATASETS,
     PAPER_METHODS,
@@ -36,7 +36,6 @@ from fairpca.experiments._methods import (
     score_delta,
     standardise,
 )
-from fairpca.experiments._results import printed
 from fairpca.experiments.table5 import judge, plain_svm
 from fairpca.metrics import delta_fairness
 

@@ -7,6 +7,7 @@ from fairpca.kernels._anchors import (
     Anchors,
     all_rows,
     check_gram_memory,
+    equivalent_kernel,
     few_rows,
     inverse_coefficients,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "all_rows",
     "check_gram_memory",
     "coefficient_space",
+    "equivalent_kernel",
     "exact_space",
     "few_rows",
     "inverse_coefficients",

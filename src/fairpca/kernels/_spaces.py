@@ -24,6 +24,8 @@ from fairpca.rows import Rows
 # Eigenvalues, and variances of directions, below this share of the largest are rounding; it is
 # scikit-learn's threshold for float64.
 _ZERO = 1e-12
+# Rounding of the kernel's values by this share of the largest eigenvalue is worth a word.
+_ROUGH = 1e-9
 # A kernel counts as not positive semidefinite from this share of the largest eigenvalue on.
 _NEGATIVE = 1e-9
 # Positive semidefinite whatever their parameters; additive_chi2 is so once it is centred.
@@ -77,7 +79,8 @@ class Spectrum(NamedTuple):
     """Positive eigenpairs of √w·HKHᵀ·√w, in falling order.
 
     values (r,), vectors (n, r), shift (n,): weighted column means of K, trace and square: sums of
-    all eigenvalues and of their squares, clipped: what was negative, where there was any.
+    all eigenvalues and of their squares, clipped: what was negative, where there was any, is_rough:
+    whether centring took so many digits that scores have few.
     """
 
     values: Array
@@ -86,6 +89,7 @@ class Spectrum(NamedTuple):
     trace: float
     square: float
     clipped: Clipped | None
+    is_rough: bool
 
 
 def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) -> Spectrum:
@@ -102,19 +106,21 @@ def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) 
     trace, square = float(np.trace(K)), float(np.vdot(K, K))
     values, vectors, smallest = _eigenpairs(K, options)
     largest = float(values[0])
-    if largest <= len(K) * np.finfo(np.float64).eps * size:
+    rounding = len(K) * float(np.finfo(np.float64).eps) * size
+    if largest <= rounding:
         raise InvalidInputError(
             "the centred kernel matrix is zero: to this kernel all rows are alike. Give rows that "
             "differ, or another kernel or gamma."
         )
     is_negative = smallest < -max(_NEGATIVE, len(K) * options.precision) * largest
-    kept = values > max(_ZERO, options.precision) * largest
+    kept = values > max(max(_ZERO, options.precision) * largest, rounding)
     vectors = np.ascontiguousarray(vectors[:, kept])
     # Rounding mixes the direction that centring removed into eigenvectors of tiny eigenvalues,
     # whose coordinates are divided by the root of those: a constant of a row would come back.
     vectors -= np.outer(null, (null @ vectors) / (null @ null))
     clipped = Clipped(smallest, largest) if is_negative else None
-    return Spectrum(values[kept], vectors, shift, trace, square, clipped)
+    is_rough = rounding > _ROUGH * largest
+    return Spectrum(values[kept], vectors, shift, trace, square, clipped, is_rough)
 
 
 def _eigenpairs(K: Array, options: SpectrumOptions) -> tuple[Array, Array, float]:
@@ -169,6 +175,7 @@ class KernelSpace:
     contrasts: ContrastSet
     reference: Array  # (k, r): coordinates of the training rows or landmarks
     clipped: Clipped | None  # what a kernel that is not positive semidefinite lost
+    is_rough: bool  # whether centring took so many digits that scores have few
 
     def oriented(self, basis: Array) -> Array:
         """Flip columns of a basis so that the row farthest out is on the positive side."""
@@ -196,6 +203,7 @@ def exact_space(
         form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -242,6 +250,7 @@ def landmark_space(
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -280,6 +289,7 @@ def coefficient_space(
         ),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 

@@ -351,7 +351,7 @@ class DeltaResult:
         if self.note:
             lines.append(f"  note: {self.note}")
         if len(self.pairs) > 1:
-            lines.append(f"  largest of {len(self.pairs)} comparisons:")
+            lines.append(f"  largest of {len(self.pairs)} pairs:")
             for row in sorted(self.pairs, key=lambda row: -row.value)[:10]:
                 lines.append(f"    {row.value:.3f}  {row.label()}")
         return "\n".join(lines)

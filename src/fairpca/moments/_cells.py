@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,35 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 _GUESS_STRIDE = 128
 _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
+
+
+class Pooled(NamedTuple):
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).pooled()
+    Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
+    """
+
+    weight: float
+    mean: FloatArray
+    covariance: FloatArray
+
+
+class Standardization(NamedTuple):
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).standardization().scale
+    array([1.])
+    """
+
+    mean: FloatArray
+    scale: FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fairpca.experiments._experiment import read_csv
+from fairpca.experiments._experiment import Estimate, Results, printed, printed_clusters, read_csv
 from fairpca.experiments._methods import DATASETS, PAPER_METHODS, definitions
-from fairpca.experiments._results import Estimate, Results, printed, printed_clusters
 
 KINDS = ("agrees", "known", "unknown")
 VARIANCE_TOLERANCE = {"pca": 2.0, "mean": 2.0, "both": 3.0}

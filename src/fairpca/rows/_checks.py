@@ -83,18 +83,23 @@ def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
 def check_no_text(X: Any, of: str = "X") -> None:
     """Refuse columns of text, by name; any container."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
+    columns: dict[str, Any] = {}
     if isinstance(frame, nw.DataFrame):
         columns = {str(name): frame[name].to_numpy() for name in frame.columns}
-    else:
-        array = np.array(X, dtype=object)
-        by_place = array.T if array.ndim == 2 else ()
-        columns = {f"x{index}": column for index, column in enumerate(by_place)}
+    elif not issparse(X):
+        try:
+            array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        except ValueError:  # rows of different lengths
+            return
+        columns = {f"x{i}": column for i, column in enumerate(array.T if array.ndim == 2 else ())}
     text = [name for name, values in columns.items() if _is_text(values)]
     if text:
         raise not_numbers_error(dict.fromkeys(text, "text"), of)
 
 
 def _is_text(values: Any) -> bool:
+    if values.dtype.kind in "biufc":
+        return False
     try:
         values.astype(np.float64)
     except ValueError:

@@ -25,6 +25,8 @@ from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 
 _ASCENT_STEPS = 20
+# In evaluations of the function.
+_COST_OF_STEP = 15
 _POLISH_STEPS = 10
 _CONJUGATE_STEPS = 40
 _SADDLE = _CONJUGATE_STEPS + 1
@@ -45,15 +47,15 @@ _WEAKEST = 1e-4
 _LOOSENESS = 1e-4
 
 
-def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
-    """Return a basis where the gradient is at most `accuracy` times the unit, and the steps."""
+def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, int, int]:
+    """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost."""
     unit, last = lagrangian.unit, np.inf
     for number in range(_ASCENT_STEPS):
         point = _Point(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
         is_stuck = last < _SMALL * unit and point.size > 0.5 * last
         if point.size <= accuracy * unit or is_stuck:
-            return V, number
+            return V, number, number * _COST_OF_STEP
         last = point.size
         K, count = _solve(point, point.gradient, min(0.1, np.sqrt(point.size / unit)))
         K *= min(1.0, _LONGEST_STEP / float(np.linalg.norm(K)))
@@ -62,9 +64,9 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, in
         moved = _line_search(lagrangian, point, K)
         if moved is None:
             lagrangian.factors = []
-            return V, number + 1
+            return V, number + 1, (number + 1) * _COST_OF_STEP
         V = moved
-    return V, _ASCENT_STEPS
+    return V, _ASCENT_STEPS, _ASCENT_STEPS * _COST_OF_STEP
 
 
 def polish(

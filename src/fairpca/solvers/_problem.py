@@ -261,7 +261,10 @@ class ReducedProblem:
         if self.limit is not None and self.cov_scale > 0.0:
             worst = (self.cov_gap(V) - self.limit) / self.cov_scale
         if len(self.F):
-            worst = max(worst, self.mean_excess(V) / self.mean_scale)
+            # Of lengths, not of their squares: a small limit would drown in those.
+            most = np.sqrt(max(self.mean_excess(V) + self.mean_limit, 0.0))
+            excess = most - np.sqrt(self.mean_limit)
+            worst = max(worst, float(excess / np.sqrt(self.mean_scale)))
         return max(worst, 0.0)
 
     def objective(self, V: Array) -> float:

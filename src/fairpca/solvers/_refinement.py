@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from fairpca.linalg import Array
+from fairpca.linalg import Array, orthonormalize
 from fairpca.solvers._driver import Watch, drive
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._newton import ascend, polish
@@ -27,10 +27,13 @@ _FIRST_GRADIENT = 1e-3
 _LAST_GRADIENT = 1e-8
 _INNER_ITERATIONS = 400
 _OUTER_ITERATIONS = 40
-_MOST_ITERATIONS = 4000
+# Evaluations, not iterations, are what costs: on kinks a line search takes many.
+_INNER_EVALUATIONS = 800
+_MOST_EVALUATIONS = 6000
 # A violation that outlives so many raises of the penalty is there to stay.
 _MOST_RAISES = 10
 _MEMORY = 20
+_NUDGE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class _Ascent:
     ) -> None:
         self.problem, self.V, self.known = reduced, start, known
         self.lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
-        self.n_iter, self.is_newton = 0, reduced.is_large
+        self.n_iter, self.spent, self.is_newton = 0, 0, reduced.is_large
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
         self.raised = 0
@@ -91,22 +94,35 @@ class _Ascent:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
         climb = ascend if self.is_newton else _ascend_by_gradients
-        self.V, steps = climb(lagrangian, self.V, self.accuracy)
-        self.n_iter += steps
+        self.V, steps, evaluations = climb(lagrangian, self.V, self.accuracy)
+        self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
         found = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
         self.change = _relative_change(found.M, lagrangian.M)
         self.change += _relative_change(found.b, lagrangian.b)
         lagrangian.M, lagrangian.b = found.M, found.b
         self.violation = _violation(self.problem, self.V, found.s)
         self.ended = self._end(found)
-        if self.violation > max(0.25 * last, _FEASIBLE) and steps:
+        if self.violation > max(0.25 * last, _FEASIBLE):
+            self._press(steps)
+        self.accuracy = self._next_accuracy()
+
+    def _press(self, steps: int) -> None:
+        """Leave a saddle, or raise the penalty, where what is outside stays outside."""
+        lagrangian = self.lagrangian
+        if steps == 0 and lagrangian.slope <= _LAST_GRADIENT and self.ended is None:
+            # Stationary but outside: a saddle, which the gradient alone does not leave.
+            self.V = nudge(self.V)
+        if steps or not self.is_newton:
             self.raised += 1
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
+
+    def _next_accuracy(self) -> float:
+        # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
         if self.is_newton:
-            self.accuracy = max(min(0.3 * self.accuracy, 0.01 * self.change), 0.1 * _LAST_GRADIENT)
-        else:
-            self.accuracy = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
+            return max(min(0.3 * self.accuracy, 0.01 * self.change), 0.1 * _LAST_GRADIENT)
+        wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
+        return max(wanted, 0.01 * self.violation)
 
     def _end(self, multipliers: Multipliers) -> Status | None:
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
@@ -120,7 +136,7 @@ class _Ascent:
             self.next_polish *= 0.1
         is_lost = self.raised > _MOST_RAISES and self.violation > _FEASIBLE
         # What is next to something known already is not worth as much work.
-        if is_lost or self.n_iter > _MOST_ITERATIONS / (1 + len(self.known)):
+        if is_lost or self.spent > _MOST_EVALUATIONS / (1 + len(self.known)):
             return self.status_at_limit
         is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
@@ -142,7 +158,9 @@ class _Ascent:
         return Snapshot("basis", number, np.inf, self.problem.objective(self.V))
 
 
-def _ascend_by_gradients(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
+def _ascend_by_gradients(
+    lagrangian: Lagrangian, V: Array, accuracy: float
+) -> tuple[Array, int, int]:
     """L-BFGS over all full-rank matrices, through their orthonormal factors."""
 
     def evaluate(flat: Array) -> tuple[float, Array]:
@@ -160,12 +178,14 @@ def _ascend_by_gradients(lagrangian: Lagrangian, V: Array, accuracy: float) -> t
         method="L-BFGS-B",
         options={
             "maxiter": _INNER_ITERATIONS,
+            "maxfun": _INNER_EVALUATIONS,
             "maxcor": _MEMORY,
             "ftol": 0.0,
             "gtol": accuracy * lagrangian.unit,
         },
     )
-    return _orthonormal_factor(result.x.reshape(V.shape))[0], int(result.nit)
+    V = _orthonormal_factor(result.x.reshape(V.shape))[0]
+    return V, int(result.nit), int(result.nfev)
 
 
 def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
@@ -190,6 +210,11 @@ def _polished(
     allowed = 4.0 * _LARGEST_TURN if reduced.is_large else _LARGEST_TURN
     is_near = reduced.violation(found[0]) <= _FEASIBLE and _turn(V, found[0]) <= allowed
     return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
+
+
+def nudge(V: Array) -> Array:
+    """Return a basis close by, always the same one."""
+    return orthonormalize(V + _NUDGE * np.random.default_rng(0).normal(size=V.shape))
 
 
 def _turn(V: Array, other: Array) -> float:

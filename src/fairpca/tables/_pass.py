@@ -180,7 +180,7 @@ class Checkpoint:
                 "it, or name another one."
             )
         self._number = content["number"]
-        done = [list(item) for item in content["files"]]
+        done = [list(item) if isinstance(item, list) else [item] for item in content["files"]]
         for was, now in zip(done, fingerprints, strict=False):
             if was != now:
                 raise self._refused(
@@ -192,8 +192,15 @@ class Checkpoint:
                 f"{done[len(fingerprints)][0]} is in the checkpoint {name} but not among the "
                 "files: remove the checkpoint and start again."
             )
+        try:
+            return self._state(content, done, fingerprints[len(done) : len(done) + 1])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._unreadable() from None
+
+    def _state(
+        self, content: dict[str, Any], done: list[list[Any]], following: list[list[Any]]
+    ) -> State:
         state = State(total=self._partial(content["total"]), files=tuple(done))
-        following = fingerprints[len(done) : len(done) + 1]
         if [content["current_file"]] != following:
             return state
         current, groups = self._partial(content["current"]), content["groups"]
@@ -257,11 +264,16 @@ class Checkpoint:
     def _read(self) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads(self._state_file.read_text())
-            if (content["format"], content["version"]) == (FORMAT, VERSION):
+            known = (content["format"], content["version"]) == (FORMAT, VERSION)
+            shapes = {"request": dict, "number": int, "files": list}
+            if known and all(isinstance(content[name], kind) for name, kind in shapes.items()):
                 return content
-        except (ValueError, KeyError, TypeError, OSError):
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
             pass
-        raise self._refused(
+        raise self._unreadable()
+
+    def _unreadable(self) -> InvalidInputError:
+        return self._refused(
             f"{str(self.path)!r} is not a checkpoint that this fairpca can read: remove it, or "
             "name another one."
         )

@@ -111,7 +111,12 @@ def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = Fal
     """
     path, name = Path(out), os.fspath(out)
     is_directory = table.listing is not None and not table.listing.single
-    folder = path.resolve().parent
+    try:
+        path.exists()
+        folder = path.resolve().parent
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(f"{name}: {reason}.", parameter="out") from None
     if name.lower().endswith(OUTPUTS):
         if path.is_dir():
             raise InvalidInputError(f"{name} is a directory, not a file.", parameter="out")
