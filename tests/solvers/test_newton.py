@@ -53,6 +53,7 @@ def test_gradient_is_the_derivative_of_the_value(options):
 def test_curvature_is_the_derivative_of_the_gradient(options):
     lagrangian, V = lagrangian_and_basis(options)
     point = _Point(lagrangian, V)
+    point.weigh()
     lagrangian.M, K, h = point.centre, tangent(point.V, 1), 1e-5
 
     def gradient(at):
@@ -68,6 +69,7 @@ def test_curvature_is_the_derivative_of_the_gradient(options):
 def test_the_preconditioner_is_symmetric_and_exact_for_one_component(options):
     lagrangian, V = lagrangian_and_basis(options, d=1)
     point = _Point(lagrangian, V)
+    point.weigh()
     preconditioner = _Preconditioner(point)
     K, other = tangent(point.V, 2), tangent(point.V, 4)
     there = np.vdot(other, preconditioner.solve(K))

@@ -17,6 +17,8 @@ handful of conjugate gradients solve for a step (docs/design/refinement.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -57,6 +59,7 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, in
         if point.size <= accuracy * unit or is_stuck:
             return V, number, number * _COST_OF_STEP
         last = point.size
+        point.weigh()
         K, count = _solve(point, point.gradient, min(0.1, np.sqrt(point.size / unit)))
         K *= min(1.0, _LONGEST_STEP / float(np.linalg.norm(K)))
         if count > _MANY_STEPS or np.linalg.norm(K) > _LONG_STEP:
@@ -171,11 +174,12 @@ class _Point:
         images = np.concatenate([QV, problem.F[:, :, None] * FV[:, None, :]]) @ turn
         # (p, C·d), so that one product serves all contrasts.
         self.images = images.transpose(1, 0, 2).reshape(len(V), -1)
-        self.penalty = self._penalty(B, np.sum(FV**2, axis=1), is_exact=multipliers is not None)
-        self._weigh(is_exact=multipliers is not None)
+        self.B, self.used = B, np.sum(FV**2, axis=1)
+        if multipliers is not None:
+            self.weigh(is_exact=True)
 
-    def _penalty(self, B: Array, used: Array, *, is_exact: bool) -> _Penalty:
-        lagrangian, d, i_j = self.lagrangian, len(self.inner), np.triu_indices(len(self.inner))
+    def _penalty(self, *, is_exact: bool) -> _Penalty:
+        lagrangian, d, B, i_j = self.lagrangian, len(self.inner), self.B, _pairs(len(self.inner))
         slack = self.s * np.eye(d) - np.concatenate([B, -B])
         values, W = np.linalg.eigh(self.centre - lagrangian.step * slack)
         mismatch = self.M - eigenvalue_excess(values, W, 0.0)[0]
@@ -191,16 +195,17 @@ class _Point:
             parts.append(_Penalty(T, k * ones, lagrangian.step * ones, omega[kept], missed))
         binding = np.flatnonzero(self.b > 0.0)
         ones = np.ones(len(binding))
-        excess = lagrangian.mean_step * (used[binding] - lagrangian.problem.mean_limit)
+        excess = lagrangian.mean_step * (self.used[binding] - lagrangian.problem.mean_limit)
         means = np.tile(np.eye(d), (len(binding), 1, 1))
         step = lagrangian.mean_step * ones
         parts.append(_Penalty(means, (2 * len(B) + binding) * ones, step, ones, -excess))
         fields = ("T", "block", "step", "omega", "missed")
         return _Penalty(*(np.concatenate([getattr(at, name) for at in parts]) for name in fields))
 
-    def _weigh(self, *, is_exact: bool) -> None:
+    def weigh(self, *, is_exact: bool = False) -> None:
         """Set T_c (C, d, d, t), D (t, t), and the change of multipliers without a step (t,)."""
-        problem, at, C = self.lagrangian.problem, self.penalty, len(self.G)
+        self.penalty = at = self._penalty(is_exact=is_exact)
+        problem, C = self.lagrangian.problem, len(self.G)
         block, d = at.block.astype(int), len(self.inner)
         contrast = np.where(block < 2 * C, block % max(C, 1), block - C)
         sign = np.where((block >= C) & (block < 2 * C), -1.0, 1.0)
@@ -304,6 +309,11 @@ class _Preconditioner:
             T = self.point.combine(self.small @ self.point.meet(X))
             X -= (self.solved @ T.T[:, :, None])[:, :, 0].T
         return X
+
+
+@lru_cache(maxsize=8)
+def _pairs(d: int) -> Any:
+    return np.triu_indices(d)
 
 
 def _slopes(values: Array) -> Array:
