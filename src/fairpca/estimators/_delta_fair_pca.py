@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
+from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -19,6 +20,7 @@ from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._watch import tell
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem
@@ -98,8 +100,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
-        As in `FairPCA`, and so are scale_, n_components_, contrasts_, n_features_in_ and
-        feature_names_in_.
+        As in `FairPCA`, and so are `scale_`, `n_components_`, `contrasts_`, `n_features_in_` and
+        `feature_names_in_`.
 
     Examples
     --------
@@ -155,8 +157,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
-            Features.
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features). Of a Dask collection all rows are summed,
+            and at most `max_rows` of them, of every combination of groups, are read into memory.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
 
@@ -170,14 +173,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"delta={self.delta!r} and price={self.price!r} are both set; set one of them.",
                 parameter="price",
             )
-        if is_lazy(X):
-            raise InvalidInputError(
-                "DeltaFairPCA looks at rows, and X is a Dask collection: pass its moments "
-                "(fairpca.tables.moments_from_dask) and a sample of its rows to fit_sample, or use "
-                "FairPCA.",
-                parameter="X",
-            )
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        if is_lazy(X):
+            moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
+            return self._fit_rows(rows, moments)
         rows = self._rows(self._features(X, ensure_min_samples=2), *parts)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 
@@ -239,10 +238,27 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
+    @with_callbacks
     def _walk(self, space, rows, random, progress):
-        """Return the path as a table and the point chosen on it."""
+        """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        counter = Counter(ascents, progress)
+        counted, context = Counter(ascents, progress), None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=ascents)
+            context.call_on_fit_task_begin(estimator=self)
+
+        def listen(done, total):
+            counted.add()
+            if context is not None:
+                tell(self, context, "ascent")
+
+        found = self._follow(space, rows, random, Counter(ascents, listen))
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return found
+
+    def _follow(self, space, rows, random, counter):
+        """Return the path as a table and the point chosen on it."""
         if self.price is None:
             prices = list(_PRICES)
         else:
@@ -271,7 +287,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
                 "the smallest Δ. Lower n_components, or raise delta.",
                 DeltaNotReachedWarning,
-                stacklevel=6,
+                stacklevel=8,
             )
         return best
 

@@ -30,7 +30,8 @@ def plain_model(
     """Plain components beside fair ones: from moments, those kept or rows; None without."""
     d = len(estimator.components_)
     options = {"whiten": estimator.whiten, "missing_groups": "ignore", "certify": False}
-    plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, **options)
+    scaling = getattr(estimator, "standardize", False)
+    plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, standardize=scaling, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about groups; the fair fit has said it already
         moments = getattr(estimator, "moments_", None) if moments is None else moments
