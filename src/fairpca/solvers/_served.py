@@ -72,11 +72,9 @@ def weigh_one(served: Served) -> Weighted:
 
 
 def weigh_two(served: Served) -> Weighted:
-    """Solve the problem of two groups exactly, by a search along the one weight there is.
-
-    Where the subspace jumps at the best weight, the subspaces of either side span one in which
-    every rotation between them is optimal, and one of them serves both groups alike.
-    """
+    """Solve the problem of two groups exactly, by a search along the one weight there is."""
+    # Where the subspace jumps at the best weight, the subspaces of either side span one in which
+    # every rotation between them is optimal, and one of them serves both groups alike.
     first, step = served.S[0], served.S[1] - served.S[0]
     offset, rise = served.offsets[0], served.offsets[1] - served.offsets[0]
     count = 0

@@ -214,11 +214,9 @@ class _CentralPath:
 
 
 def _occupation(levels: Array, d: int, height: float) -> tuple[Array, Array]:
-    """Eigenvalues f of the central P and 1 − f, for rising eigenvalues of A; they sum to d.
-
-    They solve 1/f − 1/(1 − f) = x with x = (threshold − level)/height, counted from the d-th
-    largest level so that small heights cost no digits.
-    """
+    """Eigenvalues f of the central P and 1 − f, for rising eigenvalues of A; they sum to d."""
+    # They solve 1/f − 1/(1 − f) = x with x = (threshold − level)/height, counted from the d-th
+    # largest level so that small heights cost no digits.
     below = (levels[-d] - levels) / height
 
     def at(threshold: float) -> tuple[Array, Array]:
