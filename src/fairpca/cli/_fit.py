@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fairpca._choices import COMPARE, ENGINES
+from fairpca._text import visible
 from fairpca.cli._compare import (
     Comparison,
     against_classifiers,
@@ -17,11 +19,13 @@ from fairpca.cli._compare import (
     path_document,
     to_json,
 )
-from fairpca.cli._messages import collected_notes, print_notes, visible
+from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
 from fairpca.cli._table import Asked, open_asked, read_reference
 from fairpca.tables import check_target, moments_from_table, project_table
+
+_MAX_FOLDED = 200  # columns of which every fold holds a matrix
 
 
 def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -37,15 +41,16 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         stages.begin(f"summing {asked.name}")
         moments = moments_from_table(
             asked.table,
-            asked.roles,
+            replace(asked.roles, folds=_folds(given, asked)),
             engine=given["engine"] or ENGINES[0],
             scheduler=given["scheduler"],
             master=given["master"],
             checkpoint=given["checkpoint"],
             progress=stages,
         )
-        notes += asked.encoding_notes(moments.feature_names or ())
-        stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
+        names = (moments.cells if _folds(given, asked) else moments).feature_names or ()
+        notes += asked.encoding_notes(names)
+        stages.begin(f"fitting {moments.n_samples} rows, {len(names)} features")
         result = compare(moments, settings)
         if given["delta"] is not None:
             stages.begin("ascending against classifiers")
@@ -94,6 +99,12 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         _check_place("--out", given["out"], given["force"])
     if given["save"] is not None:
         _check_place("--save", _model_file(given["save"]), given["force"])
+
+
+def _folds(given: Mapping[str, Any], asked: Asked) -> int:
+    """Return the number of folds, 0 where new rows are judged otherwise or folds cost too much."""
+    wide = len(asked.roles.columns) > _MAX_FOLDED
+    return 0 if wide or given["delta"] is not None else int(given["folds"])
 
 
 def _check_place(option: str, path: Path, force: bool) -> None:

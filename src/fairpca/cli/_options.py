@@ -193,6 +193,13 @@ _PROBLEM = (
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
     _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
+    _value(
+        "--folds",
+        click.Choice(["0", *map(str, range(2, 21))]),
+        "5",
+        "Folds for the figures on new rows, up to 200 columns; 0: none.",
+        metavar="N",
+    ),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
 )

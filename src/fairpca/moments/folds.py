@@ -134,6 +134,11 @@ class FoldedMoments:
         """Moments of all rows but those of one fold."""
         return _sum(self.folds[:index] + self.folds[index + 1 :])
 
+    @cached_property
+    def splits(self) -> tuple[tuple[GroupMoments, GroupMoments], ...]:
+        """Moments to fit to and moments to measure on, once for each fold."""
+        return tuple((self.train(index), fold) for index, fold in enumerate(self.folds))
+
     def standardized(self, by: Standardization | None = None) -> FoldedMoments:
         """Moments of (x - mean) / scale, by the mean and scale of all rows unless `by` is given."""
         scaling = self.total.standardization() if by is None else by
