@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from fairpca._choices import COMPARE, ENGINES
+from fairpca._choices import COMPARE, ENGINES, OBJECTIVES
 from fairpca._text import visible
 from fairpca.cli._compare import (
     Comparison,
@@ -35,22 +35,12 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
     with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
         stages.begin("reading")
         asked = open_asked(data, given)
-        settings = _settings(given, asked)
+        settings = fit_settings(given, asked)
         if given["out"] is not None:
             check_target(asked.table, given["out"], force=given["force"])
-        stages.begin(f"summing {asked.name}")
-        moments = moments_from_table(
-            asked.table,
-            replace(asked.roles, folds=_folds(given, asked)),
-            engine=given["engine"] or ENGINES[0],
-            scheduler=given["scheduler"],
-            master=given["master"],
-            checkpoint=given["checkpoint"],
-            progress=stages,
-        )
-        names = (moments.cells if _folds(given, asked) else moments).feature_names or ()
-        notes += asked.encoding_notes(names)
-        stages.begin(f"fitting {moments.n_samples} rows, {len(names)} features")
+        moments = _summed(asked, given, stages)
+        notes += asked.encoding_notes(moments.feature_names or ())
+        stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
         result = compare(moments, settings)
         if given["delta"] is not None:
             stages.begin("ascending against classifiers")
@@ -77,6 +67,20 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
     _show(result, asked, settings, given, notes)
 
 
+def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> Any:
+    stages.begin(f"summing {asked.name}")
+    return moments_from_table(
+        asked.table,
+        replace(asked.roles, folds=_folds(given, asked)),
+        engine=given["engine"] or ENGINES[0],
+        scheduler=given["scheduler"],
+        master=given["master"],
+        checkpoint=given["checkpoint"],
+        progress=stages,
+        quiet=given["quiet"],
+    )
+
+
 def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Refuse options that do not belong together, and a model that could not be written."""
     if given["cov_tol"] is not None and given["cov_weight"] is not None:
@@ -88,6 +92,8 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
     if given["famd"] and given["no_standardize"]:
         raise click.UsageError("--famd and --no-standardize exclude each other: give one of them.")
+    if given["delta"] is not None and given["objective"] != OBJECTIVES[0]:
+        raise click.UsageError("--delta excludes --objective: give one of them.")
     if given["keep"] and given["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out as well.")
     if given["engine"] is not None and not data:
@@ -96,9 +102,9 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         if given[name] and (given["engine"] or "local") != engine:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
     if given["out"] is not None:
-        _check_place("--out", given["out"], given["force"])
+        check_place("--out", given["out"], given["force"])
     if given["save"] is not None:
-        _check_place("--save", _model_file(given["save"]), given["force"])
+        check_place("--save", _model_file(given["save"]), given["force"])
 
 
 def _folds(given: Mapping[str, Any], asked: Asked) -> int:
@@ -107,7 +113,7 @@ def _folds(given: Mapping[str, Any], asked: Asked) -> int:
     return 0 if wide or given["delta"] is not None else int(given["folds"])
 
 
-def _check_place(option: str, path: Path, force: bool) -> None:
+def check_place(option: str, path: Path, force: bool) -> None:
     """Refuse to replace a file, and places that there cannot be, before any work."""
     try:
         if path.is_file() and not force:
@@ -121,23 +127,32 @@ def _check_place(option: str, path: Path, force: bool) -> None:
             raise click.ClickException(
                 f"{option} {path}: the directory {folder.name!r} does not exist."
             )
-    except (OSError, RuntimeError) as error:  # links in a circle, names that are too long
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
         reason = getattr(error, "strerror", None) or str(error)
         raise click.ClickException(f"{option} {path}: {reason}.") from None
 
 
 def _model_file(path: Path) -> Path:
     """Name of the file that a model is written to."""
-    if not path.name:
+    if path.name in ("", ".."):
         raise click.ClickException(f"--save {path}: give the name of a file.")
     return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
 
 
-def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def fit_settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     """Parameters of `FairPCA` for what was asked."""
     reference = read_reference(given["reference"], asked.roles.sensitive)
     default = COMPARE[0] if reference is None else "reference"
-    same = ("mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size", "tol")
+    same = (
+        "objective",
+        "mean_tol",
+        "cov_weight",
+        "cov_tol",
+        "solver",
+        "joint",
+        "min_group_size",
+        "tol",
+    )
     return {
         "n_components": given["components"],
         **{name: given[name] for name in (*same, "max_iter")},

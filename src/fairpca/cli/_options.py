@@ -18,6 +18,7 @@ from fairpca._choices import (
     MAX_CELLS,
     MAX_LEVELS,
     MISSING,
+    OBJECTIVES,
     SOLVERS,
     UNKNOWN,
 )
@@ -173,14 +174,6 @@ _PROBLEM = (
         "with --cov-tol.",
     ),
     _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
-    _value(
-        "--delta",
-        _SHARE,
-        None,
-        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
-        "reads the rows into memory.",
-    ),
-    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
     _choice(
         "--compare",
         COMPARE,
@@ -189,6 +182,13 @@ _PROBLEM = (
     _REFERENCE,
     _JOINT,
     _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _choice(
+        "--objective",
+        OBJECTIVES,
+        "What is maximised: the variance of all rows, or what the worst-served group keeps or "
+        "loses against its own best.",
+        default=OBJECTIVES[0],
+    ),
     _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
     _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
@@ -202,6 +202,16 @@ _PROBLEM = (
     ),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_AGAINST = (
+    _value(
+        "--delta",
+        _SHARE,
+        None,
+        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
+        "reads the rows into memory.",
+    ),
+    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
 )
 _DECISIONS = (
     _columns("--decision", help="Column that says who was selected.", one=True),
@@ -250,33 +260,7 @@ _DATABASE = (
     ),
 )
 
-FIT = (
-    _SENSITIVE,
-    _value(
-        "-d --components",
-        Components(),
-        2,
-        "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
-        "share of the variance; all: as many as equal means leave.",
-    ),
-    *_FEATURES,
-    _columns("--target", help="Columns to predict later: no features, copied to --out."),
-    *_GROUPS,
-    *_PROBLEM,
-    *_OUTPUT,
-    *_ROWS,
-    *_DATABASE,
-    *_ENGINE,
-    *_SHOWN,
-)
-AUDIT = (
-    _SENSITIVE,
-    *_FEATURES,
-    *_GROUPS,
-    _NUMERIC,
-    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
-    _REFERENCE,
-    _JOINT,
+_MEASURED = (
     _value(
         "--min-group",
         click.IntRange(min=2),
@@ -315,9 +299,64 @@ AUDIT = (
         "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),
     _value("--seed", click.IntRange(0, 2**32 - 1), 0, "Of the permutations and splits."),
+)
+_COMPONENTS = _value(
+    "-d --components",
+    Components(),
+    2,
+    "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
+    "share of the variance; all: as many as equal means leave.",
+)
+
+FIT = (
+    _SENSITIVE,
+    _COMPONENTS,
+    *_FEATURES,
+    _columns("--target", help="Columns to predict later: no features, copied to --out."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_AGAINST,
+    *_OUTPUT,
+    *_ROWS,
+    *_DATABASE,
+    *_ENGINE,
+    *_SHOWN,
+)
+AUDIT = (
+    _SENSITIVE,
+    *_FEATURES,
+    *_GROUPS,
+    _NUMERIC,
+    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
+    _REFERENCE,
+    _JOINT,
+    *_MEASURED,
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
+)
+REPORT = (
+    _SENSITIVE,
+    _COMPONENTS,
+    *_FEATURES,
+    _columns("--target", help="Columns that are no features."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_MEASURED,
+    _flag("--as-is", "Audit the columns themselves, without a fit."),
+    _path(
+        "-o --out",
+        "FILE",
+        "Where the page goes; its figures go beside it as .json.",
+        default=Path("report.html"),
+        show_default=True,
+    ),
+    _path("--card", "FILE", "Write a model card in Markdown as well."),
+    click.option("--title", metavar="TEXT", help="Title of the page."),
+    _flag("--force", "Replace files that exist."),
+    *_ROWS,
+    _SEPARATOR,
+    _QUIET,
 )
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),

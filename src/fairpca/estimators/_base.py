@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,12 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, SOLVERS
+from fairpca._choices import COMPARE, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
-from fairpca.rows import Rows, split_named, without_columns
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_finite, check_no_text
+from fairpca.rows._columns import split_named, without_columns
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy, is_stream
@@ -59,7 +62,7 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
         "verbose": ["verbose"],
     }
 
@@ -81,6 +84,19 @@ class FairnessEstimator(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _features(self, X, **checks):
+        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None)  # said first, as scikit-learn does
+            raise
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return X
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -129,6 +145,28 @@ class FairnessEstimator(
         """Leave out the columns that were named as groups, strata or weights in `fit`."""
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
+
+    def _lazy_parts(self, X, *parts, size):
+        """Return moments of a Dask collection, a sample of its rows, and sums of their features.
+
+        The last is a function of the function that makes the features.
+        """
+        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample, sample
+
+        if parts[0] is None:
+            self._require_groups_optional()
+            parts = (None, None, parts[2])
+        validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
+        about = {"numeric": self.numeric, "names": getattr(self, "feature_names_in_", None)}
+        moments = lazy_moments(X, *parts, at_least=2, **about)
+        rows = lazy_sample((X, *parts), moments, size, **about)
+        return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
+
+    def _lazy_transform(self, X, function):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype)
 
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
@@ -246,8 +284,9 @@ class LinearEstimator(FairnessEstimator):
         scale = self._whitening if self.whiten else None
         X = self._without_others(X)
         if is_lazy(X):
-            return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+            parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
+            return self._lazy_transform(X, partial(project, **parts))
+        X = self._features(X, reset=False)
         return project(X, self.mean_, self._directions, scale)
 
     def inverse_transform(self, X):
@@ -292,13 +331,6 @@ class LinearEstimator(FairnessEstimator):
         if hasattr(self, "feature_names_in_"):
             pca.feature_names_in_ = self.feature_names_in_
         return pca
-
-    def _lazy_transform(self, X, scale):
-        from fairpca.tables import lazy_transform, sample
-
-        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        names = list(self.get_feature_names_out())
-        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -293,8 +293,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
             return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
-        X = validate_data(self, X, reset=reset, **checks)
+        X = self._features(X, reset=reset, ensure_min_samples=least)
         return GroupMoments.from_rows(self._rows(X, *parts))
 
     def _summarise_stream(self, X, *names):

@@ -188,7 +188,7 @@ def _certificate_words(certificate: Mapping[str, Any]) -> str:
 def _markdown(value: Any) -> str:
     """Escape what Markdown or HTML would obey, and keep to one line of a table."""
     text = visible(" ".join(str(value).split()))
-    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$&:-])", r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]|<>~$&#!])", r"\\\1", text)
 
 
 _FILTERS: dict[str, Any] = {

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairpca._text import visible
+from fairpca.estimators import FairPCA
 from fairpca.metrics import AuditReport
 from fairpca.report._summary import Fitted
 from fairpca.report.displays import (
@@ -63,6 +64,13 @@ def _as_text(draw: Callable[[], Any]) -> Picture:
     return Picture(base64.b64encode(buffer.getvalue()).decode(), width, height)
 
 
+def scores_of(model: FairPCA, X: Any) -> Any:
+    """Return component scores of a matrix whose columns are known to be those of the model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a matrix has no names
+        return np.asarray(model.transform(X), dtype=np.float64)
+
+
 def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
     """Draw the attribute of the worst pair, or the first one."""
     groups = rows.halved().groups
@@ -75,7 +83,7 @@ def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
     codes = np.searchsorted(shown, column.codes[inside])
     names = tuple(visible(str(column.levels[index])) for index in shown)
     models = {"Plain PCA": fitted.plain, "Fair PCA": fitted.fair}
-    scores = {name: model.transform(rows.X)[inside] for name, model in models.items()}
+    scores = {name: scores_of(model, rows.X)[inside] for name, model in models.items()}
     captions = {
         name: f"variance kept {100 * np.sum(model.explained_variance_ratio_):.0f} %, mean gap "
         f"{model.mean_gap_:.2f}, covariance gap {model.cov_gap_:.2f}"

@@ -9,7 +9,6 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import clone
 
 from fairpca.estimators._fair_pca import FairPCA, fit_with_plain
@@ -77,9 +76,9 @@ def digest(rows: Rows) -> str:
     """Return the SHA-256 of rows as they were read: features, groups, strata and weights."""
     found = hashlib.sha256()
     for start in range(0, len(rows), _BLOCK):  # a copy of all rows would be felt in memory
-        block: Any = rows.X[start : start + _BLOCK]
-        block = block.toarray() if issparse(block) else block
-        found.update(np.ascontiguousarray(block, dtype="<f8").tobytes())
+        block = rows.X[start : start + _BLOCK]
+        whole = block.toarray() if hasattr(block, "toarray") else block
+        found.update(np.ascontiguousarray(whole, dtype="<f8").tobytes())
     for part in (rows.groups, rows.strata):
         for column in part.categorical if part is not None else ():
             found.update(repr((column.name, column.levels)).encode())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
+from fairpca._progress import Progress
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
 from fairpca.report._page import AuditPage
-from fairpca.report._pictures import draw_pictures
+from fairpca.report._pictures import draw_pictures, scores_of
 from fairpca.report._summary import Fitted, fit_both, summarise
 from fairpca.rows import Rows
 
@@ -31,7 +30,7 @@ def audit_report(
     name: str = "",
     title: str = "",
     about: Mapping[str, Any] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
     **options: Any,
 ) -> AuditPage:
     """Audit rows, or what a fair PCA makes of them, and put it on a page that people can read.
@@ -116,8 +115,7 @@ def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scores(rows: Rows, model: FairPCA) -> Rows:
-    scores: Any = np.asarray(model.transform(rows.X), dtype=np.float64)
-    return rows.with_features(scores)
+    return rows.with_features(scores_of(model, rows.X))
 
 
 def make_page(

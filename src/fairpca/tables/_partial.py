@@ -12,7 +12,9 @@ import numpy as np
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._cells import Cell
-from fairpca.rows import missing_groups_error, too_many_cells
+from fairpca.rows._checks import describe_missing, missing_values_error, weights_error
+from fairpca.rows._columns import missing_groups_error
+from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 
 Levels = Mapping[str, tuple[str, ...]]
@@ -119,35 +121,34 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     """Turn the sum of a pass into moments, by fold if asked for, or say why there are none."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
-        why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
-        raise InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
+        raise no_rows_error(total, name)
     moments = total.moments if named else replace(total.moments, feature_names=None)
     return FoldedMoments(roles.folds, moments) if roles.folds else moments
+
+
+def no_rows_error(total: Partial, name: str) -> InvalidInputError:
+    """Say why there is no row to use."""
+    if total.n_rows and not total.incomplete:
+        return weights_error("zero", total.n_rows)
+    why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
+    return InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
 
 
 def check_missing(total: Partial, roles: Roles) -> None:
     """Refuse missing values, or warn that their rows were left out."""
     if not total.missing:
         return
-    found = describe_missing(total)
+    found = total.incomplete, total.n_rows, total.missing
     if roles.missing == "drop-rows":
         # The caller of the public function: this one, finish, Table.moments and the function.
-        warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=5)
+        message = f"{describe_missing(*found)} and were left out."
+        warnings.warn(message, DroppedRowsWarning, stacklevel=5)
         return
     arguments = dict.fromkeys(roles.sensitive, "sensitive_features")
     arguments |= dict.fromkeys(roles.control, "control_features")
     groups = [name for name in arguments if name in total.missing]
     if set(groups) == set(total.missing) and not set(groups) & set(roles.features):
         raise missing_groups_error(groups[0], total.missing[groups[0]], arguments[groups[0]])
-    raise InvalidInputError(
-        f"{found}: fill them in, leave the columns out, or use missing='drop-rows'.",
-        parameter="missing",
-    )
-
-
-def describe_missing(total: Partial) -> str:
-    """Say how many rows have missing values, and in which columns."""
-    counts = ", ".join(f"{name!r} {count:,}" for name, count in total.missing.items())
-    return (
-        f"{total.incomplete:,} of {total.n_rows:,} rows have missing values (by column: {counts})"
-    )
+    if set(total.missing) == {roles.weight}:
+        raise weights_error("not finite")
+    raise missing_values_error(*found, "missing")

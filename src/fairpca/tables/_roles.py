@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
+from fairpca.rows._checks import not_numbers_error
 
-Missing = Literal["error", "drop-rows"]
 Names = str | Iterable[str] | None
 
 _PARAMETER_OF = {
@@ -39,6 +39,14 @@ class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
     The parts and options are those of `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.assign("sex").features
+    ('height',)
     """
 
     features: tuple[str, ...]  # those that are numbers, in order
@@ -190,14 +198,15 @@ def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
 
 def check_numbers(features: Mapping[str, pa.DataType]) -> None:
     """Refuse features of other types than numbers."""
-    bad = [f"{name!r} ({kind})" for name, kind in features.items() if not is_number(kind)]
+    bad = {name: _kind_name(kind) for name, kind in features.items() if not is_number(kind)}
     if bad:
-        listed = ", ".join(bad)
-        raise InvalidInputError(
-            f"features that are not numbers: {listed}. Name the columns to be one-hot "
-            "encoded in categorical, or name the features without them.",
-            parameter="features",
-        )
+        raise not_numbers_error(bad, "features")
+
+
+def _kind_name(kind: pa.DataType) -> str:
+    inner = kind.value_type if kinds.is_dictionary(kind) else kind
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return "text" if any(test(inner) for test in tests) else str(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:
