@@ -30,7 +30,7 @@ def audit_report(
     name: str = "",
     title: str = "",
     about: Mapping[str, Any] | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> AuditPage:
     """Audit rows, or what a fair PCA makes of them, and put it on a page that people can read.
