@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction clean
+.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-browser test-min coverage fuzz mutants bench bench-scale reproduction clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-slow  the statistical tests, minutes"
 	@echo "make test-sql   databases on real servers, ONNX and skops; installs their extras"
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
+	@echo "make test-browser  pages in headless Chromium; installs playwright and axe-core, needs chromium"
 	@echo "make test-min   the quick tests with the lowest versions that pyproject.toml promises"
 	@echo "make fuzz       10,000 random tries against oracles; TRIES= and SEED= choose others"
 	@echo "make mutants    small faults in a copy of the source, one at a time, that the tests must find"
@@ -63,6 +64,15 @@ test-spark: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,spark]' \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests
+
+# The browser itself comes from the system (apt-get install chromium).
+test-browser: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python playwright \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check playwright
+	mkdir -p build/tools
+	test -f build/tools/node_modules/axe-core/axe.min.js \
+	  || npm install --silent --no-audit --no-fund --prefix build/tools axe-core
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m browser tests/browser
 
 # An environment of its own, where every requirement has the lowest version that it allows.
 MIN := .venv-min

@@ -117,7 +117,7 @@ def _verdict(audit: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict
     """Put the worst that was found on new rows into a word, with its uncertainty."""
     worst = audit["headline"]
     if worst is None:
-        return {"word": "unknown", "before": None}
+        return {"word": "unknown", "held_out": None, "before": None}
     new = worst["held_out"]
     word = next(word for end, word in _WORDS if new["low"] <= end)
     past = None if before is None or before["headline"] is None else before["headline"]
