@@ -67,3 +67,12 @@ def test_groups_that_are_printed_alike_are_refused():
             GroupMoments.from_arrays(X, [1, 1, 2, 2], ["True", "False"] * 2)
         )
     assert (whole + GroupMoments.from_arrays(X, [1.0, 2.0, 3.0, 3.0])).n_samples == 8
+
+
+def test_no_message_is_endless():
+    names = [f"column {number} {'x' * 1000}" for number in range(100)]
+    X = pd.DataFrame(np.full((4, 100), np.nan), columns=names)
+    with pytest.raises(InvalidInputError, match="4 of 4 rows") as caught:
+        GroupMoments.from_arrays(X, [0, 1, 0, 1])
+    assert len(str(caught.value)) < 2100
+    assert "drop-rows" in str(caught.value)

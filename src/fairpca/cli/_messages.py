@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import click
 
-from fairpca.exceptions import FairnessWarning, InvalidInputError
+from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
 LONGEST = 1000
 """Characters of one message; what is longer loses its middle."""
@@ -57,11 +57,7 @@ def visible(text: str) -> str:
 
 def one_line(message: str) -> str:
     """Return a message without line breaks and control characters, and not endless."""
-    text = visible(" ".join(message.split()))
-    if len(text) <= LONGEST:
-        return text
-    end = LONGEST // 4  # where the advice stands
-    return f"{text[: LONGEST - end]} … {text[-end:]}"
+    return bounded(visible(" ".join(message.split())), LONGEST)
 
 
 def in_options(error: InvalidInputError) -> str:

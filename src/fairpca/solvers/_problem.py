@@ -293,7 +293,9 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
             parameter="n_components",
         )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
-    bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
+    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
+    F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]
+    bounds_mean = len(F) > 0
     if has_price or bounds_mean:
         # Ascent is quickest, and its start known, where S is diagonal.
         values, vectors = np.linalg.eigh(S)
@@ -305,23 +307,16 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     reduced = ReducedProblem(
         S=S,
         Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
-        F=_binding_means(mean_gaps, problem.mean_tol / root) @ N
-        if bounds_mean
-        else np.zeros((0, N.shape[1])),
+        F=F @ N,
         d=problem.n_components,
         price=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
         limit=problem.cov_tol / scale if problem.cov_tol is not None and len(cov_gaps) else None,
-        mean_limit=(problem.mean_tol / root) ** 2 if bounds_mean else 0.0,
+        mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,
         scale=scale,
     )
     _check_attainable(reduced)
     return reduced
-
-
-def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
-    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
-    return np.asarray(mean_gaps[np.linalg.norm(mean_gaps, axis=1) > mean_tol])
 
 
 def smallest_cov_gap(values: Array, d: int) -> float:
