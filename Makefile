@@ -62,7 +62,7 @@ test-sql: setup
 test-spark: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,spark]' \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests/tables
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests
 
 # An environment of its own, where every requirement has the lowest version that it allows.
 MIN := .venv-min

@@ -74,6 +74,7 @@ def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMome
         master=given["master"],
         checkpoint=given["checkpoint"],
         progress=stages,
+        quiet=given["quiet"],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -146,6 +147,28 @@ class FairnessEstimator(
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
 
+    def _lazy_parts(self, X, *parts, size):
+        """Return moments of a Dask collection, a sample of its rows, and sums of their features.
+
+        The last is a function of the function that makes the features.
+        """
+        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample, sample
+
+        if parts[0] is None:
+            self._require_groups_optional()
+            parts = (None, None, parts[2])
+        validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
+        about = {"numeric": self.numeric, "names": getattr(self, "feature_names_in_", None)}
+        moments = lazy_moments(X, *parts, at_least=2, **about)
+        rows = lazy_sample((X, *parts), moments, size, **about)
+        return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
+
+    def _lazy_transform(self, X, function):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype)
+
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
         if sensitive_features is None:
@@ -262,7 +285,8 @@ class LinearEstimator(FairnessEstimator):
         scale = self._whitening if self.whiten else None
         X = self._without_others(X)
         if is_lazy(X):
-            return self._lazy_transform(X, scale)
+            parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
+            return self._lazy_transform(X, partial(project, **parts))
         X = self._features(X, reset=False)
         return project(X, self.mean_, self._directions, scale)
 
@@ -308,13 +332,6 @@ class LinearEstimator(FairnessEstimator):
         if hasattr(self, "feature_names_in_"):
             pca.feature_names_in_ = self.feature_names_in_
         return pca
-
-    def _lazy_transform(self, X, scale):
-        from fairpca.tables import lazy_transform, sample
-
-        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        names = list(self.get_feature_names_out())
-        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

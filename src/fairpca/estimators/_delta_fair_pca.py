@@ -155,8 +155,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
-            Features.
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features). Of a Dask collection all rows are summed,
+            and at most `max_rows` of them, of every combination of groups, are read into memory.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
 
@@ -170,14 +171,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"delta={self.delta!r} and price={self.price!r} are both set; set one of them.",
                 parameter="price",
             )
-        if is_lazy(X):
-            raise InvalidInputError(
-                "DeltaFairPCA looks at rows, and X is a Dask collection: pass its moments "
-                "(fairpca.tables.moments_from_dask) and a sample of its rows to fit_sample, or use "
-                "FairPCA.",
-                parameter="X",
-            )
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        if is_lazy(X):
+            moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
+            return self._fit_rows(rows, moments)
         rows = self._rows(self._features(X, ensure_min_samples=2), *parts)
         return self._fit_rows(rows, GroupMoments.from_rows(rows))
 

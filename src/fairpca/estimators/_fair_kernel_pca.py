@@ -20,6 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from fairpca import kernels
 from fairpca.estimators._base import FairnessEstimator
 from fairpca.exceptions import FairnessWarning, InvalidInputError
+from fairpca.tables import is_lazy
+
+# Rows of a Dask collection from which landmarks are chosen, at least.
+_DRAWN = 20000
 
 _ROUGH = (
     "the kernel's values differ from each other in their last digits only, so that scores and gaps "
@@ -183,14 +187,17 @@ class FairKernelPCA(FairnessEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features; shape (n_samples, n_samples) for a precomputed kernel.
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            Features; shape (n_samples, n_samples) for a precomputed kernel. A Dask collection needs
+            `n_landmarks`; it is read three times, and its `transform` is lazy.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
         """
         self._check_price()
         self._check_form(sample_weight)
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        if is_lazy(X):
+            return self._fit_lazy(X, *parts)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
         X = self._features(X, copy=True, ensure_min_samples=2)
         return self._fit_rows(self._rows(X, *parts))
@@ -204,7 +211,12 @@ class FairKernelPCA(FairnessEstimator):
             Features; kernel values against the training rows for a precomputed kernel.
         """
         check_is_fitted(self, "components_")
-        X = self._features(self._without_others(X), reset=False)
+        X = self._without_others(X)
+        if is_lazy(X):
+            return self._lazy_transform(X, self._scores)
+        return self._scores(self._features(X, reset=False))
+
+    def _scores(self, X):
         scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores
 
@@ -246,12 +258,24 @@ class FairKernelPCA(FairnessEstimator):
                 "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'."
             )
 
-    def _fit_rows(self, rows):
+    def _fit_lazy(self, X, *parts):
+        """Landmarks come from a sample of the rows; the features of all rows are summed."""
+        if self.n_landmarks is None or self._is_precomputed:
+            raise InvalidInputError(
+                "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, with "
+                "a kernel that is not precomputed.",
+                parameter="n_landmarks",
+            )
+        _, rows, summed = self._lazy_parts(X, *parts, size=max(30 * self.n_landmarks, _DRAWN))
+        return self._fit_rows(rows, summed)
+
+    def _fit_rows(self, rows, summed=None):
+        """Fit from rows; `summed` gives moments of the features of all where these are a sample."""
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
         rows, anchors = kernels.all_rows(self._kernel_function(), rows)
         equivalent = kernels.equivalent_kernel(self.kernel, self.gamma_, rows.X)
         anchors = replace(anchors, equivalent=equivalent)
-        self._anchors, space = self._build_space(rows, anchors)
+        self._anchors, space = self._build_space(rows, anchors, summed)
         if space.clipped is not None:
             warnings.warn(space.clipped.message, PositiveSpectrumWarning, stacklevel=4)
         if space.is_rough:
@@ -281,7 +305,7 @@ class FairKernelPCA(FairnessEstimator):
             params = self.kernel_params or {}
         return partial(pairwise_kernels, metric=self.kernel, filter_params=True, **params)
 
-    def _build_space(self, rows, anchors):
+    def _build_space(self, rows, anchors, summed):
         random = check_random_state(self.random_state)
         precision = np.finfo(rows.X.dtype if self._is_precomputed else np.float64).eps
         is_positive = kernels.is_positive(self.kernel, self.degree, self.coef0)
@@ -289,7 +313,8 @@ class FairKernelPCA(FairnessEstimator):
         if self.n_landmarks is not None and self.n_landmarks < len(rows):
             cluster = _cluster_centres if self.landmarks == "kmeans" else None
             few, K = kernels.few_rows(anchors, rows, self.n_landmarks, random, cluster)
-            return few, kernels.landmark_space(rows, few, K, options, self._form_contrasts)
+            summed = summed or partial(kernels.sum_in_batches, rows)
+            return few, kernels.landmark_space(summed, few, K, options, self._form_contrasts)
         kernels.check_gram_memory(
             len(rows),
             partial=self.rank is not None and self.rank < len(rows),

@@ -19,9 +19,9 @@ class Watch:
         now = time.monotonic()
         if self._estimator.verbose and now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            known = f"bound {snapshot.bound:.6g}, gap {100 * snapshot.gap:.2f} %"
-            if snapshot.stage == "basis":
-                known = f"objective {snapshot.objective:.6g}"
+            known = f"objective {snapshot.objective:.6g}, bound {snapshot.bound:.6g}"
+            if snapshot.gap < float("inf"):
+                known += f", gap {100 * snapshot.gap:.2f} %"
             name, elapsed = type(self._estimator).__name__, now - self._start
             step = f"{snapshot.stage}, step {snapshot.iteration}"
             print(f"[{name}] {elapsed:.0f} s, {step}: {known}", flush=True)

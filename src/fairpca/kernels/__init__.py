@@ -18,6 +18,7 @@ from fairpca.kernels._spaces import (
     exact_space,
     is_positive,
     landmark_space,
+    sum_in_batches,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "inverse_coefficients",
     "is_positive",
     "landmark_space",
+    "sum_in_batches",
 ]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -222,24 +224,46 @@ def _whitened(spectrum: Spectrum, weights: Array | None) -> tuple[Array, Array]:
     return projection * scale, features / scale
 
 
+@dataclass(frozen=True, eq=False)
+class LandmarkFeatures:
+    """Features of rows in the span of centred landmarks; called with a batch of X."""
+
+    anchors: Anchors
+    shift: Array
+    projection: Array
+
+    def __call__(self, X: Any) -> Array:
+        """Return the features (n, m) of rows (n, p)."""
+        pieces = [
+            (self.anchors.values(X[batch]) - self.shift) @ self.projection
+            for batch in row_batches(X.shape[0], len(self.projection))
+        ]
+        return np.concatenate(pieces)
+
+
+def sum_in_batches(rows: Rows, function: LandmarkFeatures) -> GroupMoments:
+    """Sum the features of rows in memory, a batch at a time."""
+    batches = row_batches(len(rows), len(function.projection))
+    parts = (rows.take(batch) for batch in batches)
+    return reduce(add, (GroupMoments.from_rows(p.with_features(function(p.X))) for p in parts))
+
+
 def landmark_space(
-    rows: Rows, anchors: Anchors, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
+    summed: Callable[[LandmarkFeatures], GroupMoments],
+    anchors: Anchors,
+    K: Array,
+    options: SpectrumOptions,
+    form_contrasts: FormContrasts,
 ) -> KernelSpace:
     """Span of the centred landmarks, rotated so that the covariance of the rows is diagonal.
 
-    Moments are summed over batches of rows; `rank` is applied to the rows' covariance, not to the
-    landmarks' kernel matrix `K`, which is overwritten.
+    `summed` gives the moments of the features of all rows, such as `sum_in_batches` of some rows;
+    `rank` is applied to the rows' covariance, not to the landmarks' kernel matrix `K`, which is
+    overwritten.
     """
     spectrum = centred_spectrum(K, None, replace(options, rank=None))
     projection, features = _whitened(spectrum, None)
-    moments = None
-    for batch in row_batches(len(rows), len(projection)):
-        inside = rows.take(batch)
-        values = anchors.values(inside.X)
-        values -= spectrum.shift
-        part = GroupMoments.from_rows(inside.with_features(values @ projection))
-        moments = part if moments is None else moments + part
-    assert moments is not None
+    moments = summed(LandmarkFeatures(anchors, spectrum.shift, projection))
     _, mean, covariance = moments.pooled()
     variances, rotation = np.linalg.eigh(covariance)
     keep = len(variances) if options.rank is None else options.rank
@@ -250,7 +274,7 @@ def landmark_space(
         projection @ rotation,
         mean @ rotation,
         variances,
-        variances * rows.weight,
+        variances * moments.weight,
         float(np.trace(covariance)),
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,

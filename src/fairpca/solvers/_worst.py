@@ -94,7 +94,7 @@ def solve_worst(
     (1.333333, [0.333333, 0.666667])
     """
     with single_blas_thread():
-        reduced = reduce_problem(problem)
+        reduced = reduce_problem(problem, keeps_all=True)
         served = _reduced_groups(reduced, covariances, offsets)
         watch = None if callback is None else _in_user_units(callback, reduced.scale)
         if reduced.d == reduced.size:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.linalg import project, single_blas_thread
+from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import encode_groups
 from fairpca.rows._checks import check_matrix
@@ -80,7 +80,8 @@ def moments_from_dask(
             raise InvalidInputError("an array has no names: features and categorical need a table.")
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
-        roles, parts = _collections(data, sensitive, control, weight, None, **options)
+        given = (data, sensitive, control, weight, None)
+        roles, parts = collections(_sum_features, *given, **options)
         return finish(_compute(parts, roles), roles, named=False)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
@@ -104,7 +105,8 @@ def lazy_moments(
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
-    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric, folds=folds)
+    given = (X, sensitive, control, weight, names)
+    roles, parts = collections(_sum_features, *given, numeric=numeric, folds=folds)
     moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
@@ -123,12 +125,16 @@ def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:
 
 
 def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
-    """Merge delayed sums as a tree, always in the same order."""
+    return merge_tree(parts, partial(_merge, roles=roles))
+
+
+def merge_tree(parts: Sequence[Any], function: Callable[[list[Any]], Any]) -> Any:
+    """Merge what delayed tasks have found as a tree, always in the same order."""
     from dask import delayed
 
     if not parts:
         raise InvalidInputError("X has no partitions: give a table with rows.")
-    merge = delayed(partial(_merge, roles=roles))
+    merge = delayed(function)
     level = list(parts)
     while len(level) > 1:
         level = [merge(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
@@ -140,10 +146,19 @@ def _merge(parts: list[Partial], roles: Roles) -> Partial:
         return merge_partials(parts, roles)
 
 
-def _collections(
-    X: Any, sensitive: Any, control: Any, weight: Any, names: Sequence[str] | None, **options: Any
+def collections(
+    work: Callable[..., Any],
+    X: Any,
+    sensitive: Any,
+    control: Any,
+    weight: Any,
+    names: Sequence[str] | None,
+    **options: Any,
 ) -> tuple[Roles, list[Any]]:
-    """Roles of features and groups that are collections of their own, and their delayed sums."""
+    """Roles of features and groups that are collections of their own, and the delayed work.
+
+    `work` is called with a partition of features, its groups by argument, and the roles.
+    """
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
     given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))
@@ -159,7 +174,7 @@ def _collections(
         **options,
     )
     given = {name: part for name, part in given.items() if part is not None}
-    function = partial(_sum_features, roles=roles)
+    function = partial(work, roles=roles)
     if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
         return roles, _frame_parts(X, given, function)
     return roles, _array_parts(X, given, function)
@@ -297,6 +312,11 @@ def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
 
 def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
     """Sum a partition of features with its groups."""
+    return _sum_columns(partition_columns(X, groups, roles), roles)
+
+
+def partition_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Columns:
+    """Return the columns of a partition of features with its groups."""
     names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
     parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
@@ -314,7 +334,7 @@ def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial
         features = _arrow_columns(X, roles.features)
         check_numbers({name: column.type for name, column in features.items()})
     columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in GROUPS))
-    return _sum_columns(replace(columns, matrix=matrix), roles)
+    return replace(columns, matrix=matrix)
 
 
 def _sum_columns(columns: Columns, roles: Roles) -> Partial:
@@ -362,25 +382,3 @@ def sample(X: Any) -> Any:
     if getattr(X, "ndim", 2) != 2:
         raise InvalidInputError(f"X has {X.ndim} dimensions: give a table with rows and columns.")
     return np.empty((0, X.shape[1]), dtype=X.dtype)
-
-
-def lazy_transform(
-    X: Any, mean: Any, components: Any, scale: Any, names: Sequence[str], dtype: Any
-) -> Any:
-    """Scores of a Dask collection as one with the same partitions; nothing is computed yet."""
-    function = partial(_project_partition, mean=mean, components=components, scale=scale)
-    if hasattr(X, "rechunk"):
-        X = X.rechunk({1: -1})
-        chunks = (X.chunks[0], (len(components),))
-        meta = np.empty((0, len(components)), dtype=dtype)
-        return X.map_blocks(function, chunks=chunks, dtype=dtype, meta=meta)
-    meta = X._meta.iloc[:, :0].assign(**{name: np.empty(0, dtype) for name in names})
-    return X.map_partitions(partial(_project_frame, function, list(names)), meta=meta)
-
-
-def _project_partition(X: Any, mean: Any, components: Any, scale: Any) -> Any:
-    return project(check_matrix(X)[0], mean, components, scale)
-
-
-def _project_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
-    return type(frame)(function(frame), columns=names, index=frame.index)

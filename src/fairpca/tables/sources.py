@@ -277,6 +277,7 @@ def moments_from_table(
     master: str | None = None,
     progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
 ) -> GroupMoments:
     """Sum the rows of an open table with the engine of choice.
 
@@ -288,6 +289,8 @@ def moments_from_table(
         What its `assign` returned.
     engine, scheduler, master, progress, checkpoint
         As in `moments_from_files`.
+    quiet : bool, default False
+        Whether the log lines of a Spark that is started here are kept off standard error.
 
     Examples
     --------
@@ -302,7 +305,7 @@ def moments_from_table(
         with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
     if engine == "spark":
-        with spark_session(master) as session, _explained("spark"):
+        with spark_session(master, quiet) as session, _explained("spark"):
             return moments_by_spark(session, table, roles)
     return table.moments(roles, progress=progress, checkpoint=checkpoint)
 
