@@ -92,7 +92,8 @@ _NOT_NEGATIVE = Number("a number, 0 or larger", lambda number: number >= 0)
 _NOT_NEGATIVE_OR_NONE = Number(_NOT_NEGATIVE.accepted, _NOT_NEGATIVE.inside, optional=True)
 _POSITIVE = Number("a number larger than 0", lambda number: number > 0)
 _SHARE = Number("a number between 0 and 1", lambda number: 0 < number < 1)
-_COUNT, _ONE_OR_MORE = click.IntRange(min=0), click.IntRange(min=1)
+_MOST = 10**9
+_COUNT, _ONE_OR_MORE = click.IntRange(0, _MOST), click.IntRange(1, _MOST)
 
 
 def _columns(*names: str, help: str, one: bool = False) -> Decorator:
@@ -189,7 +190,9 @@ _PROBLEM = (
     ),
     _REFERENCE,
     _JOINT,
-    _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _value(
+        "--min-group-size", click.IntRange(2, _MOST), 2, "Rows a group needs for its covariance."
+    ),
     _choice(
         "--objective",
         OBJECTIVES,
@@ -280,7 +283,7 @@ AUDIT = (
     _JOINT,
     _value(
         "--min-group",
-        click.IntRange(min=2),
+        click.IntRange(2, _MOST),
         30,
         "Rows that both groups of a headline need; smaller groups are listed.",
     ),
@@ -311,7 +314,7 @@ AUDIT = (
     _value("--confidence", _SHARE, 0.95, "Of the bounds and intervals."),
     _value(
         "--max-samples",
-        click.IntRange(min=10),
+        click.IntRange(10, _MOST),
         1000,
         "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),
