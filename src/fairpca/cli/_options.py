@@ -207,6 +207,9 @@ _PROBLEM = (
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
 )
+_ORIGINAL = _columns(
+    "--original", help="Columns that the features represent: what each group loses by it."
+)
 _DECISIONS = (
     _columns("--decision", help="Column that says who was selected.", one=True),
     _columns("--score", help="Column of scores: the share above the median is compared.", one=True),
@@ -302,6 +305,7 @@ AUDIT = (
         multiple=True,
     ),
     *_DECISIONS,
+    _ORIGINAL,
     _choice(
         "--family families",
         FAMILIES,

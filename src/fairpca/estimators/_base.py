@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import metadata
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -38,6 +39,14 @@ class FairnessEstimator(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base of the estimators; the parameters are documented where they are public."""
+
+    _doc_link_module = "fairpca"
+
+    @property
+    def _doc_link_template(self):
+        """Address of a class's page; none while the package names no address of its own."""
+        site = documentation_address()
+        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
@@ -337,6 +346,16 @@ class LinearEstimator(FairnessEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+@cache
+def documentation_address():
+    """Address of the documentation as the package's metadata have it, or an empty text."""
+    for entry in metadata("fairpca").get_all("Project-URL") or ():
+        name, _, address = entry.partition(",")
+        if name.strip() == "Documentation":
+            return address.strip().rstrip("/")
+    return ""
 
 
 def _contrast_table(contrasts, basis):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
+from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -19,6 +20,7 @@ from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._watch import tell
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem
@@ -98,8 +100,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
-        As in `FairPCA`, and so are scale_, n_components_, contrasts_, n_features_in_ and
-        feature_names_in_.
+        As in `FairPCA`, and so are `scale_`, `n_components_`, `contrasts_`, `n_features_in_` and
+        `feature_names_in_`.
 
     Examples
     --------
@@ -237,10 +239,27 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
+    @with_callbacks
     def _walk(self, space, rows, random, progress):
-        """Return the path as a table and the point chosen on it."""
+        """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        counter = Counter(ascents, progress)
+        counted, context = Counter(ascents, progress), None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=ascents)
+            context.call_on_fit_task_begin(estimator=self)
+
+        def listen(done, total):
+            counted.add()
+            if context is not None:
+                tell(self, context, "ascent")
+
+        found = self._follow(space, rows, random, Counter(ascents, listen))
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return found
+
+    def _follow(self, space, rows, random, counter):
+        """Return the path as a table and the point chosen on it."""
         if self.price is None:
             prices = list(_PRICES)
         else:
@@ -269,7 +288,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
                 "the smallest Δ. Lower n_components, or raise delta.",
                 DeltaNotReachedWarning,
-                stacklevel=6,
+                stacklevel=8,
             )
         return best
 

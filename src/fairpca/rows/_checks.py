@@ -24,10 +24,8 @@ def rows_at_once(n_features: int) -> int:
 
 
 def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
-    """Return a finite matrix of floats, and its column names where the container has them.
-
-    The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
-    """
+    """Return a finite matrix of floats, and its column names where the container has them."""
+    # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
     names = getattr(X, "column_names", getattr(X, "columns", None))
     is_sparse = issparse(X)
     check_no_dates_or_masks(X, of)
