@@ -92,7 +92,8 @@ _NOT_NEGATIVE = Number("a number, 0 or larger", lambda number: number >= 0)
 _NOT_NEGATIVE_OR_NONE = Number(_NOT_NEGATIVE.accepted, _NOT_NEGATIVE.inside, optional=True)
 _POSITIVE = Number("a number larger than 0", lambda number: number > 0)
 _SHARE = Number("a number between 0 and 1", lambda number: 0 < number < 1)
-_COUNT, _ONE_OR_MORE = click.IntRange(min=0), click.IntRange(min=1)
+_MOST = 10**9
+_COUNT, _ONE_OR_MORE = click.IntRange(0, _MOST), click.IntRange(1, _MOST)
 
 
 def _columns(*names: str, help: str, one: bool = False) -> Decorator:
@@ -181,7 +182,9 @@ _PROBLEM = (
     ),
     _REFERENCE,
     _JOINT,
-    _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _value(
+        "--min-group-size", click.IntRange(2, _MOST), 2, "Rows a group needs for its covariance."
+    ),
     _choice(
         "--objective",
         OBJECTIVES,
@@ -212,6 +215,9 @@ _AGAINST = (
         "reads the rows into memory.",
     ),
     _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
+)
+_ORIGINAL = _columns(
+    "--original", help="Columns that the features represent: what each group loses by it."
 )
 _DECISIONS = (
     _columns("--decision", help="Column that says who was selected.", one=True),
@@ -263,7 +269,7 @@ _DATABASE = (
 _MEASURED = (
     _value(
         "--min-group",
-        click.IntRange(min=2),
+        click.IntRange(2, _MOST),
         30,
         "Rows that both groups of a headline need; smaller groups are listed.",
     ),
@@ -294,7 +300,7 @@ _MEASURED = (
     _value("--confidence", _SHARE, 0.95, "Of the bounds and intervals."),
     _value(
         "--max-samples",
-        click.IntRange(min=10),
+        click.IntRange(10, _MOST),
         1000,
         "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),
@@ -331,6 +337,7 @@ AUDIT = (
     _REFERENCE,
     _JOINT,
     *_MEASURED,
+    _ORIGINAL,
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
