@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-from fairpca.exceptions import FairnessWarning, InvalidInputError
+from fairpca._text import visible
+from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
 LONGEST = 1000
 """Characters of one message; what is longer loses its middle."""
@@ -34,34 +34,11 @@ _SAME = """
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
-_HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
-_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-
-
-def visible(text: str) -> str:
-    r"""Write out what a terminal would obey instead of show.
-
-    >>> from fairpca.cli._messages import visible
-    >>> visible("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        repr(mark)[1:-1]
-        if unicodedata.category(mark) in _HIDDEN or unicodedata.bidirectional(mark) in _TURNING
-        else mark
-        for mark in text
-    )
 
 
 def one_line(message: str) -> str:
     """Return a message without line breaks and control characters, and not endless."""
-    text = visible(" ".join(message.split()))
-    if len(text) <= LONGEST:
-        return text
-    end = LONGEST // 4  # where the advice stands
-    return f"{text[: LONGEST - end]} … {text[-end:]}"
+    return bounded(visible(" ".join(message.split())), LONGEST)
 
 
 def in_options(error: InvalidInputError) -> str:

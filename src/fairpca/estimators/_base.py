@@ -23,7 +23,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_finite, check_no_text
+from fairpca.rows._checks import check_finite, check_no_dates_or_masks, check_no_text
 from fairpca.rows._columns import split_named, without_columns
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
@@ -97,6 +97,7 @@ class FairnessEstimator(
     def _features(self, X, **checks):
         """Return X as scikit-learn checks it; what is no number is refused as by every door."""
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        check_no_dates_or_masks(X)
         try:
             X = validate_data(self, X, **checks)
         except ValueError:

@@ -223,6 +223,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         contrasts = self._form_contrasts(moments.coordinates())
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         _, _, covariance = moments.coordinates().pooled()
+        _check_range(float(np.sqrt(np.trace(covariance))))
         problem = FairProblem.from_contrasts(covariance, contrasts, 1, mean_tol=self.mean_tol)
         self.n_components_ = self._count(problem)
         space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
@@ -312,6 +313,15 @@ def _standardized(rows, moments, scaling):
     else:
         scaled = (rows.X - scaling.mean) / scaling.scale
     return rows.with_features(scaled), moments.standardized(scaling)
+
+
+def _check_range(spread):
+    if spread and not 1e-15 < spread < 1e15:
+        raise InvalidInputError(
+            f"the rows spread by {spread:.3g}, out of reach of the single precision that the "
+            "adversary works in: rescale X, or set standardize=True.",
+            parameter="X",
+        )
 
 
 def _path_table(points, unseen):
