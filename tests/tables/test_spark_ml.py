@@ -227,10 +227,20 @@ def test_vectors_of_another_length(spark, data):
 @pytest.mark.skipif(CONNECT is not None, reason="this is the process that it starts")
 def test_all_of_this_on_spark_connect():
     pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "spark", __file__]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=short",
+        "--disable-warnings",
+        "-m",
+        "spark",
+    ]
+    command.append(__file__)
     env = {**os.environ, "FAIRPCA_SPARK_CONNECT": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=400)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert done.returncode == 0, done.stdout[-12000:] + done.stderr[-1000:]
 
 
 @pytest.mark.skipif(CONNECT is not None, reason="the command starts a session of its own")
