@@ -14,7 +14,10 @@ ATTACKERS = ("linear", "gaussian", "trees", "mlp")
 """Classifiers that are trained on one half of the rows and measured on the other."""
 ADVERSARIES = ("rbf", "linear", "trees")
 """Classifiers by which DeltaFairPCA is judged."""
-MISSING = ("error", "drop-rows")
+MISSING = ("error", "drop-rows", "mean")
+"""What happens where a feature is missing."""
+MISSING_GROUPS = ("raise", "own")
+"""What happens where the group of a row is missing."""
 UNKNOWN = ("error", "ignore")
 ENGINES = ("local", "dask", "spark")
 MAX_CELLS = 1000

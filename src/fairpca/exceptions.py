@@ -87,6 +87,10 @@ class DroppedRowsWarning(FairnessWarning):
     """Rows with missing values were left out; the message says how many, and which columns."""
 
 
+class ImputedValuesWarning(FairnessWarning):
+    """Missing values count as the mean of all rows; the message says in which columns."""
+
+
 class NotFittedYetWarning(FairnessWarning):
     """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
 

@@ -134,6 +134,8 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
         "reference": reference,
         "numeric": list(asked.roles.numeric) or None,
         "certify": not given["no_certify"],
+        "missing": given["missing"],
+        "missing_groups": given["missing_groups"],
         "standardize": "famd" if given["famd"] else not given["no_standardize"],
     }
 

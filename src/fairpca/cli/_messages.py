@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 import warnings
 from collections.abc import Iterator
@@ -28,11 +29,13 @@ _OPTION = {
 }
 _SAME = """
     mean_tol cov_weight cov_tol delta compare reference joint min_group_size solver tol max_iter
-    max_cells max_levels sensitive control weight numeric features categorical missing unknown
+    max_cells max_levels sensitive control weight numeric features categorical missing
+    missing_groups unknown
     keep engine scheduler master checkpoint separator confidence max_samples slow_permutations
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
+_SETTING = re.compile(r"(?<!-)\b(missing|missing_groups|unknown)='([a-z-]+)'")
 _HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
 _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
@@ -75,7 +78,7 @@ def in_options(error: InvalidInputError) -> str:
         rest = text.removeprefix(parameter)
         begins = rest != text and not rest[:1].isalnum() and rest[:1] != "_"
         text = option + rest if begins else text if option in text else f"{option}: {text}"
-    return place + text
+    return place + _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
 
 
 @contextmanager

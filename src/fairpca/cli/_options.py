@@ -18,6 +18,7 @@ from fairpca._choices import (
     MAX_CELLS,
     MAX_LEVELS,
     MISSING,
+    MISSING_GROUPS,
     SOLVERS,
     UNKNOWN,
 )
@@ -136,7 +137,18 @@ _GROUPS = (
 )
 _ROWS = (
     _columns("--categorical", help="Features to be one-hot encoded; text always is."),
-    _choice("--missing", MISSING, "Rows with missing values.", default=MISSING[0]),
+    _choice(
+        "--missing",
+        MISSING,
+        "Missing features: refuse them, leave the rows out, or count them as the mean of all rows.",
+        default=MISSING[0],
+    ),
+    _choice(
+        "--missing-groups",
+        MISSING_GROUPS,
+        "Missing groups: refuse them, or make them a group of their own.",
+        default=MISSING_GROUPS[0],
+    ),
     _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
     _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
 )
@@ -303,6 +315,7 @@ AUDIT = (
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
     _flag("--keep-all", "Copy all columns."),
+    _choice("--missing", MISSING, "Missing features. Default: as in the fit."),
     _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
     _flag("--force", "Replace OUT if it exists."),
     _SAFE_CSV,

@@ -112,6 +112,7 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         numeric=parts["numeric"],
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
         missing=given["missing"],
+        missing_groups=given["missing_groups"],
         max_cells=given["max_cells"],
         max_levels=given["max_levels"],
     )
@@ -254,6 +255,7 @@ def run_transform(model: Path, source: str, target: Path, given: dict[str, Any])
             keep=keep,
             kept_first=True,
             force=given["force"],
+            missing=given["missing"],
             unknown=given["unknown"],
             safe_csv=given["safe_csv"],
             progress=stages,

@@ -11,15 +11,32 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, SOLVERS
+from fairpca._choices import COMPARE, MISSING, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._watch import Watch
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    GroupsError,
+    ImputedValuesWarning,
+    InvalidInputError,
+)
 from fairpca.linalg import project
-from fairpca.moments import ContrastSet
-from fairpca.rows import Rows
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.rows import (
+    MISSING_GROUP,
+    Rows,
+    check_complete,
+    count_text,
+    fill_means,
+    holds_nan,
+    imputed,
+    missing_rows,
+    name_counts,
+    nan_places,
+)
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy
@@ -57,7 +74,7 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions({"ignore", *MISSING_GROUPS})],
         "verbose": ["verbose"],
     }
 
@@ -99,7 +116,7 @@ class FairnessEstimator(
             )
 
     def _require_groups_optional(self):
-        if self.missing_groups == "raise":
+        if self.missing_groups != "ignore":
             raise GroupsError(
                 "sensitive_features was not given. Pass the protected attribute to fit, or set "
                 "missing_groups='ignore' for plain PCA.",
@@ -114,7 +131,15 @@ class FairnessEstimator(
         numeric = () if self.numeric is None else tuple(self.numeric)
         names = getattr(self, "feature_names_in_", None)
         parts = (sensitive_features, control_features, sample_weight)
-        return Rows.attach(X, *parts, numeric=numeric, feature_names=names)
+        unknown = MISSING_GROUP if self.missing_groups == "own" else None
+        return Rows.attach(
+            X,
+            *parts,
+            numeric=numeric,
+            feature_names=names,
+            unknown=unknown,
+            unknown_strata=unknown,
+        )
 
     def _form_contrasts(self, moments):
         if not moments.attributes:
@@ -196,7 +221,51 @@ class LinearEstimator(FairnessEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **FairnessEstimator._parameter_constraints,
         "standardize": ["boolean", StrOptions({FAMD})],
+        "missing": [StrOptions(set(MISSING))],
     }
+
+    def _validated(self, X, **checks):
+        """Return features as floats; NaN is refused where nothing else is to happen to it."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", **checks}
+        X = validate_data(self, X, ensure_all_finite="allow-nan", **checks)
+        if self.missing == "error":
+            check_complete(X, getattr(self, "feature_names_in_", None))
+        return X
+
+    def _complete_rows(self, X, *parts):
+        """Return validated rows, without those that lack a value where they are to be dropped."""
+        if self.missing == "drop-rows":
+            X, *parts = self._dropped(X, *parts)
+        return self._rows(X, *parts)
+
+    def _dropped(self, X, sensitive_features, control_features, sample_weight):
+        counts, absent = nan_places(X)
+        missing = name_counts(counts, getattr(self, "feature_names_in_", None))
+        groups = {"sensitive_features": sensitive_features, "control_features": control_features}
+        for argument, values in groups.items() if self.missing_groups != "own" else ():
+            if values is not None:
+                masks = missing_rows(values, argument, X.shape[0])
+                missing |= {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
+                absent = np.logical_or.reduce([absent, *masks.values()])
+        if not missing:
+            return X, sensitive_features, control_features, sample_weight
+        kept = np.flatnonzero(~absent)
+        found = count_text(missing, len(absent) - len(kept), len(absent))
+        if not len(kept):
+            raise InvalidInputError(f"{found}: no row is left.", parameter="missing")
+        warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=6)
+        given = (X, sensitive_features, control_features, sample_weight)
+        return [None if part is None else _safe_indexing(part, kept) for part in given]
+
+    def _moments_of(self, rows):
+        """Sum rows; what is missing counts as the mean where it is to."""
+        if self.missing != "mean" or not holds_nan(rows.X):
+            return GroupMoments.from_rows(rows)
+        counts, absent = nan_places(rows.X)
+        missing = name_counts(counts, rows.feature_names)
+        found = count_text(missing, int(absent.sum()), len(absent))
+        warnings.warn(imputed(found), ImputedValuesWarning, stacklevel=5)
+        return GroupMoments.from_incomplete(rows)
 
     @property
     def _directions(self):
@@ -222,7 +291,15 @@ class LinearEstimator(FairnessEstimator):
         scale = self._whitening if self.whiten else None
         if is_lazy(X):
             return self._lazy_transform(X, scale)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        X = self._validated(X, reset=False)
+        if self.missing == "drop-rows" and holds_nan(X):
+            warnings.warn(
+                f"{int(nan_places(X)[1].sum())} rows have missing values, which count as the mean "
+                "of the rows fitted to: there is a score for every row.",
+                ImputedValuesWarning,
+                stacklevel=2,
+            )
+        X = X if self.missing == "error" else fill_means(X, self.mean_)
         return project(X, self.mean_, self._directions, scale)
 
     def inverse_transform(self, X):
@@ -245,12 +322,13 @@ class LinearEstimator(FairnessEstimator):
         from fairpca.tables import lazy_transform, sample
 
         like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        names = list(self.get_feature_names_out())
-        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype)
+        names, impute = list(self.get_feature_names_out()), self.missing != "error"
+        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype, impute)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 

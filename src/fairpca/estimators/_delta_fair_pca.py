@@ -13,15 +13,14 @@ from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
-from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
-from fairpca.moments import GroupMoments
+from fairpca.rows import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
@@ -31,7 +30,7 @@ _PRICES = (0.25, 0.42, 0.71, 1.2, 2.0, 3.4, 5.7, 9.5, 16.0)
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
-    *("certify", "whiten", "standardize", "missing_groups", "verbose"),
+    *("certify", "whiten", "standardize", "missing", "missing_groups", "verbose"),
 )
 
 
@@ -71,8 +70,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         Whether to scale the components to unit variance.
     standardize : bool or "famd", default=False
         Whether features are scaled, as in `FairPCA`.
-    missing_groups : {"raise", "ignore"}, default="raise"
-        What to do when `sensitive_features` is not given; "ignore": plain PCA.
+    missing : {"error", "drop-rows", "mean"}, default="error"
+        What happens where a feature is NaN, as in `FairPCA`.
+    missing_groups : {"raise", "ignore", "own"}, default="raise"
+        What happens where groups are missing, as in `FairPCA`.
     random_state : int, RandomState instance or None, default=0
         Random features, rows of each step, halves.
     verbose : int, default=0
@@ -144,6 +145,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         certify=True,
         whiten=False,
         standardize=False,
+        missing="error",
         missing_groups="raise",
         random_state=0,
         verbose=0,
@@ -178,9 +180,12 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 "FairPCA.",
                 parameter="X",
             )
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
-        rows = self._rows(X, sensitive_features, control_features, sample_weight)
-        return self._fit_rows(rows, GroupMoments.from_rows(rows))
+        X = self._validated(X, ensure_min_samples=2)
+        rows = self._complete_rows(X, sensitive_features, control_features, sample_weight)
+        moments = self._moments_of(rows).complete()
+        if self.missing == "mean":
+            rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))
+        return self._fit_rows(rows, moments)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_sample(self, rows, moments, progress=None):

@@ -73,8 +73,9 @@ class FairKernelPCA(FairnessEstimator):
     mean_tol, cov_weight, cov_tol, solver, compare, joint, reference, numeric, min_group_size
         As in `FairPCA`.
     certify, cov_shift, whiten, tol, max_iter, missing_groups, verbose
-        As in `FairPCA`. `tol` and `max_iter` are those of the relaxation; eigenpairs are always
-        computed to rounding.
+        As in `FairPCA`. Nothing is scaled or imputed here: the rows are in memory anyway, so put a
+        StandardScaler or SimpleImputer before. `tol` and `max_iter` are those of the relaxation;
+        eigenpairs are always computed to rounding.
 
     Attributes
     ----------

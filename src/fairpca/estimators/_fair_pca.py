@@ -75,8 +75,15 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int, default=5000
         Limit on the iterations of a relaxation.
-    missing_groups : {"raise", "ignore"}, default="raise"
-        What to do when `sensitive_features` is not given; "ignore": plain PCA.
+    missing : {"error", "drop-rows", "mean"}, default="error"
+        What happens where a feature is NaN. "error" names columns and counts. "mean" counts the
+        value as the mean of all rows that have one, never of a group, in `fit` and `transform`.
+        "drop-rows" fits without the rows that lack a feature or a group; `transform`, which has
+        a score for every row, counts the value as the mean of the rows fitted to. Each says what
+        it does, as a FairnessWarning.
+    missing_groups : {"raise", "ignore", "own"}, default="raise"
+        What happens where groups are missing. "own": rows without a group (or stratum) are a group
+        called missing. "ignore": without `sensitive_features` the fit is plain PCA. Else an error.
     verbose : int, default=0
         Whether to print the certificate after fitting and, during a solve that takes longer than
         a second, the bound and the gap so far. scikit-learn's callbacks (`set_callbacks`) get
@@ -158,6 +165,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         standardize=False,
         tol=1e-4,
         max_iter=5000,
+        missing="error",
         missing_groups="raise",
         verbose=0,
     ):
@@ -249,10 +257,12 @@ class FairPCA(SavedModelMixin, LinearEstimator):
                 self._require_groups_optional()
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
-            return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_min_samples": least}
-        X = validate_data(self, X, reset=reset, **checks)
-        return GroupMoments.from_rows(self._rows(X, *parts))
+            options = {"missing": self.missing, "numeric": self.numeric, "names": names}
+            if self.missing_groups == "own":
+                options["missing_groups"] = "own"
+            return lazy_moments(X, *parts, at_least=least, **options)
+        X = self._validated(X, reset=reset, ensure_min_samples=least)
+        return self._moments_of(self._complete_rows(X, *parts))
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""
@@ -275,7 +285,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     def _summary(self, moments):
         """Pooled moments and contrasts of scaled features, in the span of the rows if wide."""
         scaling = self._scaling(moments)
-        scaled = moments if scaling is None else moments.standardized(scaling)
+        scaled = moments.complete() if scaling is None else moments.standardized(scaling)
         inner = scaled.coordinates()
         return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling)
 

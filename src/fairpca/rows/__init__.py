@@ -2,7 +2,19 @@
 
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
-from fairpca.rows._columns import missing_groups_error
+from fairpca.rows._columns import missing_groups_error, missing_rows
+from fairpca.rows._missing import (
+    MISSING_ADVICE,
+    MISSING_GROUP,
+    check_complete,
+    count_text,
+    fill_means,
+    holds_nan,
+    imputed,
+    known_means,
+    name_counts,
+    nan_places,
+)
 from fairpca.rows._pairs import (
     UNKNOWN_GROUP,
     Pair,
@@ -28,6 +40,8 @@ from fairpca.rows.rows import Rows, numeric_strata_error
 __all__ = [
     "MAX_CELLS",
     "MAX_FLOAT_LEVELS",
+    "MISSING_ADVICE",
+    "MISSING_GROUP",
     "UNKNOWN_GROUP",
     "Attribute",
     "Groups",
@@ -38,14 +52,23 @@ __all__ = [
     "Stratum",
     "check_cells",
     "check_compare",
+    "check_complete",
     "check_feature_names",
     "check_matrix",
     "check_weights",
+    "count_text",
     "encode_groups",
     "face",
+    "fill_means",
+    "holds_nan",
+    "imputed",
     "intersection",
+    "known_means",
     "known_rows",
     "missing_groups_error",
+    "missing_rows",
+    "name_counts",
+    "nan_places",
     "numeric_strata_error",
     "sort_levels",
     "too_many_cells",

@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import project, single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import check_matrix, encode_groups
+from fairpca.rows import MISSING_ADVICE, check_matrix, encode_groups, fill_means
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
 from fairpca.tables._partial import Partial, describe_missing, finish, merge_partials
@@ -99,14 +99,15 @@ def lazy_moments(
     numeric: Names = None,
     names: Sequence[str] | None = None,
     at_least: int = 1,
+    **options: Any,
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
-    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric)
+    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric, **options)
     total = _compute(parts, roles)
-    if set(total.missing) & set(roles.features):
-        found = f"X contains NaN: {describe_missing(total)}. Fill them in, or drop those rows."
-        raise InvalidInputError(found, parameter="X")
+    if roles.missing == "error" and set(total.missing) & set(roles.features):
+        found = f"X contains NaN: {describe_missing(total)}: {MISSING_ADVICE}"
+        raise InvalidInputError(found, parameter="missing")
     moments = finish(total, roles)
     if moments.n_samples < at_least:
         raise InvalidInputError(
@@ -368,10 +369,17 @@ def sample(X: Any) -> Any:
 
 
 def lazy_transform(
-    X: Any, mean: Any, components: Any, scale: Any, names: Sequence[str], dtype: Any
+    X: Any,
+    mean: Any,
+    components: Any,
+    scale: Any,
+    names: Sequence[str],
+    dtype: Any,
+    impute: bool = False,
 ) -> Any:
     """Scores of a Dask collection as one with the same partitions; nothing is computed yet."""
-    function = partial(_project_block, mean=mean, components=components, scale=scale)
+    projection = {"mean": mean, "components": components, "scale": scale, "impute": impute}
+    function = partial(_project_block, **projection)
     if hasattr(X, "rechunk"):
         X = X.rechunk({1: -1})
         chunks = (X.chunks[0], (len(components),))
@@ -381,7 +389,9 @@ def lazy_transform(
     return X.map_partitions(partial(_project_frame, function, list(names)), meta=meta)
 
 
-def _project_block(X: Any, mean: Any, components: Any, scale: Any) -> Any:
+def _project_block(X: Any, mean: Any, components: Any, scale: Any, impute: bool) -> Any:
+    if impute:
+        X = fill_means(X if issparse(X) else np.asarray(X, dtype=np.float64), mean)
     return project(check_matrix(X)[0], mean, components, scale)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, ImputedValuesWarning, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.moments._cells import Cell
-from fairpca.rows import missing_groups_error, too_many_cells
+from fairpca.moments._holes import Holes, embed
+from fairpca.rows import MISSING_ADVICE, count_text, imputed, missing_groups_error, too_many_cells
 from fairpca.tables._roles import Roles
 
 Levels = Mapping[str, tuple[str, ...]]
@@ -34,6 +33,11 @@ def indicator_names(levels: Levels) -> list[str]:
     return [f"{name}={level}" for name, values in levels.items() for level in values]
 
 
+def feature_columns(roles: Roles, levels: Levels) -> list[str]:
+    """Return the column that each feature comes from."""
+    return [*roles.features, *(name for name, values in levels.items() for _ in values)]
+
+
 def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
     """Put parts together from left to right; an indicator that a part does not know was zero."""
     levels = {
@@ -45,7 +49,9 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
             raise too_many_levels(name, roles.max_levels)
     names = [*roles.features, *indicator_names(levels)]
     _check_distinct(names)
-    aligned = [_align(part.moments, names) for part in parts if part.moments is not None]
+    columns = feature_columns(roles, levels)
+    found = [part.moments for part in parts if part.moments is not None]
+    aligned = [_align(moments, names, columns) for moments in found]
     missing: dict[str, int] = {}
     for part in parts:
         for name, count in part.missing.items():
@@ -89,30 +95,21 @@ def too_many_levels(name: str, limit: int) -> InvalidInputError:
     )
 
 
-def _align(moments: GroupMoments, names: list[str]) -> GroupMoments:
-    """Give the moments all features in `names`; those they lack have been zero in every row."""
+def _align(moments: GroupMoments, names: Sequence[str], columns: Sequence[str]) -> GroupMoments:
+    """Give moments all features; those they lack were zero in all rows that have their column."""
     if moments.feature_names == tuple(names):
         return moments
     place = {name: index for index, name in enumerate(names)}
-    index = np.array([place[name] for name in moments.feature_names or ()], dtype=np.intp)
-    if moments.span is not None:
-        span = moments.span.embed(index, len(names))
-        return GroupMoments(len(names), tuple(names), moments.table, span)
-    cells = {key: _spread(cell, index, len(names)) for key, cell in moments.table.cells.items()}
-    return GroupMoments(len(names), tuple(names), replace(moments.table, cells=cells))
-
-
-def _spread(cell: Cell, index: Any, p: int) -> Cell:
-    """Move the features of a cell to the places `index` among `p`, zero elsewhere."""
-    m = len(cell.z_mean)
-    mean, rest, cross = np.zeros(p), np.zeros(p), np.zeros((m, p))
-    scatter, third = np.zeros((p, p)), np.zeros((m, p, p))
-    mean[index], rest[index], cross[:, index] = cell.mean, cell.mean_rest, cell.cross
-    block = np.ix_(index, index)
-    scatter[block] = cell.scatter
-    for position in range(m):
-        third[position][block] = cell.third[position]
-    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
+    index = [place[name] for name in moments.feature_names or ()]
+    holes, size = moments.holes, len(names)
+    if holes is not None:
+        fill = np.zeros(size)
+        fill[index] = holes.fill
+        index += range(size, size + len(holes.marks))
+        size += len(holes.marks)
+        holes = Holes(tuple(columns), holes.marks, fill)
+    table, span = embed((moments.table, moments.span), np.array(index, dtype=np.intp), size)
+    return GroupMoments(len(names), tuple(names), table, span, holes)
 
 
 def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoments:
@@ -124,29 +121,33 @@ def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoment
     return total.moments
 
 
+def refused(missing: Iterable[str], roles: Roles) -> bool:
+    """Whether missing values of these columns end a pass."""
+    if roles.missing == "mean":
+        return bool(set(missing) - {*roles.features, *roles.categorical})
+    return roles.missing == "error" and bool(list(missing))
+
+
 def check_missing(total: Partial, roles: Roles) -> None:
-    """Refuse missing values, or warn that their rows were left out."""
+    """Refuse missing values, or warn of what was done about them."""
     if not total.missing:
         return
     found = describe_missing(total)
-    if roles.missing == "drop-rows":
+    if not refused(total.missing, roles):
         # The caller of the public function: this one, finish, Table.moments and the function.
-        warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=5)
+        if roles.missing == "mean":
+            warnings.warn(imputed(found), ImputedValuesWarning, stacklevel=5)
+        else:
+            warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=5)
         return
     arguments = dict.fromkeys(roles.sensitive, "sensitive_features")
     arguments |= dict.fromkeys(roles.control, "control_features")
     groups = [name for name in arguments if name in total.missing]
     if set(groups) == set(total.missing) and not set(groups) & set(roles.features):
         raise missing_groups_error(groups[0], total.missing[groups[0]], arguments[groups[0]])
-    raise InvalidInputError(
-        f"{found}: fill them in, leave the columns out, or use missing='drop-rows'.",
-        parameter="missing",
-    )
+    raise InvalidInputError(f"{found}: {MISSING_ADVICE}", parameter="missing")
 
 
 def describe_missing(total: Partial) -> str:
     """Say how many rows have missing values, and in which columns."""
-    counts = ", ".join(f"{name!r} {count:,}" for name, count in total.missing.items())
-    return (
-        f"{total.incomplete:,} of {total.n_rows:,} rows have missing values (by column: {counts})"
-    )
+    return count_text(total.missing, total.incomplete, total.n_rows)

@@ -9,10 +9,11 @@ from typing import Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING
+from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, MISSING_GROUPS
 from fairpca.exceptions import GroupsError, InvalidInputError
 
-Missing = Literal["error", "drop-rows"]
+Missing = Literal["error", "drop-rows", "mean"]
+MissingGroups = Literal["raise", "own"]
 Names = str | Iterable[str] | None
 
 _PARAMETER_OF = {
@@ -28,6 +29,7 @@ class RoleOptions(TypedDict, total=False):
     numeric: Names
     categorical: Names
     missing: Missing
+    missing_groups: MissingGroups
     max_cells: int
     max_levels: int
 
@@ -46,6 +48,7 @@ class Roles:
     weight: str | None = None
     numeric: tuple[str, ...] = ()
     missing: Missing = "error"
+    missing_groups: MissingGroups = "raise"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
     single: bool = False  # all features fit float32: batches are held in it, sums never are
@@ -56,6 +59,13 @@ class Roles:
         weight = () if self.weight is None else (self.weight,)
         named = self.features + self.categorical + self.sensitive + self.control + weight
         return tuple(dict.fromkeys(named))
+
+    @property
+    def own_group(self) -> frozenset[str]:
+        """Columns in which no value is a group of its own."""
+        if self.missing_groups == "raise":
+            return frozenset()
+        return frozenset((*self.sensitive, *self.control)) - frozenset(self.numeric)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the roles as JSON would give them back, to be compared with stored ones."""
@@ -75,6 +85,7 @@ def assign_roles(
     numeric: Names = None,
     categorical: Names = None,
     missing: Missing = "error",
+    missing_groups: MissingGroups = "raise",
     max_cells: int = MAX_CELLS,
     max_levels: int = MAX_LEVELS,
 ) -> Roles:
@@ -96,6 +107,7 @@ def assign_roles(
             parameter="sensitive_features",
         )
     check_choice("missing", missing, MISSING)
+    check_choice("missing_groups", missing_groups, MISSING_GROUPS)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -115,6 +127,7 @@ def assign_roles(
         **{name: parts[name] for name in ("categorical", "sensitive", "control", "numeric")},
         weight=weight,
         missing=missing,
+        missing_groups=missing_groups,
         max_cells=max_cells,
         max_levels=max_levels,
         single=single,

@@ -33,7 +33,7 @@ def project_table(
     keep: Names = (),
     force: bool = False,
     kept_first: bool = False,
-    missing: Missing = "error",
+    missing: Missing | None = None,
     unknown: Literal["error", "ignore"] = "error",
     safe_csv: bool = False,
     progress: Progress = None,
@@ -59,8 +59,9 @@ def project_table(
         Whether what is there may be replaced.
     kept_first : bool, default False
         Whether the copied columns stand before the components instead of after them.
-    missing : {"error", "drop-rows"}, default "error"
-        What happens to rows that lack a feature.
+    missing : {"error", "drop-rows", "mean"}, optional
+        What happens to rows that lack a feature; None: what the model says. Under "mean" the mean
+        that the model has learned takes the place.
     unknown : {"error", "ignore"}, default "error"
         What happens to values of a categorical column that the model has not seen; "ignore"
         takes them for none of those it knows.
@@ -85,7 +86,8 @@ def project_table(
     ['fairpca0', 'z']
     """
     check_target(table, out, force=force)
-    check_choice("missing", missing, MISSING)
+    if missing is not None:
+        check_choice("missing", missing, MISSING)
     check_choice("unknown", unknown, UNKNOWN)
     projection = read_model(model).bind(table.schema, missing, unknown)
     job = _Job(table, projection, keep, kept_first, as_text=is_csv(out))

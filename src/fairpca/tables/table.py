@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal, Unpack
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import Rows
+from fairpca.rows import Rows, fill_means, known_means
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
 from fairpca.tables._files import Listing, Source, find_files
@@ -164,7 +164,7 @@ class Table:
         missing, used = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(used))
         check_missing(Partial(None, {}, parts.n_rows, incomplete, missing), roles)
-        if incomplete:
+        if incomplete and roles.missing == "drop-rows":
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
@@ -172,7 +172,10 @@ class Table:
         if not parts.n_rows:
             raise InvalidInputError(f"{self.name}: no row can be used ({len(used):,} read).")
         check_finite(parts, roles)
-        return to_rows(parts, roles)[0], pa.Table.from_batches([whole.select(others)])
+        found, _ = to_rows(parts, roles)
+        if missing and roles.missing == "mean":
+            found = replace(found, X=fill_means(found.X, known_means(found.X, found.weights)))
+        return found, pa.Table.from_batches([whole.select(others)])
 
     def types(self, roles: Roles) -> dict[str, pa.DataType]:
         """Types of the columns for a whole pass, where the files do not say."""
