@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-spark test-min coverage fuzz bench bench-scale reproduction clean
+.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz bench bench-scale reproduction clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
 	@echo "make test       lint and the quick test suite"
 	@echo "make test-slow  the statistical tests, minutes"
+	@echo "make test-sql   databases on real servers, ONNX and skops; installs their extras"
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make test-min   the quick tests with the lowest versions that pyproject.toml promises"
 	@echo "make fuzz       10,000 random tries against oracles; TRIES= and SEED= choose others"
@@ -49,6 +50,12 @@ test: lint test-fast
 
 test-slow: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
+
+# The extras that leave the house: databases, ONNX and skops.
+test-sql: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,sql,onnx,skops]' \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,sql,onnx,skops]'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m sql tests
 
 # pyspark is half a gigabyte, so it is installed here and nowhere else.
 test-spark: setup

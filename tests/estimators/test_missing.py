@@ -140,6 +140,10 @@ def test_dask_and_tables_impute_alike(holed, tmp_path):
     model = FairPCA(2, missing="mean")
     with pytest.warns(ImputedValuesWarning):
         model.fit(lazy[list("abcde")], sensitive_features=lazy["z"])
+    stream = FairPCA(2, missing="mean")
+    with pytest.warns(ImputedValuesWarning):
+        stream.fit(pl.from_pandas(frame).lazy(), sensitive_features="z")
+    np.testing.assert_allclose(stream.components_, model.components_, atol=1e-6)
     scores = model.transform(lazy[list("abcde")]).compute()
     np.testing.assert_allclose(scores, model.transform(frame[list("abcde")]), atol=1e-8)
 

@@ -36,14 +36,17 @@ from fairpca.rows import (
     missing_rows,
     name_counts,
     nan_places,
+    split_named,
+    without_columns,
 )
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._problem import reduce_problem
-from fairpca.tables import is_lazy
+from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
 FAMD = "famd"
 _NO_VARIANCE = 1e-12  # of the total: rounding
+_PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 
 class FairnessEstimator(
@@ -122,6 +125,28 @@ class FairnessEstimator(
                 "missing_groups='ignore' for plain PCA.",
                 parameter="sensitive_features",
             )
+
+    def _split(self, X, *parts):
+        """Take groups, strata and weights that are named out of a table; return X and the parts."""
+        if is_stream(X):
+            raise InvalidInputError(
+                f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "
+                "read it into memory first, for example with pyarrow.table(X).",
+                parameter="X",
+            )
+        X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
+        self._keep_others(others)
+        return X, *found.values()
+
+    def _keep_others(self, names):
+        self.__dict__.pop("other_columns_", None)
+        if names:
+            self.other_columns_ = np.array(names, dtype=object)
+
+    def _without_others(self, X):
+        """Leave out the columns that were named as groups, strata or weights in `fit`."""
+        others = getattr(self, "other_columns_", ())
+        return without_columns(X, others) if len(others) else X
 
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
@@ -285,10 +310,12 @@ class LinearEstimator(FairnessEstimator):
         Parameters
         ----------
         X : array-like, data frame, sparse matrix or Dask collection
-            Features, of shape (n_samples, n_features).
+            Features, of shape (n_samples, n_features). Columns that were named as groups, strata
+            or weights in `fit` are left out where X has them.
         """
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
+        X = self._without_others(X)
         if is_lazy(X):
             return self._lazy_transform(X, scale)
         X = self._validated(X, reset=False)

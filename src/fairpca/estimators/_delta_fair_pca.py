@@ -180,8 +180,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 "FairPCA.",
                 parameter="X",
             )
+        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         X = self._validated(X, ensure_min_samples=2)
-        rows = self._complete_rows(X, sensitive_features, control_features, sample_weight)
+        rows = self._complete_rows(X, *parts)
         moments = self._moments_of(rows).complete()
         if self.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))

@@ -186,11 +186,12 @@ class FairKernelPCA(FairnessEstimator):
         """
         self._check_price()
         self._check_form(sample_weight)
+        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
         X = validate_data(
             self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
         )
-        return self._fit_rows(self._rows(X, sensitive_features, control_features, sample_weight))
+        return self._fit_rows(self._rows(X, *parts))
 
     def transform(self, X):
         """Return the component scores of rows, in the floating type of X.
@@ -201,6 +202,7 @@ class FairKernelPCA(FairnessEstimator):
             Features; kernel values against the training rows for a precomputed kernel.
         """
         check_is_fitted(self, "components_")
+        X = self._without_others(X)
         X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
         scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores

@@ -18,7 +18,7 @@ from fairpca.exceptions import (
     NotFittedYetWarning,
 )
 from fairpca.moments import ContrastSet, GroupMoments, Pooled, Span, Standardization
-from fairpca.tables import is_lazy
+from fairpca.tables import is_lazy, is_stream
 
 
 class FairPCA(SavedModelMixin, LinearEstimator):
@@ -124,6 +124,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, where X had any.
+    other_columns_ : ndarray of str
+        Columns of X that were named as groups, strata or weights, where there were any;
+        `transform` leaves them out.
 
     References
     ----------
@@ -182,16 +185,21 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame, sparse matrix or Dask collection
+        X : array-like, data frame, sparse matrix, Dask collection or Arrow stream
             Features, of shape (n_samples, n_features). A sparse matrix is not filled; a Dask
-            array or data frame is read in one pass by its scheduler.
+            array or data frame is read in one pass by its scheduler, and so is what
+            `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
+            relations, ADBC cursors.
         y : Ignored
             Present for API consistency.
-        sensitive_features : array-like or data frame, one or more columns
+        sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-        control_features : array-like or data frame, default=None
+            Where X is a table, the name of one of its columns, or a list of names: those columns
+            are the groups, and the others are the features. A list with as many texts as X has
+            rows always holds labels. A stream knows names only.
+        control_features : array-like or data frame, or names, default=None
             Strata inside which groups are compared.
-        sample_weight : array-like of shape (n_samples,), default=None
+        sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
         """
         self._check_price()
@@ -250,6 +258,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
     def _summarise(self, X, *parts, reset, least=2):
         """Moments of rows; `parts` are their groups, strata and weights."""
+        if is_stream(X):
+            return self._summarise_stream(X, *parts)
+        X, *parts = self._split(X, *parts)
         if is_lazy(X):
             from fairpca.tables import lazy_moments, sample  # needs pyarrow
 
@@ -257,12 +268,30 @@ class FairPCA(SavedModelMixin, LinearEstimator):
                 self._require_groups_optional()
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
-            options = {"missing": self.missing, "numeric": self.numeric, "names": names}
-            if self.missing_groups == "own":
-                options["missing_groups"] = "own"
-            return lazy_moments(X, *parts, at_least=least, **options)
+            return lazy_moments(X, *parts, names=names, at_least=least, **self._table_options())
         X = self._validated(X, reset=reset, ensure_min_samples=least)
         return self._moments_of(self._complete_rows(X, *parts))
+
+    def _summarise_stream(self, X, *names):
+        from fairpca.tables import moments_from_arrow  # needs pyarrow
+
+        for argument, part in zip(("sensitive_features", "control_features"), names, strict=False):
+            if not isinstance(part, str | list | tuple | None):
+                raise InvalidInputError(
+                    f"{argument} is a {type(part).__name__}, but X is a stream: name its columns.",
+                    parameter=argument,
+                )
+        sensitive, control, weight = names
+        moments = moments_from_arrow(X, sensitive, None, control, weight, **self._table_options())
+        self._take(moments)
+        weights = () if weight is None else (weight,)
+        self._keep_others((*moments.attributes, *moments.controls, *weights))
+        return moments
+
+    def _table_options(self):
+        """Return what a pass over a table has to know."""
+        groups = "own" if self.missing_groups == "own" else "raise"
+        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""

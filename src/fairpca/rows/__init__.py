@@ -2,7 +2,12 @@
 
 from fairpca._choices import MAX_CELLS
 from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
-from fairpca.rows._columns import missing_groups_error, missing_rows
+from fairpca.rows._columns import (
+    missing_groups_error,
+    missing_rows,
+    split_named,
+    without_columns,
+)
 from fairpca.rows._missing import (
     MISSING_ADVICE,
     MISSING_GROUP,
@@ -71,5 +76,7 @@ __all__ = [
     "nan_places",
     "numeric_strata_error",
     "sort_levels",
+    "split_named",
     "too_many_cells",
+    "without_columns",
 ]

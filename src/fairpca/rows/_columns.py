@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from fairpca.exceptions import GroupsError
+from fairpca.exceptions import GroupsError, InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,3 +173,64 @@ def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
         "drop those rows, or give the missing group a name of its own (missing_groups='own').",
         parameter=argument,
     )
+
+
+def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """Take the columns that parts name out of a table; return the rest, the parts and the names.
+
+    A text names a column. A list of texts names columns where one of them is a column of X and
+    X does not have as many rows as the list has texts; otherwise it holds the labels of the rows.
+    """
+    columns = _column_names(X)
+    named = {
+        argument: (part,) if isinstance(part, str) else tuple(part)
+        for argument, part in parts.items()
+        if _is_named(part, columns, X)
+    }
+    for argument, names in named.items():
+        unknown = [name for name in names if name not in columns]
+        if unknown:
+            known = f"the columns are {columns[:40]}" if columns else "X has no named columns"
+            raise GroupsError(f"{argument} names {unknown}, but {known}.", parameter=argument)
+    taken = tuple(dict.fromkeys(name for names in named.values() for name in names))
+    if not taken:
+        return X, dict(parts), ()
+    found = {argument: _select(X, list(names)) for argument, names in named.items()}
+    if "sample_weight" in found:
+        found["sample_weight"] = _one_column(X, named["sample_weight"])
+    return without_columns(X, taken), {**parts, **found}, taken
+
+
+def without_columns(X: Any, names: Iterable[str]) -> Any:
+    """Leave columns out of a table; X itself where it has none of them."""
+    columns, left_out = _column_names(X), set(names)
+    rest = [name for name in columns if name not in left_out]
+    return X if len(rest) == len(columns) else _select(X, rest)
+
+
+def _column_names(X: Any) -> list[Any]:
+    names = getattr(X, "column_names", getattr(X, "columns", ()))
+    return list(names) if hasattr(X, "shape") else []
+
+
+def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
+    if isinstance(part, str):
+        return True
+    if not isinstance(part, list | tuple) or not all(isinstance(name, str) for name in part):
+        return False
+    n_rows = X.shape[0] if columns else len(part)  # not a number where Dask does not know it yet
+    return any(name in columns for name in part) and not (
+        isinstance(n_rows, int) and n_rows == len(part)
+    )
+
+
+def _select(X: Any, names: list[str]) -> Any:
+    return X[names] if hasattr(X, "iloc") else X.select(names)
+
+
+def _one_column(X: Any, names: tuple[str, ...]) -> Any:
+    if len(names) > 1:
+        raise InvalidInputError(
+            f"sample_weight names {list(names)}: give one column.", parameter="sample_weight"
+        )
+    return X[names[0]]

@@ -1,6 +1,6 @@
 """Tables that need not fit memory, or one machine: batches of Rows, sums of them, and the way back.
 
-Files, Arrow tables, Dask collections and Spark tables become `GroupMoments` through one kernel;
+Files, Arrow streams, Dask collections and Spark tables become `GroupMoments` through one kernel;
 everything after the moments is small and local (`FairPCA.fit_moments`). The way back, rows to
 component columns, is `project_table`, `transform_parquet`, `transform_spark`, and
 `FairPCA.transform` for Dask.
@@ -17,6 +17,7 @@ _HOME = {
     "column_names": "sources",
     "lazy_moments": "_dask",
     "lazy_transform": "_dask",
+    "moments_from_arrow": "sources",
     "moments_from_csv": "sources",
     "moments_from_dask": "_dask",
     "moments_from_files": "sources",
@@ -35,6 +36,8 @@ __all__ = [
     "check_target",
     "column_names",
     "is_lazy",
+    "is_stream",
+    "moments_from_arrow",
     "moments_from_csv",
     "moments_from_dask",
     "moments_from_files",
@@ -70,3 +73,21 @@ def is_lazy(X: Any) -> bool:
     False
     """
     return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+
+
+def is_stream(X: Any) -> bool:
+    """Tell rows that come in Arrow batches, and can be read by name only, from rows in memory.
+
+    Readers, polars LazyFrames, DuckDB relations and ADBC cursors are streams; frames and tables
+    of pandas, polars and pyarrow are in memory.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import is_stream
+    >>> table = pa.table({"height": [1.6, 1.8]})
+    >>> is_stream(table), is_stream(table.to_reader())
+    (False, True)
+    """
+    doors = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch")
+    return any(hasattr(X, name) for name in doors) and not hasattr(X, "__array__")

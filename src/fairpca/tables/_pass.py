@@ -136,6 +136,7 @@ class State:
     files: tuple[list[Any], ...] = ()  # fingerprints, in order
     current_file: list[Any] | None = None
     groups: int = 0  # of that file in `current`
+    mark: tuple[int, str] | None = None  # of a stream: rows and digest of its last batch
 
 
 def _groups_done(groups: Sequence[RowGroup], state: State) -> int:
@@ -197,7 +198,8 @@ class Checkpoint:
         if [content["current_file"]] != following:
             return state
         current, groups = self._partial(content["current"]), content["groups"]
-        return replace(state, current=current, current_file=following[0], groups=groups)
+        mark = tuple(content["mark"]) if content.get("mark") else None
+        return replace(state, current=current, current_file=following[0], groups=groups, mark=mark)
 
     def save(self, state: State, *, now: bool = False) -> None:
         """Keep a state, unless the last one is recent."""
@@ -213,6 +215,7 @@ class Checkpoint:
             "files": state.files,
             "current_file": state.current_file,
             "groups": state.groups,
+            "mark": state.mark,
             "total": self._keep(state.total, "total"),
             "current": self._keep(state.current, "current"),
         }

@@ -15,6 +15,7 @@ from fairpca.tables._files import Source
 from fairpca.tables._pass import Progress
 from fairpca.tables._roles import Names, RoleOptions, Roles, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
+from fairpca.tables._stream import open_stream
 from fairpca.tables.table import Table, open_table
 
 Engine = Literal["local", "dask", "spark"]
@@ -156,6 +157,62 @@ def moments_from_csv(
     return table.moments(roles, progress=progress)
 
 
+def moments_from_arrow(
+    source: Any,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 5.0,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of an Arrow stream in one pass, in memory that does not grow with them.
+
+    Batches are cut to one size and added in order, so that the same rows in the same order give
+    the same bits, whichever engine they come from and however it was scheduled.
+
+    Parameters
+    ----------
+    source : object with ``__arrow_c_stream__``, polars LazyFrame, ADBC cursor or callable
+        A pyarrow reader or table, a frame of pandas or polars, a DuckDB relation, a cursor whose
+        query has been run. A LazyFrame runs in the streaming engine of polars. A function
+        without arguments is called to open the stream, each time that it is needed.
+    checkpoint, checkpoint_seconds
+        As in `moments_from_parquet`, for what can be read again in the same order: tables, frames,
+        queries of polars and DuckDB, and functions. The last batch that was summed is read again
+        and must give the same sums.
+    sensitive, features, control, weight, threads, progress, **options
+        As in `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import moments_from_arrow
+    >>> table = pa.table({"height": [1.6, 1.8, 1.7], "sex": ["f", "m", "f"]})
+    >>> moments_from_arrow(table.to_reader(), sensitive=["sex"]).levels("sex")
+    ('f', 'm')
+    """
+    stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
+    if stream is None:
+        raise InvalidInputError(
+            f"source is a {type(source).__name__}: give what has __arrow_c_stream__, a polars "
+            "LazyFrame, an ADBC cursor, or a function that returns one of them.",
+            parameter="source",
+        )
+    table = open_table(stream)
+    return table.moments(
+        table.assign(sensitive, features, control, weight, **options),
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        threads=threads,
+    )
+
+
 def moments_from_files(
     source: Source | Table,
     sensitive: Names,
@@ -253,10 +310,12 @@ def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
         raise InvalidInputError(
             "engine='spark' reads CSV and Parquet files only.", parameter="engine"
         )
-    if checkpoint is not None and (engine, table.kind) != ("local", "parquet"):
-        raise InvalidInputError(
-            "checkpoint needs engine='local' and Parquet files.", parameter="checkpoint"
-        )
+    if engine != "local" and table.listing is None:
+        raise InvalidInputError(f"engine={engine!r} reads files only.", parameter="engine")
+    if checkpoint is not None and engine != "local":
+        raise InvalidInputError("checkpoint needs engine='local'.", parameter="checkpoint")
+    if checkpoint is not None:
+        table.check_repeatable()
     try:
         if engine == "dask":
             import dask.dataframe  # noqa: F401

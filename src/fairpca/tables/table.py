@@ -17,7 +17,7 @@ from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, fill_means, known_means
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
-from fairpca.tables._files import Listing, Source, find_files
+from fairpca.tables._files import Listing, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
@@ -32,6 +32,7 @@ from fairpca.tables._pass import (
     sum_units,
 )
 from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables._stream import Stream, open_stream, sum_stream
 
 Kind = Literal["csv", "parquet", "arrow"]
 _SUFFIXES: dict[Kind, tuple[str, ...]] = {
@@ -40,21 +41,6 @@ _SUFFIXES: dict[Kind, tuple[str, ...]] = {
     "arrow": _ipc.SUFFIXES,
 }
 _KIND_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", None: "of no known kind"}
-
-
-@dataclass(frozen=True)
-class _Slice:
-    """An Arrow table in memory, as what one pass reads."""
-
-    table: pa.Table
-    path: str
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.table.num_rows)
-
-    def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        yield from self.table.select(list(columns)).to_batches()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,26 +114,39 @@ class Table:
         progress, checkpoint, checkpoint_seconds, threads
             As in `moments_from_parquet`; `checkpoint` and `threads` are for Parquet only.
         """
-        if checkpoint is not None and self.kind != "parquet":
-            raise InvalidInputError("checkpoint needs Parquet files.", parameter="checkpoint")
-        if self.kind != "parquet":
-            with Bar(self.n_rows, progress) as bar, single_blas_thread():
-                total = sum_units(self.units(self.types(roles)), roles, bar)
-                return finish(total, roles, self.name)
-        threads = default_threads() if threads is None else max(int(threads), 1)
-        readers = affordable_threads(self.parts[0], roles.columns, threads)
-        # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
-        spare = min(readers, sum(len(part.rows) for part in self.parts)) < threads
         kept = None
         if checkpoint is not None:
+            self.check_repeatable()
             kept = Checkpoint(checkpoint, roles.as_dict(), checkpoint_seconds)
+        threads = default_threads() if threads is None else max(int(threads), 1)
         with Bar(self.n_rows, progress) as bar, single_blas_thread():
-            groups = self._row_groups(use_threads=spare)
-            total = sum_row_groups(groups, roles, readers, bar, kept)
+            if self.kind == "parquet":
+                total = self._sum_row_groups(roles, threads, bar, kept)
+            elif isinstance(self.parts[0], Stream):
+                total = sum_stream(self.parts[0], roles, threads, bar, kept)
+            else:
+                total = sum_units(self.units(self.types(roles)), roles, bar)
         moments = finish(total, roles, self.name)
         if kept is not None:
             kept.remove()
         return moments
+
+    def check_repeatable(self) -> None:
+        """Refuse a table whose pass could not go on where it was interrupted."""
+        first = self.parts[0]
+        if self.kind != "parquet" and not (isinstance(first, Stream) and first.repeatable):
+            raise InvalidInputError(
+                "checkpoint needs Parquet files, or a stream that can be read again.",
+                parameter="checkpoint",
+            )
+
+    def _sum_row_groups(
+        self, roles: Roles, threads: int, bar: Bar, kept: Checkpoint | None
+    ) -> Partial:
+        readers = affordable_threads(self.parts[0], roles.columns, threads)
+        # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
+        spare = min(readers, sum(len(part.rows) for part in self.parts)) < threads
+        return sum_row_groups(self._row_groups(use_threads=spare), roles, readers, bar, kept)
 
     def rows(self, roles: Roles) -> Rows:
         """Read the complete rows of positive weight into memory; `assign` gives the roles."""
@@ -217,7 +216,7 @@ def _one_batch(batches: list[Any], columns: list[str], schema: pa.Schema) -> pa.
 
 
 def open_table(
-    source: Source | pa.Table | Table,
+    source: Any,
     *,
     separator: str = ",",
     types: Mapping[str, str] | None = None,
@@ -228,9 +227,9 @@ def open_table(
 
     Parameters
     ----------
-    source : str, path, iterable of them, pyarrow.Table or Table
-        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or an Arrow
-        table. A table that is open already is returned as it is.
+    source : str, path, iterable of them, table, stream or Table
+        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or what
+        `moments_from_arrow` takes. A table that is open already is returned as it is.
     separator, types, filesystem
         As in `moments_from_csv`.
     kind : {"csv", "parquet", "arrow"}, optional
@@ -247,8 +246,9 @@ def open_table(
     """
     if isinstance(source, Table):
         return source
-    if isinstance(source, pa.Table):
-        return Table("table", "arrow", source.schema, None, (_Slice(source, "table"),))
+    stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
+    if stream is not None:
+        return Table(stream.path, "arrow", stream.schema, None, (stream,))
     known = tuple(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
     listing = find_files(source, _SUFFIXES[kind] if kind else known, filesystem)
     name, kind = _name(source, listing), kind or _kind(listing)

@@ -1,0 +1,290 @@
+"""Arrow streams: whatever an engine hands over in batches, read once and never held."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.tables._kernel import Columns, batch_rows, summarise
+from fairpca.tables._partial import Partial, merge_partials
+from fairpca.tables._pass import Bar, Checkpoint, State, in_order
+from fairpca.tables._roles import Roles
+
+# Errors of these packages are about rows that cannot be read; others are defects of ours.
+ENGINES = frozenset({"pyarrow", "polars", "duckdb", "_duckdb", "adbc_driver_manager"})
+
+Read = Callable[[list[str], int], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Rows that come in batches; `read` takes the names of columns and the rows to skip."""
+
+    path: str  # what messages call it
+    schema: Any
+    read: Read
+    n_rows: int | None = None
+    repeatable: bool = True
+
+    def batches(self, columns: Iterable[str], start: int = 0) -> Iterator[pa.RecordBatch]:
+        """Read some columns from a row on, as batches of one size but for the last."""
+        wanted = list(columns)
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        with reading(self.path):
+            found = (_as_schema(batch, schema) for batch in self.read(wanted, start))
+            yield from equal_batches(found, batch_rows(len(wanted)))
+
+
+class reading:
+    """Turn what an engine says of rows that it cannot deliver into one line."""
+
+    def __init__(self, path: str, clean: Callable[[str], str] = str) -> None:
+        self.path, self.clean = path, clean
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None or isinstance(error, InvalidInputError):
+            return
+        foreign = type(error).__module__.partition(".")[0] in ENGINES
+        if foreign or isinstance(error, OSError | pa.ArrowException):
+            reason = " ".join(self.clean(str(error)).split())[:300] or type(error).__name__
+            raise InvalidInputError(f"{self.path} cannot be read ({reason}).") from None
+
+
+def open_stream(source: Any) -> Stream | None:
+    """Find out how to read what is neither a path nor a Table; None where nobody knows."""
+    if isinstance(source, Stream):
+        return source
+    if callable(source) and not hasattr(source, "__arrow_c_stream__"):
+        with _reader(source()) as reader:
+            schema = reader.schema
+        return _stream("the stream", schema, lambda _, start: _after(_reader(source()), start))
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if hasattr(source, "iloc"):
+        with reading("the data frame"):
+            source = pa.Table.from_pandas(source, preserve_index=False)
+    package = type(source).__module__.partition(".")[0]
+    if isinstance(source, pa.Table):
+        read = partial(_read_table, source)
+        return replace(_stream("table", source.schema, read), n_rows=source.num_rows)
+    if package == "polars" and hasattr(source, "collect_schema"):
+        return _polars(source)
+    if package in ("duckdb", "_duckdb") and hasattr(source, "to_arrow_reader"):
+        return _duckdb(source)
+    if not any(hasattr(source, name) for name in ("__arrow_c_stream__", "fetch_record_batch")):
+        return None
+    reader = _reader(source)
+    once = _stream("the stream", reader.schema, _Once(reader))
+    return replace(once, repeatable=False)
+
+
+def _stream(path: str, schema: pa.Schema, read: Read) -> Stream:
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        listed = ", ".join(map(repr, twice))
+        raise InvalidInputError(f"{path}: column names occur more than once: {listed}.")
+    plain = pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+    return Stream(path, plain, read)
+
+
+def _reader(source: Any) -> Any:
+    """Open anything that speaks Arrow's C interface, or a cursor whose query has been run."""
+    with reading("the stream"):
+        if hasattr(source, "fetch_record_batch"):
+            return source.fetch_record_batch()
+        return pa.RecordBatchReader.from_stream(source)
+
+
+class _Once:
+    """A reader that can be read one time only."""
+
+    def __init__(self, reader: Any) -> None:
+        self.reader = reader
+
+    def __call__(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        reader, self.reader = self.reader, None
+        if reader is None:
+            raise InvalidInputError(
+                "the stream has been read already, and cannot be read again: pass a table, or a "
+                "function that opens the stream."
+            )
+        return _after(reader, start)
+
+
+def _read_table(table: pa.Table, columns: list[str], start: int) -> Any:
+    return table.select(columns).slice(start).to_batches()
+
+
+def _polars(frame: Any) -> Stream:
+    """Read a polars frame; a lazy one by its streaming engine, with only the columns asked for."""
+    import polars as pl
+
+    with reading("the polars query"):
+        empty = pl.DataFrame(schema=frame.collect_schema()).to_arrow()
+    if isinstance(frame, pl.DataFrame):
+
+        def read(columns: list[str], start: int) -> Any:
+            return frame.select(columns).slice(start).to_arrow().to_batches()
+
+        return replace(_stream("the frame", empty.schema, read), n_rows=frame.height)
+    if not hasattr(frame, "collect_batches"):
+        raise InvalidInputError(
+            f"polars {pl.__version__} cannot stream a LazyFrame: use polars 1.34 or newer, or "
+            "call .collect() first."
+        )
+
+    def stream(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        query = frame.select(columns).slice(start)
+        size = batch_rows(len(columns))
+        for part in query.collect_batches(chunk_size=size, engine="streaming"):
+            yield from part.to_arrow().to_batches()
+
+    return _stream("the polars query", empty.schema, stream)
+
+
+def _duckdb(relation: Any) -> Stream:
+    from duckdb import ColumnExpression
+
+    def read(columns: list[str], start: int) -> Any:
+        chosen = relation.select(*map(ColumnExpression, columns))
+        return _after(chosen.to_arrow_reader(batch_rows(len(columns))), start)
+
+    with reading("the DuckDB query"):
+        schema = relation.limit(0).to_arrow_reader(1).schema
+    return _stream("the DuckDB query", schema, read)
+
+
+def _after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
+    """Leave out rows at the beginning."""
+    for batch in batches:
+        if start < batch.num_rows:
+            yield batch.slice(start)
+        start = max(start - batch.num_rows, 0)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which a column is read: views and extensions become what they hold."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if kinds.is_string_view(kind):
+        return pa.large_string()
+    if kinds.is_binary_view(kind):
+        return pa.large_binary()
+    if kinds.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), plain_type(kind.value_type), kind.ordered)
+    if kinds.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    return kind
+
+
+def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [_as_plain(batch.column(field.name), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ExtensionArray):
+        return _as_plain(column.storage, kind)
+    if kinds.is_dictionary(kind) and kinds.is_dictionary(column.type):
+        values = _as_plain(column.dictionary, kind.value_type)
+        return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), values)
+    if kinds.is_run_end_encoded(column.type):
+        column = pa.compute.run_end_decode(column)
+    return column.cast(kind)
+
+
+def equal_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut a stream into batches of one size, wherever the engine cuts it.
+
+    So sums have the same bits however an engine was scheduled, and a pass can be resumed.
+    """
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= rows:
+            whole = _joined(waiting)
+            yield whole.slice(0, rows)
+            count -= rows
+            waiting = [whole.slice(rows)] if count else []
+    if count:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    found = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    return found[0]
+
+
+def sum_stream(
+    stream: Stream, roles: Roles, threads: int, bar: Bar, kept: Checkpoint | None
+) -> Partial:
+    """Sum batches by several threads, added in order, from wherever an earlier pass stopped."""
+    name = [stream.path, str(stream.schema)]
+    state = State() if kept is None else kept.load([name])
+    failing = False  # read by the threads: after a missing value rows are only counted
+
+    def work(batch: pa.RecordBatch) -> Partial:
+        try:
+            return summarise(Columns.of(batch, roles), roles, counting=failing)
+        except InvalidInputError as error:
+            raise error.at(stream.path) from None
+
+    batches = _left(stream, roles, state, work)
+    total = state.current or Partial(levels=dict.fromkeys(roles.categorical, ()))
+    bar.skip(total.n_rows)
+    try:
+        for part in in_order(work, batches, threads):
+            total = merge_partials([total, part], roles)
+            failing = failing or (roles.missing == "error" and bool(part.missing))
+            state = State(current=total, current_file=name, mark=(part.n_rows, _digest(part)))
+            if kept is not None and not failing:
+                kept.save(state)
+            bar.add(part.n_rows)
+    finally:
+        if kept is not None and not failing and state.mark:
+            kept.save(state, now=True)
+    return total
+
+
+def _left(
+    stream: Stream, roles: Roles, state: State, work: Callable[[Any], Partial]
+) -> Iterator[Any]:
+    """Read what is not summed yet, and before it the last batch that is: it must be the same."""
+    if state.mark is None or state.current is None:
+        return stream.batches(roles.columns)
+    n_rows, digest = state.mark
+    batches = stream.batches(roles.columns, state.current.n_rows - n_rows)
+    again = next(batches, None)
+    if again is None or again.num_rows != n_rows or _digest(work(again)) != digest:
+        raise InvalidInputError(
+            f"{stream.path} does not give the rows again that the checkpoint has summed: remove "
+            "the checkpoint and start again.",
+            parameter="checkpoint",
+        )
+    return batches
+
+
+def _digest(part: Partial) -> str:
+    """Return what tells the rows of a batch from others: the bits of their sums."""
+    found = hashlib.sha256()
+    if part.moments is not None:
+        for key, cell in part.moments.table.cells.items():
+            found.update(repr((key, cell.n_rows, cell.weight)).encode())
+            found.update(cell.mean.tobytes() + cell.scatter.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,223 @@
+"""Arrow streams: the same moments by every door, one pass, checkpoints where it can be repeated."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from table_support import FEATURES, assert_same_moments, in_memory
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.tables import is_stream, moments_from_arrow, moments_from_parquet, open_table
+
+ASKED = {"sensitive": ["sex", "age"], "features": FEATURES, "control": "city", "weight": "w"}
+SMALL = "fairpca.tables._stream.batch_rows"
+
+
+OPENED: list = []
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    while OPENED:
+        OPENED.pop(0).close()
+
+
+def arrow(frame):
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def cursor(frame):
+    sqlite = pytest.importorskip("adbc_driver_sqlite.dbapi", reason="needs fairpca[sql]")
+    connection = sqlite.connect()
+    found = connection.cursor()
+    OPENED.extend([found, connection])
+    found.adbc_ingest("people", arrow(frame))
+    found.execute("select * from people")
+    return found
+
+
+def relation(frame):
+    duckdb = pytest.importorskip("duckdb", reason="needs fairpca[sql]")
+    table = arrow(frame)
+    connection = duckdb.connect()
+    connection.register("people", table)
+    return connection.sql("select * from people")
+
+
+DOORS = {
+    "pandas": lambda frame: frame,
+    "table": arrow,
+    "record batch": lambda frame: arrow(frame).to_batches()[0],
+    "reader": lambda frame: arrow(frame).to_reader(max_chunksize=37),
+    "function": lambda frame: lambda: arrow(frame).to_reader(max_chunksize=37),
+    "polars": pl.from_pandas,
+    "polars lazy": lambda frame: pl.from_pandas(frame).lazy(),
+    "duckdb": relation,
+    "adbc cursor": cursor,
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("size", [100, 32768])
+def test_moments_are_those_of_rows_in_memory(door, size, frame, monkeypatch):
+    monkeypatch.setattr(SMALL, lambda _: size)
+    found = moments_from_arrow(door(frame), **ASKED)
+    expected = in_memory(frame, ["sex", "age"], ["city"], "w")
+    assert_same_moments(found, expected, rtol=1e-12)
+
+
+def test_bits_do_not_depend_on_how_a_stream_is_cut(frame, monkeypatch):
+    monkeypatch.setattr(SMALL, lambda _: 64)
+    bits = set()
+    for size in (1, 7, 64, 500):
+        for threads in (1, 3):
+            reader = arrow(frame).to_reader(max_chunksize=size)
+            bits.add(
+                moments_from_arrow(reader, "sex", FEATURES, threads=threads).pooled()[2].tobytes()
+            )
+    assert len(bits) == 1
+
+
+def test_types_of_other_engines_mean_what_they_hold():
+    frame = pl.DataFrame(
+        {
+            "a": [1.0, 2.0, 4.0, 3.0],
+            "view": ["x", "y", "x", "y"],
+            "category": pl.Series(["u", "v", "u", "v"], dtype=pl.Categorical),
+            "enum": pl.Series(["u", "v", "u", "v"], dtype=pl.Enum(["v", "u"])),
+            "dec": pl.Series([1, 2, 3, 4], dtype=pl.Decimal(10, 2)),
+        }
+    )
+    for source in (frame, frame.lazy(), pa.RecordBatchReader.from_stream(frame)):
+        found = moments_from_arrow(source, ["view", "category", "enum"], ["a", "dec"])
+        assert [found.levels(name) for name in found.attributes] == [
+            ("x", "y"),
+            ("u", "v"),
+            ("u", "v"),
+        ]
+        assert found.pooled()[1].tolist() == [2.5, 2.5]
+
+
+def test_dictionaries_that_change_between_batches(monkeypatch):
+    monkeypatch.setattr(SMALL, lambda _: 5)
+    parts = [
+        pa.record_batch({"a": [1.0, 2.0], "g": pa.array(["x", "y"]).dictionary_encode()}),
+        pa.record_batch({"a": [3.0, 5.0], "g": pa.array(["y", "x"]).dictionary_encode()}),
+        pa.record_batch({"a": [0.0, 1.0, 9.0], "g": pa.array(["z", "x", "x"]).dictionary_encode()}),
+    ]
+    found = moments_from_arrow(pa.RecordBatchReader.from_batches(parts[0].schema, parts), "g")
+    assert found.levels("g") == ("x", "y", "z")
+    assert found.n_samples == 7
+
+
+def test_a_reader_is_read_once(frame):
+    table = open_table(arrow(frame).to_reader())
+    roles = table.assign("sex", FEATURES)
+    assert table.moments(roles).n_samples == len(frame)
+    with pytest.raises(InvalidInputError, match="has been read already"):
+        table.moments(roles)
+    with pytest.raises(InvalidInputError, match="checkpoint needs"):
+        moments_from_arrow(arrow(frame).to_reader(), "sex", FEATURES, checkpoint="kept")
+
+
+class Broken:
+    """A function that opens a stream which breaks after some batches, once."""
+
+    def __init__(self, frame, after):
+        self.frame, self.after = frame, after
+
+    def __call__(self):
+        table, after = arrow(self.frame), self.after
+        self.opened = getattr(self, "opened", 0) + 1
+        breaks = self.opened == 2  # the first time it is only asked for its schema
+
+        def batches():
+            for number, batch in enumerate(table.to_batches(max_chunksize=10)):
+                if breaks and number == after:
+                    raise OSError("the connection is gone")
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(table.schema, batches())
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_interrupted_stream_goes_on_to_the_same_bits(frame, tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(SMALL, lambda _: 50)
+    asked = {"sensitive": "sex", "features": FEATURES, "threads": threads}
+    kept, source = tmp_path / "kept", Broken(frame, 32)
+    with pytest.raises(InvalidInputError, match="the connection is gone"):
+        moments_from_arrow(source, **asked, checkpoint=kept, checkpoint_seconds=0)
+    state = json.loads((kept / "state.json").read_text())
+    assert 0 < state["current"]["n_rows"] <= 300
+    found = moments_from_arrow(source, **asked, checkpoint=kept)
+    assert not kept.exists()
+    expected = moments_from_arrow(frame, **asked)
+    assert found.pooled()[2].tobytes() == expected.pooled()[2].tobytes()
+
+
+def test_a_checkpoint_of_other_rows_is_refused(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(SMALL, lambda _: 50)
+    asked = {"sensitive": "sex", "features": FEATURES, "checkpoint": tmp_path / "kept"}
+    with pytest.raises(InvalidInputError, match="is gone"):
+        moments_from_arrow(Broken(frame, 32), **asked, checkpoint_seconds=0)
+    for other in (frame.iloc[::-1], frame.iloc[:100], frame.assign(a=frame["a"] + 1e-9)):
+        with pytest.raises(InvalidInputError, match="does not give the rows again"):
+            moments_from_arrow(other_stream(other), **asked)
+    with pytest.raises(InvalidInputError, match="other columns or options"):
+        moments_from_arrow(Broken(frame, 32), **{**asked, "sensitive": "race"})
+
+
+def other_stream(frame):
+    return lambda: arrow(frame).to_reader(max_chunksize=10)
+
+
+def test_lazy_queries_read_the_columns_asked_for_only(frame, tmp_path):
+    frame.to_parquet(tmp_path / "x.parquet", row_group_size=100)
+    query = pl.scan_parquet(tmp_path / "x.parquet").with_columns(bad=pl.col("sex").cast(pl.Int64))
+    found = moments_from_arrow(query, "sex", FEATURES)  # the column bad cannot be computed
+    expected = moments_from_parquet(tmp_path / "x.parquet", "sex", FEATURES)
+    assert_same_moments(found, expected, rtol=1e-12)
+    with pytest.raises(InvalidInputError, match="the polars query cannot be read") as error:
+        moments_from_arrow(query, "sex", ["a", "bad"])
+    assert "\n" not in str(error.value)
+
+
+def test_missing_values_are_counted_over_the_whole_stream(frame, monkeypatch):
+    monkeypatch.setattr(SMALL, lambda _: 50)
+    frame.loc[[3, 70, 400], "a"] = np.nan
+    words = r"3 of 500 rows have missing values \(by column: 'a' 3\)"
+    with pytest.raises(InvalidInputError, match=words):
+        moments_from_arrow(arrow(frame).to_reader(), "sex", FEATURES)
+
+
+def test_what_is_no_stream(tmp_path):
+    for wrong in ("x.parquet", tmp_path, [[1.0]], np.eye(2), 3):
+        with pytest.raises(InvalidInputError, match="give what has __arrow_c_stream__"):
+            moments_from_arrow(wrong, "sex")
+    twice = pa.Table.from_arrays([pa.array([1.0])] * 2, names=["a", "a"])
+    with pytest.raises(InvalidInputError, match="occur more than once: 'a'"):
+        moments_from_arrow(twice, "a")
+
+
+def test_memory_does_not_grow_with_the_rows():
+    drawn, held = np.random.default_rng(0), []
+
+    def batches():
+        for _ in range(300):
+            held.append(pa.total_allocated_bytes())
+            values = pa.array(drawn.normal(size=50_000))
+            yield pa.record_batch({"a": values, "g": pa.array(np.arange(50_000) % 2)})
+
+    schema = pa.schema({"a": pa.float64(), "g": pa.int64()})
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    assert moments_from_arrow(reader, "g").n_samples == 15_000_000
+    assert max(held) < 30e6
+
+
+def test_streams_are_told_from_frames(frame):
+    streams = {"reader", "polars lazy", "duckdb", "adbc cursor"}
+    for name, door in DOORS.items():
+        assert is_stream(door(frame)) == (name in streams), name
