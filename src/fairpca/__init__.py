@@ -5,12 +5,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairpca.estimators import DeltaFairPCA, FairKernelPCA, FairPCA
+    from fairpca.estimators import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
     from fairpca.moments import GroupMoments
     from fairpca.solvers import Certificate
 
 __version__ = version("fairpca")
-__all__ = ["Certificate", "DeltaFairPCA", "FairKernelPCA", "FairPCA", "GroupMoments", "__version__"]
+__all__ = [
+    "Certificate",
+    "DeltaFairPCA",
+    "FairKernelPCA",
+    "FairPCA",
+    "FairPCACV",
+    "GroupMoments",
+    "__version__",
+]
 
 # Imported when first used: scikit-learn takes seconds to load, and the command line has to be
 # there before that, to take an interrupt or to say that something is missing.
@@ -19,6 +27,7 @@ _HOME = {
     "DeltaFairPCA": "fairpca.estimators",
     "FairKernelPCA": "fairpca.estimators",
     "FairPCA": "fairpca.estimators",
+    "FairPCACV": "fairpca.estimators",
     "GroupMoments": "fairpca.moments",
 }
 _ROOMS = ("baselines", "datasets", "estimators", "metrics", "moments", "solvers", "tables")

@@ -1,6 +1,8 @@
 """Words and limits that rooms and the command line share; light, so that help is there at once."""
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
+OBJECTIVES = ("total", "worst-variance", "worst-loss")
+"""Variance of all rows, or what the group that is served worst keeps or loses."""
 COMPARE = ("one-vs-rest", "pairs", "reference")
 METHODS = {
     "linear": ("svm", "search", "exact"),

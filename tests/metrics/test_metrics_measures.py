@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg._gaussian import _divergence
 from fairpca.metrics import (
     audit,
     cluster_parity_std,
@@ -22,7 +23,6 @@ from fairpca.metrics import (
     mean_gap,
     mmd2,
 )
-from fairpca.metrics.bounds import _divergence
 
 
 @pytest.fixture

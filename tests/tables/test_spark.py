@@ -22,6 +22,7 @@ from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
+from fairpca.moments import FoldedMoments
 from fairpca.tables import moments_from_files, moments_from_spark, transform_spark
 
 pyspark = pytest.importorskip(
@@ -206,3 +207,13 @@ def test_a_damaged_file_is_one_line(spark, tmp_path):
     with pytest.raises(InvalidInputError, match="the spark engine failed") as error:
         moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
     assert "\n" not in str(error.value)
+
+
+def test_folds_are_those_of_the_rows_in_memory(spark):
+    rows = people(500)
+    data = spark.createDataFrame(rows).repartition(7)
+    found = moments_from_spark(data, "sex", features=FEATURES, folds=4)
+    expected = FoldedMoments.from_arrays(rows[list(FEATURES)], rows[["sex"]], folds=4)
+    for one, other in zip(found.folds, expected.folds, strict=True):
+        assert one.n_samples == other.n_samples
+        np.testing.assert_allclose(one.pooled().covariance, other.pooled().covariance, atol=1e-9)

@@ -87,6 +87,7 @@ Examples:
   fairpca fit people.csv --sensitive race --reference white --drop id,name --json
   fairpca fit people.csv --sensitive age --numeric age --features height,weight,pulse
   fairpca fit table/ --sensitive sex --checkpoint kept --save model.npz
+  fairpca fit --sql "select * from people" --database postgresql://host/name --sensitive sex
   fairpca fit table/ --sensitive sex --engine dask --scheduler tcp://head:8786
 """
 )
@@ -113,22 +114,23 @@ Examples:
   fairpca fit table/ --sensitive sex --save model.npz
   fairpca transform model.npz table/ reduced/ --keep id
   fairpca transform model.npz new.parquet reduced.csv
+  fairpca transform model.npz --sql "select * from people" --database sqlite:people.db --into fair
 """
 )
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("source", metavar="IN")
-@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[IN] [OUT]")
 @options.with_options(options.TRANSFORM)
-def transform(model: Path, source: str, target: Path, **given: Any) -> None:
+def transform(model: Path, paths: tuple[str, ...], **given: Any) -> None:
     """Project the rows of IN on the components of MODEL and write them to OUT.
 
     MODEL is a file written by fairpca fit --save. The protected columns are not needed. IN is
     read and OUT written a batch at a time, so their size does not matter; a directory becomes a
-    directory with the same files. OUT appears complete or not at all.
+    directory with the same files. OUT appears complete or not at all. A query of a database stands
+    for IN (--sql), and one of its tables for OUT (--into).
     """
-    from fairpca.cli._table import run_transform
+    from fairpca.cli._transform import run_transform
 
-    run_transform(model, source, target, given)
+    run_transform(model, paths, given)
 
 
 @app.command(

@@ -30,8 +30,8 @@ _OPTION = {
 _SAME = """
     mean_tol cov_weight cov_tol delta compare reference joint min_group_size solver tol max_iter
     max_cells max_levels sensitive control weight numeric features categorical missing
-    missing_groups unknown
-    keep engine scheduler master checkpoint separator confidence max_samples slow_permutations
+    missing_groups unknown keep sql database into engine scheduler master checkpoint separator
+    confidence max_samples slow_permutations
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}

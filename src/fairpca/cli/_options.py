@@ -244,6 +244,17 @@ _ENGINE = (
     ),
 )
 
+_DATABASE = (
+    click.option("--sql", metavar="SELECT", help="Read the rows of a query instead of files."),
+    click.option(
+        "--database",
+        metavar="URI",
+        envvar="FAIRPCA_DATABASE",
+        help="Of --sql: postgresql://…, sqlite:FILE or duckdb:FILE. Default: the environment "
+        "variable FAIRPCA_DATABASE, which keeps passwords out of the list of processes.",
+    ),
+)
+
 FIT = (
     _SENSITIVE,
     _value(
@@ -259,6 +270,7 @@ FIT = (
     *_PROBLEM,
     *_OUTPUT,
     *_ROWS,
+    *_DATABASE,
     *_ENGINE,
     *_SHOWN,
 )
@@ -317,7 +329,9 @@ TRANSFORM = (
     _flag("--keep-all", "Copy all columns."),
     _choice("--missing", MISSING, "Missing features. Default: as in the fit."),
     _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
-    _flag("--force", "Replace OUT if it exists."),
+    *_DATABASE,
+    click.option("--into", metavar="TABLE", help="Write a table of --database instead of OUT."),
+    _flag("--force", "Replace OUT, or the table, if it exists."),
     _SAFE_CSV,
     _SEPARATOR,
     _QUIET,

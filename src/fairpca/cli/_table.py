@@ -1,4 +1,4 @@
-"""What was typed becomes a table and the roles of its columns; ``fairpca transform``."""
+"""What was typed becomes a table and the roles of its columns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from fairpca.cli._messages import visible
-from fairpca.cli._progress import Stages
-from fairpca.tables import Roles, Table, open_table, project_table
+from fairpca.tables import Roles, Table, open_query, open_table
 
 _PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep")
@@ -85,7 +83,9 @@ class Asked:
 
 def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
     """Open the files, or the embedded data, and settle which column plays which part."""
-    if data and not given["sensitive"]:
+    sql = given.get("sql")
+    check_query(given, bool(data))
+    if (data or sql) and not given["sensitive"]:
         raise click.UsageError("name the protected column (or columns) with --sensitive COL.")
     for path in data:
         if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
@@ -94,6 +94,9 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         table = open_table(data if len(data) > 1 else data[0], separator=given["separator"])
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
         description = " ".join(data) if len(data) < 4 else f"{data[0]} and {len(data) - 1} more"
+    elif sql:
+        table = open_query(sql, given["database"])
+        name, description = "query", table.name
     else:
         table, name, description = _embedded()
         given = {
@@ -120,6 +123,16 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
     judged = {part: parts[part][0] for part in _JUDGED if parts[part]}
     copied = parts["target"], parts["keep"]
     return Asked(table, roles, encoded, *copied, judged, name, description)
+
+
+def check_query(given: Mapping[str, Any], has_files: bool) -> None:
+    """Refuse a query without a database, and one beside files."""
+    if given.get("sql") is None:
+        return
+    if has_files:
+        raise click.UsageError("--sql reads a database and takes no files: give one of them.")
+    if not given["database"]:
+        raise click.UsageError("--sql needs --database, or FAIRPCA_DATABASE in the environment.")
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -236,29 +249,3 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
                 param_hint="'--reference'",
             )
     return pairs
-
-
-def run_transform(model: Path, source: str, target: Path, given: dict[str, Any]) -> None:
-    """Project the rows of a table with a saved model."""
-    if given["keep"] and given["keep_all"]:
-        raise click.UsageError("--keep and --keep-all exclude each other: give one of them.")
-    if not model.is_file():
-        raise click.ClickException(f"{model}: no such file.")
-    with Stages(enabled=not given["quiet"]) as stages:
-        stages.begin(f"writing {target.name}")
-        table = open_table(source, separator=given["separator"])
-        keep = table.names if given["keep_all"] else split_names(given["keep"], table.names)
-        project_table(
-            table,
-            model,
-            target,
-            keep=keep,
-            kept_first=True,
-            force=given["force"],
-            missing=given["missing"],
-            unknown=given["unknown"],
-            safe_csv=given["safe_csv"],
-            progress=stages,
-        )
-    if not given["quiet"]:
-        click.echo(visible(f"{stages.done} rows written to {target}"))

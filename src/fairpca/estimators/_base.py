@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
@@ -39,7 +40,7 @@ from fairpca.rows import (
     split_named,
     without_columns,
 )
-from fairpca.solvers import FairProblem, solve
+from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy, is_stream
 
@@ -202,20 +203,19 @@ class FairnessEstimator(
         return min(int(np.searchsorted(held, asked)) + 1, room)
 
     @with_callbacks
-    def _solve(self, problem):
+    def _solve(self, problem, served=None):
+        """Solve for all rows, or for the worst of groups: `served` are covariances and offsets."""
         context = None
         if hasattr(self, "_skl_callbacks"):
             context = self._init_callback_context(max_subtasks=None)
             context.call_on_fit_task_begin(estimator=self)
-        solution = solve(
-            problem,
-            self.solver,
-            certify=self.certify,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            cov_shift=self.cov_shift,
-            callback=Watch(self, context) if self.verbose or context else None,
-        )
+        options = {name: getattr(self, name) for name in ("certify", "tol", "max_iter")}
+        options["callback"] = Watch(self, context) if self.verbose or context else None
+        if served is None:
+            solution = solve(problem, self.solver, cov_shift=self.cov_shift, **options)
+        else:
+            covariances, offsets = served
+            solution = solve_worst(problem, covariances, offsets, self.objective, **options)
         if context is not None:
             context.call_on_fit_task_end(estimator=self)
         return solution
@@ -248,6 +248,7 @@ class LinearEstimator(FairnessEstimator):
         "standardize": ["boolean", StrOptions({FAMD})],
         "missing": [StrOptions(set(MISSING))],
     }
+    missing = MISSING[0]  # of those that do not have the parameter
 
     def _validated(self, X, **checks):
         """Return features as floats; NaN is refused where nothing else is to happen to it."""
@@ -344,6 +345,33 @@ class LinearEstimator(FairnessEstimator):
         if getattr(self, "scale_", None) is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self):
+        """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
+
+        For places that know nothing of this package. Its `inverse_transform` is the same where
+        features keep their units (``standardize=False``) only: scikit-learn's PCA has no scale.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
+        >>> plain = fair.to_sklearn()
+        >>> type(plain).__module__, bool(np.allclose(plain.transform(X), fair.transform(X)))
+        ('sklearn.decomposition._pca', True)
+        """
+        check_is_fitted(self, "components_")
+        pca = PCA(n_components=len(self.components_), whiten=self.whiten)
+        pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
+        # What whitening divides by; scikit-learn would divide by zero, or nearly.
+        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
+        pca.explained_variance_ratio_ = self.explained_variance_ratio_
+        pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            pca.feature_names_in_ = self.feature_names_in_
+        return pca
 
     def _lazy_transform(self, X, scale):
         from fairpca.tables import lazy_transform, sample

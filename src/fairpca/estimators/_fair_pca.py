@@ -7,9 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import _fit_context, clone
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._objective import groups_of, solve_for
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
     GroupsError,
@@ -17,7 +20,14 @@ from fairpca.exceptions import (
     InvalidInputError,
     NotFittedYetWarning,
 )
-from fairpca.moments import ContrastSet, GroupMoments, Pooled, Span, Standardization
+from fairpca.moments import (
+    ContrastSet,
+    GroupCovariances,
+    GroupMoments,
+    Pooled,
+    Span,
+    Standardization,
+)
 from fairpca.tables import is_lazy, is_stream
 
 
@@ -48,6 +58,14 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         the tight relaxation. "deflation": the first step only. "tight": rounding of the tight
         relaxation. "paper": the semidefinite program of Olfat and Aswani (2019) and its rounding.
         Without a covariance term the exact solution is used, whatever the solver.
+    objective : {"total", "worst-variance", "worst-loss"}, default="total"
+        What is maximised: the variance of all rows, the variance kept by the group that keeps the
+        least, or the negative of the largest loss of a group, which is what its own best
+        `n_components` directions of all features would keep more. The last two are the fair PCA
+        of Samadi et al. (2018) and Tantipongpipat et al. (2019), with ``mean_tol=None,
+        cov_weight=0`` exactly; with constraints they are both senses at once. Groups are the
+        levels of every attribute, or the cells of their cross table under `joint`, in every
+        stratum; those with fewer than `min_group_size` rows do not count.
     compare : {"one-vs-rest", "pairs", "reference"}, default="one-vs-rest"
         What is compared in an attribute of more than two groups.
     joint : bool, default=False
@@ -116,6 +134,10 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         makes a table of it.
     certificate_ : Certificate
         Objective, proven bound, and the gap between them.
+    group_variance_ : dict of lists, or None
+        Unless objective="total", one entry per group: attribute, group, stratum, n_rows, total
+        (its variance), variance (what it keeps of it), best (what its own best basis keeps), loss
+        (the difference) and weight (in the bound of the certificate; None: does not count).
     moments_ : GroupMoments
         What was learned from the rows; `partial_fit` adds to it.
     n_iter_ : int
@@ -133,6 +155,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.
     Proceedings of the AAAI Conference on Artificial Intelligence 33, 663-670.
 
+    S. Samadi, U. Tantipongpipat, J. Morgenstern, M. Singh and S. Vempala (2018). The price of fair
+    PCA: one extra dimension. Advances in Neural Information Processing Systems 31.
+
     Examples
     --------
     >>> import numpy as np
@@ -148,6 +173,12 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
     moments_: GroupMoments
     scale_: Any
+    group_variance_: dict[str, list[Any]] | None = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **LinearEstimator._parameter_constraints,
+        "objective": [StrOptions(set(OBJECTIVES))],
+    }
 
     def __init__(
         self,
@@ -157,6 +188,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         cov_weight=None,
         cov_tol=None,
         solver="refined",
+        objective="total",
         compare="one-vs-rest",
         joint=False,
         reference=None,
@@ -316,10 +348,11 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         scaling = self._scaling(moments)
         scaled = moments.complete() if scaling is None else moments.standardized(scaling)
         inner = scaled.coordinates()
-        return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling)
+        groups = None if self.objective == "total" else groups_of(self, inner)
+        return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling, groups)
 
     def _fit_summary(self, moments, summary):
-        (_, mean, covariance), contrasts, span, scaling = summary
+        (_, mean, covariance), contrasts, span, scaling, groups = summary
         count = self._count(self._form_problem(covariance, contrasts, 1))
         outside = 0
         if span is not None:
@@ -327,7 +360,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             # Directions outside the span are all alike, so that no basis needs more than d of them.
             outside = min(count, moments.n_features - len(span))
         problem = self._form_problem(covariance, contrasts, count, outside)
-        solution = self._solve(problem)
+        solution, self.group_variance_ = solve_for(self, problem, groups, outside)
         self.moments_ = moments
         self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
@@ -335,12 +368,16 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
 
 class Summary(NamedTuple):
-    """What a fit needs to know of moments; `scaling` is None where features keep their units."""
+    """What a fit needs to know of moments.
+
+    `scaling` is None where features keep their units, `groups` where none counts by itself.
+    """
 
     pooled: Pooled
     contrasts: ContrastSet
     span: Span | None
     scaling: Standardization | None
+    groups: GroupCovariances | None
 
 
 def fit_with_plain(model, moments):
@@ -349,7 +386,7 @@ def fit_with_plain(model, moments):
     model._take(moments)
     summary = model._summary(moments)
     model._fit_summary(moments, summary)
-    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
+    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._take(moments)
     return plain._fit_summary(moments, summary)

@@ -1,6 +1,7 @@
 """Helpers for small symmetric matrices; knows NumPy, SciPy and the BLAS thread guard only."""
 
 from fairpca.linalg._blas import single_blas_thread
+from fairpca.linalg._gaussian import gaussian_delta
 from fairpca.linalg._spectral import (
     Array,
     complement_basis,
@@ -22,6 +23,7 @@ __all__ = [
     "eigenvalue_excess",
     "fantope_eigenvalues",
     "fix_signs",
+    "gaussian_delta",
     "ky_fan",
     "orthonormalize",
     "project",

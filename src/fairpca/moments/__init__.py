@@ -1,17 +1,23 @@
 """Rows become moments, moments become contrasts; nothing after this room sees a row."""
 
 from fairpca._choices import COMPARE
+from fairpca.moments._groups import GroupCovariances
 from fairpca.moments._span import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
+from fairpca.moments.folds import Figures, FoldedMoments, figures
 from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
 
 __all__ = [
     "COMPARE",
     "Contrast",
     "ContrastSet",
+    "Figures",
+    "FoldedMoments",
+    "GroupCovariances",
     "GroupMoments",
     "Pooled",
     "ProjectedGaps",
     "Span",
     "Standardization",
+    "figures",
 ]

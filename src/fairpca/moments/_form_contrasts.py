@@ -75,6 +75,7 @@ class _Builder:
     min_group_size: int
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
+    sides: list[tuple[Cell, Cell]] | None = None  # where they are wanted: what was compared in full
 
     def compare(self, attribute: str, stratum: str | None, plus: _Side, minus: _Side) -> None:
         """Record one comparison, as far as the sizes of its sides allow."""
@@ -87,6 +88,8 @@ class _Builder:
             if min(plus.n_rows, minus.n_rows) >= self.min_group_size:
                 cov_gap = plus.cell.covariance - minus.cell.covariance
                 status = "compared"
+                if self.sides is not None:
+                    self.sides.append((plus.cell, minus.cell))
         for side in (plus, minus):
             if side.n_rows < self.min_group_size:
                 self._note(side.name, stratum, _count(side.n_rows))
@@ -133,10 +136,18 @@ class _Builder:
         self.contrasts.append(Contrast(attribute, *sides, *gaps, status))
 
 
-def form_contrasts(table: Table, n_features: int, question: Question) -> ContrastSet:
-    """Form every contrast of a question; pure: what needs saying is returned as notes."""
+def form_contrasts(
+    table: Table,
+    n_features: int,
+    question: Question,
+    sides: list[tuple[Cell, Cell]] | None = None,
+) -> ContrastSet:
+    """Form every contrast of a question; what needs saying is returned as notes.
+
+    The groups that are compared in full are added to `sides`.
+    """
     _check_attributes(table)
-    builder = _Builder(question.min_group_size)
+    builder = _Builder(question.min_group_size, sides=sides)
     joint = question.joint and len(table.categorical) > 1
     for stratum, cells in _strata(table):
         for position, name in enumerate(table.categorical):

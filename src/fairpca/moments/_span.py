@@ -51,7 +51,10 @@ class Span:
         lifted: FloatArray = inside.T @ self.basis
         if np.linalg.norm(outside) <= _OUTSIDE:
             return lifted
-        start = np.random.default_rng(0).normal(size=(len(outside), self.basis.shape[1]))
+        # A seed that no one's data have: rows drawn by the same numbers lie in the span already.
+        start = np.random.default_rng([7, 20, 1018]).normal(
+            size=(len(outside), self.basis.shape[1])
+        )
         for _ in range(2):
             start = start - (start @ self.basis.T) @ self.basis
         outer: FloatArray = np.linalg.qr(start.T)[0].T
@@ -65,7 +68,7 @@ class Span:
 
     def expand(self, table: Table) -> Table:
         """Moments of the features themselves, with a matrix of p × p for every cell."""
-        return _move(table, self.basis.T, self.origin)
+        return move(table, self.basis.T, self.origin)
 
     def rescale(self, table: Table, mean: FloatArray, scale: FloatArray) -> tuple[Span, Table]:
         """Span and moments of (x − mean) / scale."""
@@ -78,7 +81,7 @@ class Span:
         constant = ~directions.any(axis=0)
         basis, factor = _orthonormal_rows(directions)
         basis[:, constant] = 0.0
-        return Span(origin, basis), _move(table, factor, np.zeros(len(basis)))
+        return Span(origin, basis), move(table, factor, np.zeros(len(basis)))
 
 
 def find_span(X: Any) -> tuple[Span, FloatArray]:
@@ -137,10 +140,10 @@ def align(
 
 def _move_into(table: Table, old: Span, new: Span) -> Table:
     """Moments in the coordinates of a span that holds the old one."""
-    return _move(table, new.basis @ old.basis.T, new.basis @ (old.origin - new.origin))
+    return move(table, new.basis @ old.basis.T, new.basis @ (old.origin - new.origin))
 
 
-def _move(table: Table, T: FloatArray, t: FloatArray) -> Table:
+def move(table: Table, T: FloatArray, t: FloatArray) -> Table:
     """Moments of Ty + t."""
     return replace(table, cells={key: _move_cell(cell, T, t) for key, cell in table.cells.items()})
 

@@ -58,6 +58,13 @@ class Table:
         """Levels that occur at one position of the keys, sorted."""
         return sort_levels({key[position] for key in self.cells})
 
+    # Pairs, because formats other than pickle know no keys that are tuples.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "cells": list(self.cells.items())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, cells=dict(state["cells"]))
+
 
 def tabulate(rows: Rows) -> Table:
     """Sort rows into cells, one for each combination of levels that occurs, and sum each cell."""

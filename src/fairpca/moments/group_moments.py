@@ -16,6 +16,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
+from fairpca.moments._groups import GroupCovariances, group_covariances
 from fairpca.moments._holes import (
     Holes,
     complete,
@@ -24,7 +25,7 @@ from fairpca.moments._holes import (
     missing_shares,
 )
 from fairpca.moments._indicators import find_indicators
-from fairpca.moments._span import MIN_FEATURES, Span, align, find_span
+from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet
@@ -232,6 +233,32 @@ class GroupMoments:
             return self
         return replace(self, table=self.span.expand(self.table), span=None)
 
+    def projected(self, components: ArrayLike, mean: ArrayLike | None = None) -> GroupMoments:
+        """Moments of component scores, without the rows.
+
+        Parameters
+        ----------
+        components : array-like of shape (d, p)
+            A direction in each row.
+        mean : array-like of shape (p,), optional
+            What is subtracted from the rows first.
+
+        Examples
+        --------
+        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
+        >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
+        array([7.4])
+        """
+        if self.holes is not None:
+            return self.complete().projected(components, mean)
+        directions = np.asarray(components, dtype=np.float64)
+        origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
+        turn = directions
+        if self.span is not None:
+            origin, turn = origin + self.span.origin, directions @ self.span.basis.T
+        table = move(self.table, turn, directions @ origin)
+        return GroupMoments(len(directions), None, table)
+
     @property
     def attributes(self) -> tuple[str, ...]:
         """Names of the protected attributes, in the order of their columns."""
@@ -405,6 +432,28 @@ class GroupMoments:
         contrasts = form_contrasts(self.table, self.n_features, question)
         contrasts.warn(stacklevel=2)
         return contrasts
+
+    def group_covariances(self, joint: bool = False) -> GroupCovariances:
+        """Covariance of every group about its own mean, inside every stratum.
+
+        Parameters
+        ----------
+        joint : bool, default False
+            Whether the groups are the cells of the cross table of all categorical attributes,
+            instead of the levels of each. Numeric attributes have no groups; where there are no
+            others, all rows are one.
+
+        Examples
+        --------
+        >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
+        >>> moments.group_covariances().n_rows
+        (2, 2, 2)
+        """
+        if self.span is not None or self.holes is not None:
+            return self.expanded().group_covariances(joint)
+        if not self.table.cells:
+            raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        return group_covariances(self.table, self.n_features, joint=joint)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the moments to an ``.npz`` file, without pickle; return its path.

@@ -1,6 +1,29 @@
-"""Pages and plots: what the experiments found, beside what the paper prints."""
+"""Pages and plots: of estimators and audits, and of the experiments beside the paper."""
 
 from fairpca.report._figures import draw_figures
 from fairpca.report._reproduction import write_report
+from fairpca.report.displays import (
+    BeforeAfterDisplay,
+    CertificateDisplay,
+    ContrastsDisplay,
+    DeltaBar,
+    DeltaDisplay,
+    LoadingsDisplay,
+    ScreeDisplay,
+    SolveHistory,
+    TradeoffDisplay,
+)
 
-__all__ = ["draw_figures", "write_report"]
+__all__ = [
+    "BeforeAfterDisplay",
+    "CertificateDisplay",
+    "ContrastsDisplay",
+    "DeltaBar",
+    "DeltaDisplay",
+    "LoadingsDisplay",
+    "ScreeDisplay",
+    "SolveHistory",
+    "TradeoffDisplay",
+    "draw_figures",
+    "write_report",
+]

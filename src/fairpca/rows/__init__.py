@@ -8,6 +8,7 @@ from fairpca.rows._columns import (
     split_named,
     without_columns,
 )
+from fairpca.rows._folds import fold_of
 from fairpca.rows._missing import (
     MISSING_ADVICE,
     MISSING_GROUP,
@@ -65,6 +66,7 @@ __all__ = [
     "encode_groups",
     "face",
     "fill_means",
+    "fold_of",
     "holds_nan",
     "imputed",
     "intersection",

@@ -1,8 +1,19 @@
 """The p×p problem, its solvers and the certificate each of them returns."""
 
-from fairpca._choices import SOLVERS
+from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.solvers._problem import FairProblem
 from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status
 from fairpca.solvers._solve import solve
+from fairpca.solvers._worst import solve_worst
 
-__all__ = ["SOLVERS", "Certificate", "FairProblem", "Snapshot", "Solution", "Status", "solve"]
+__all__ = [
+    "OBJECTIVES",
+    "SOLVERS",
+    "Certificate",
+    "FairProblem",
+    "Snapshot",
+    "Solution",
+    "Status",
+    "solve",
+    "solve_worst",
+]

@@ -85,7 +85,9 @@ class Certificate:
     Attributes
     ----------
     objective : float
-        tr VᵀSV − cov_weight·max‖VᵀQV‖ of the returned basis (tr VᵀSV under cov_tol).
+        tr VᵀSV − cov_weight·max‖VᵀQV‖ of the returned basis (tr VᵀSV under cov_tol). For another
+        `criterion`, the smallest variance kept by a group, or the negative of the largest loss,
+        takes the place of tr VᵀSV.
     bound : float
         No basis of as many components that meets the constraints can exceed this value.
     gap : float
@@ -100,6 +102,8 @@ class Certificate:
         The method that found the basis.
     converged : bool
         False where an iteration limit was met; the bound holds all the same.
+    criterion : {"total", "worst-variance", "worst-loss"}
+        What the objective is about: all rows, or the group that is served worst.
 
     Examples
     --------
@@ -117,6 +121,7 @@ class Certificate:
     duality_gap: float
     solver: str
     converged: bool
+    criterion: str = "total"
 
     @property
     def gap(self) -> float:
@@ -135,11 +140,13 @@ class Certificate:
             "duality_gap": self.duality_gap,
             "solver": self.solver,
             "converged": self.converged,
+            "criterion": self.criterion,
         }
 
     def __repr__(self) -> str:
+        about = "" if self.criterion == "total" else f"{self.criterion} "
         return (
-            f"Certificate(within {100 * self.gap:.2f}% of optimal: "
+            f"Certificate(within {100 * self.gap:.2f}% of optimal: {about}"
             f"objective={self.objective:.6g}, bound={self.bound:.6g}, "
             f"mean_gap={self.mean_gap:.3g}, cov_gap={self.cov_gap:.3g}, "
             f"solver={self.solver!r}, {'converged' if self.converged else 'NOT converged'})"
@@ -159,12 +166,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class Solution:
-    """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended."""
+    """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended.
+
+    `weights` are those of the groups in the bound, where the worst-served one is maximised.
+    """
 
     basis: Array
     certificate: Certificate
     n_iter: int
     status: Status = Status.CONVERGED
+    weights: Array | None = None
 
 
 def relative_gap(upper: float, lower: float) -> float:

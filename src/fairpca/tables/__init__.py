@@ -11,6 +11,7 @@ from typing import Any
 
 # Imported when first used: whoever fits arrays needs neither pyarrow nor Dask.
 _HOME = {
+    "Database": "_sql",
     "Roles": "_roles",
     "Table": "table",
     "check_target": "project",
@@ -24,13 +25,16 @@ _HOME = {
     "moments_from_parquet": "sources",
     "moments_from_spark": "_spark",
     "moments_from_table": "sources",
+    "open_query": "_sql",
     "open_table": "table",
+    "project_into": "_sql",
     "project_table": "project",
     "sample": "_dask",
     "transform_parquet": "project",
     "transform_spark": "_spark",
 }
 __all__ = [
+    "Database",
     "Roles",
     "Table",
     "check_target",
@@ -44,7 +48,9 @@ __all__ = [
     "moments_from_parquet",
     "moments_from_spark",
     "moments_from_table",
+    "open_query",
     "open_table",
+    "project_into",
     "project_table",
     "transform_parquet",
     "transform_spark",

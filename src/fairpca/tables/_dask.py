@@ -80,7 +80,7 @@ def moments_from_dask(
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
         roles, parts = _collections(data, sensitive, control, weight, None, **options)
-        return replace(finish(_compute(parts, roles), roles), feature_names=None)
+        return finish(_compute(parts, roles), roles, named=False)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
         sensitive, features, control = map(_as_text, (sensitive, features, control))
@@ -108,12 +108,12 @@ def lazy_moments(
     if roles.missing == "error" and set(total.missing) & set(roles.features):
         found = f"X contains NaN: {describe_missing(total)}: {MISSING_ADVICE}"
         raise InvalidInputError(found, parameter="missing")
-    moments = finish(total, roles)
+    moments = finish(total, roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
             f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
         )
-    return moments if names is not None else replace(moments, feature_names=None)
+    return moments
 
 
 def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:

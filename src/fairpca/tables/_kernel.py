@@ -19,6 +19,7 @@ import pyarrow.types as kinds
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._holes import fill_holes
+from fairpca.moments.folds import with_folds
 from fairpca.rows import (
     MISSING_GROUP,
     Attribute,
@@ -165,6 +166,8 @@ def _sum(
     if used is not None:  # left out before anything is learned from the rows
         columns = columns.filter(used)
     rows, levels = to_rows(columns, roles)
+    if roles.folds:
+        rows = with_folds(rows, roles.folds)
     if not missing:
         return GroupMoments.from_rows(rows), levels
     masks = None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, ImputedValuesWarning, InvalidInputError
-from fairpca.moments import GroupMoments
+from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._holes import Holes, embed
 from fairpca.rows import MISSING_ADVICE, count_text, imputed, missing_groups_error, too_many_cells
 from fairpca.tables._roles import Roles
@@ -57,7 +58,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         for name, count in part.missing.items():
             missing[name] = missing.get(name, 0) + count
     return Partial(
-        moments=_add(aligned, roles.max_cells) if aligned else None,
+        moments=_add(aligned, roles.max_cells * max(roles.folds, 1)) if aligned else None,
         levels=levels,
         n_rows=sum(part.n_rows for part in parts),
         incomplete=sum(part.incomplete for part in parts),
@@ -112,13 +113,14 @@ def _align(moments: GroupMoments, names: Sequence[str], columns: Sequence[str]) 
     return GroupMoments(len(names), tuple(names), table, span, holes)
 
 
-def finish(total: Partial, roles: Roles, name: str = "the table") -> GroupMoments:
-    """Turn the sum of a pass into moments, or say why there are none."""
+def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:
+    """Turn the sum of a pass into moments, by fold if asked for, or say why there are none."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
         why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
         raise InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
-    return total.moments
+    moments = total.moments if named else replace(total.moments, feature_names=None)
+    return FoldedMoments(roles.folds, moments) if roles.folds else moments
 
 
 def refused(missing: Iterable[str], roles: Roles) -> bool:

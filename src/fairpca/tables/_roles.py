@@ -11,6 +11,7 @@ import pyarrow.types as kinds
 
 from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, MISSING_GROUPS
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.moments.folds import check_folds
 
 Missing = Literal["error", "drop-rows", "mean"]
 MissingGroups = Literal["raise", "own"]
@@ -32,6 +33,7 @@ class RoleOptions(TypedDict, total=False):
     missing_groups: MissingGroups
     max_cells: int
     max_levels: int
+    folds: int
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Roles:
     missing_groups: MissingGroups = "raise"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
+    folds: int = 0  # 0: one sum for all rows
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
     @property
@@ -72,6 +75,7 @@ class Roles:
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
+            if name != "folds" or value  # as it was before there were folds
         }
 
 
@@ -88,6 +92,7 @@ def assign_roles(
     missing_groups: MissingGroups = "raise",
     max_cells: int = MAX_CELLS,
     max_levels: int = MAX_LEVELS,
+    folds: int = 0,
 ) -> Roles:
     """Check the names against a schema and settle the part of every column."""
     if weight is not None and not isinstance(weight, str):
@@ -108,6 +113,8 @@ def assign_roles(
         )
     check_choice("missing", missing, MISSING)
     check_choice("missing_groups", missing_groups, MISSING_GROUPS)
+    if folds:
+        check_folds(folds)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
     chosen = as_names(features)
     if features is None:
@@ -130,6 +137,7 @@ def assign_roles(
         missing_groups=missing_groups,
         max_cells=max_cells,
         max_levels=max_levels,
+        folds=folds,
         single=single,
     )
 

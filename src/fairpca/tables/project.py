@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,7 +90,7 @@ def project_table(
         check_choice("missing", missing, MISSING)
     check_choice("unknown", unknown, UNKNOWN)
     projection = read_model(model).bind(table.schema, missing, unknown)
-    job = _Job(table, projection, keep, kept_first, as_text=is_csv(out))
+    job = Job(table, projection, keep, kept_first, as_text=is_csv(out))
     if not str(out).lower().endswith(OUTPUTS):
         _write_directory(job, fs.LocalFileSystem(), Path(out).as_posix(), progress)
         return Path(out)
@@ -173,7 +173,7 @@ def transform_parquet(
     (4, ['fairpca0'])
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
-    job = _Job(table, read_model(model).bind(table.schema), keep, kept_first=True)
+    job = Job(table, read_model(model).bind(table.schema), keep, kept_first=True)
     system, path = open_filesystem(os.fspath(target), filesystem)
     system.normalize_path(path)
     single = table.listing is not None and table.listing.single
@@ -182,7 +182,7 @@ def transform_parquet(
     return table.n_rows or 0
 
 
-class _Job:
+class Job:
     """A table, a model bound to its columns, and the columns to write."""
 
     def __init__(
@@ -242,6 +242,15 @@ class _Job:
             for unit in self.table.units(self.types):
                 self.write_unit(unit, self.schema, write, bar)
 
+    def scored_batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+        """Project the rows of all units, a batch at a time."""
+        columns = tuple(dict.fromkeys((*self.projection.columns, *self.kept)))
+        with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
+            for unit in self.table.units(self.types):
+                for batch in unit.batches(columns):
+                    yield self._scored_of(unit, batch, self.schema)
+                    bar.add(batch.num_rows)
+
     def write_unit(
         self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], bar: Bar
     ) -> None:
@@ -250,16 +259,19 @@ class _Job:
         columns = tuple(dict.fromkeys((*self.projection.columns, *copied)))
         waiting = []
         for batch in unit.batches(columns):
-            try:
-                waiting.append(self._scored(batch, schema))
-            except InvalidInputError as error:
-                raise error.at(unit.path) from None
+            waiting.append(self._scored_of(unit, batch, schema))
             bar.add(batch.num_rows)
             if not isinstance(unit, RowGroup):
                 write(pa.Table.from_batches(waiting, schema))
                 waiting = []
         if waiting:
             write(pa.Table.from_batches(waiting, schema))
+
+    def _scored_of(self, unit: Any, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        try:
+            return self._scored(batch, schema)
+        except InvalidInputError as error:
+            raise error.at(unit.path) from None
 
     def _scored(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         batch = self.projection.complete(batch)
@@ -275,7 +287,7 @@ class _Job:
 
 
 def _write_directory(
-    job: _Job, system: Any, path: str, progress: Progress, *, single: bool = False
+    job: Job, system: Any, path: str, progress: Progress, *, single: bool = False
 ) -> None:
     """Write the files of a table below a directory (or one in its place), beside it at first."""
     bar = Bar(job.table.n_rows, progress)
@@ -285,7 +297,7 @@ def _write_directory(
             _write_part(job, part, system, place, bar)
 
 
-def _write_part(job: _Job, part: ParquetPart, system: Any, place: str, bar: Bar) -> None:
+def _write_part(job: Job, part: ParquetPart, system: Any, place: str, bar: Bar) -> None:
     """Write one file, row group by row group; its hive keys stand in its path."""
     folder = place.rpartition("/")[0]
     if folder:

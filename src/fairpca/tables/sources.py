@@ -81,6 +81,8 @@ def moments_from_parquet(
             Largest number of distinct combinations of groups.
         max_levels : int, default 1000
             Largest number of values of a categorical feature.
+        folds : int, default 0
+            Sum the rows by fold, in the same pass, and return `FoldedMoments`; 0: all together.
 
     Raises
     ------

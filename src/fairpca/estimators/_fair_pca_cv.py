@@ -1,0 +1,276 @@
+"""FairPCACV: FairPCA whose tolerances are chosen by figures of rows not fitted on."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import product
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
+from fairpca.estimators._fair_pca import FairPCA
+from fairpca.exceptions import FairnessWarning, InfeasibleError, InvalidInputError
+from fairpca.moments import Figures, FoldedMoments, figures
+from fairpca.tables import is_lazy
+
+_PASSED = (
+    "solver",
+    "compare",
+    "joint",
+    "reference",
+    "numeric",
+    "min_group_size",
+    "whiten",
+    "tol",
+    "max_iter",
+    "missing_groups",
+)
+_WORST = Figures(math.inf, math.inf, 0.0, math.inf)
+
+
+class FairPCACV(LinearEstimator):
+    """FairPCA with tolerances, prices and a number of components chosen by held-out figures.
+
+    All that `FairPCA` knows it knows from moments, so one pass over the rows gives the moments of
+    every fold, and every setting is fitted to all folds but one and measured on that one without
+    touching the rows again. The fold of a row follows from its values: batches, files, Dask and
+    Spark give the same result, and copies of a row are in the same fold.
+
+    Parameters
+    ----------
+    n_components : int or sequence of int, default=2
+        Numbers of components to try.
+    mean_tols : sequence of float or None, default=(0.0,)
+        Values of `FairPCA(mean_tol=…)` to try.
+    cov_weights : sequence of float, default=None
+        Values of `cov_weight` to try; without `cov_tols` None stands for 0, 0.1, 0.3, 1, 3 and 10.
+    cov_tols : sequence of float, default=None
+        Values of `cov_tol` to try, instead of prices.
+    folds : int, default=5
+        Number of folds.
+    figure : {"gaussian_bound", "mean_gap", "cov_gap"}, default="gaussian_bound"
+        What is to be small on held-out rows.
+    at_most : float or None, default=None
+        Largest mean of `figure` over the folds; among the settings that keep to it the one with
+        the largest held-out variance is chosen. None: among the settings whose figure is within
+        one standard error of the smallest.
+    solver, compare, joint, reference, numeric, min_group_size, certify, whiten, tol, max_iter
+        As in `FairPCA`.
+    missing_groups, verbose
+        As in `FairPCA`.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        One entry for each setting: ``params``, ``param_…``, ``mean_test_…`` and ``std_test_…`` of
+        ``mean_gap``, ``cov_gap``, ``variance`` and ``gaussian_bound`` on held-out rows, the same
+        by fold as ``split0_test_…``, and ``status``, which says why a setting has no figures
+        (gaps are infinite there).
+    best_index_ : int
+        The setting that was chosen.
+    best_params_ : dict
+        Its parameters.
+    best_estimator_ : FairPCA
+        Fitted to all rows with them.
+    n_features_in_, feature_names_in_, components_, mean_, explained_variance_, \
+explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moments_, n_iter_
+        Those of `best_estimator_`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.estimators import FairPCACV
+    >>> rng = np.random.default_rng(0)
+    >>> sex = rng.integers(0, 2, 600)
+    >>> X = rng.normal(size=(600, 5)) + np.outer(sex, np.arange(5))
+    >>> chosen = FairPCACV(mean_tols=(0.0, None), cov_weights=(0, 1)).fit(X, sensitive_features=sex)
+    >>> chosen.best_params_["mean_tol"], len(chosen.cv_results_["params"])
+    (0.0, 4)
+    """
+
+    _parameter_constraints: ClassVar = {
+        **FairnessEstimator._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "mean_tols": ["array-like"],
+        "cov_weights": ["array-like", None],
+        "cov_tols": ["array-like", None],
+        "folds": [Interval(Integral, 2, 100, closed="both")],
+        "figure": [StrOptions({"gaussian_bound", "mean_gap", "cov_gap"})],
+        "at_most": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        mean_tols=(0.0,),
+        cov_weights=None,
+        cov_tols=None,
+        folds=5,
+        figure="gaussian_bound",
+        at_most=None,
+        solver="refined",
+        compare="one-vs-rest",
+        joint=False,
+        reference=None,
+        numeric=None,
+        min_group_size=2,
+        certify=True,
+        whiten=False,
+        tol=1e-4,
+        max_iter=5000,
+        missing_groups="raise",
+        verbose=0,
+    ):
+        self._set_all(locals())
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        """Choose and fit from rows; return the estimator.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, control_features, sample_weight
+            As in `FairPCA.fit`.
+        """
+        parts = (sensitive_features, control_features, sample_weight)
+        if is_lazy(X):
+            from fairpca.tables import lazy_moments, sample  # needs pyarrow
+
+            if sensitive_features is None:
+                self._require_groups_optional()
+            validate_data(self, sample(X), dtype=FLOATS, reset=True, ensure_min_samples=0)
+            names = getattr(self, "feature_names_in_", None)
+            return self._choose(
+                lazy_moments(X, *parts, numeric=self.numeric, names=names, folds=self.folds)
+            )
+        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
+        return self._choose(FoldedMoments.from_rows(self._rows(X, *parts), self.folds))
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_moments(self, moments):
+        """Choose and fit from moments by fold, without any rows.
+
+        Parameters
+        ----------
+        moments : FoldedMoments
+            From `moments_from_parquet(…, folds=5)` and its like, or the sum of many batches.
+        """
+        if not isinstance(moments, FoldedMoments):
+            raise InvalidInputError(
+                f"moments is a {type(moments).__name__}; pass FoldedMoments, which every "
+                "moments_from_… returns with folds=5, or rows to fit()."
+            )
+        return self._choose(moments)
+
+    def _choose(self, folded):
+        settings = self._settings()
+        trains = [folded.train(index) for index in range(len(folded.folds))]
+        found, status = [], []
+        for setting in settings:
+            try:
+                found.append(self._held_out(setting, trains, folded.folds))
+                status.append("")
+            except InfeasibleError as error:
+                found.append([_WORST] * len(trains))
+                status.append(f"infeasible: {error}")
+        self.cv_results_ = _as_table(settings, found, status)
+        self.best_index_ = self._best(status)
+        self.best_params_ = settings[self.best_index_]
+        best = FairPCA(**self._shared(self.certify), verbose=self.verbose, **self.best_params_)
+        self.best_estimator_ = best.fit_moments(folded.total)
+        for name, value in vars(best).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(self, name, value)
+        return self
+
+    def _settings(self):
+        """List the settings to try."""
+        if self.cov_tols is not None and self.cov_weights is not None:
+            raise InvalidInputError(
+                "cov_weights and cov_tols are both set: give one of them.", parameter="cov_weights"
+            )
+        prices = {"cov_weight": self.cov_weights}
+        if self.cov_tols is not None:
+            prices = {"cov_tol": self.cov_tols}
+        elif self.cov_weights is None:
+            prices = {"cov_weight": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)}
+        counts = np.atleast_1d(self.n_components).tolist()
+        grid = {"n_components": counts, "mean_tol": self.mean_tols, **prices}
+        found = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
+        if not found:
+            raise InvalidInputError("there is no setting to try: give some in mean_tols.")
+        return found
+
+    def _shared(self, certify):
+        return {name: getattr(self, name) for name in _PASSED} | {"certify": certify}
+
+    def _held_out(self, setting, trains, tests):
+        question = (self.compare, self.joint, self.reference, self.min_group_size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairnessWarning)  # said once, of all rows
+            return [
+                figures(
+                    test,
+                    FairPCA(**self._shared(False), **setting).fit_moments(train).components_,
+                    *question,
+                )
+                for train, test in zip(trains, tests, strict=True)
+            ]
+
+    def _best(self, status):
+        """Return the place of the setting with most variance among those that are fair enough."""
+        table = self.cv_results_
+        means, spread = table[f"mean_test_{self.figure}"], table[f"std_test_{self.figure}"]
+        feasible = np.array([not reason for reason in status])
+        if not feasible.any():
+            raise InfeasibleError(f"no setting can be met on every fold; {status[0]}")
+        limit = self.at_most
+        if limit is None:
+            smallest = int(np.argmin(np.where(feasible, means, np.inf)))
+            limit = means[smallest] + spread[smallest] / math.sqrt(self.folds)
+        allowed = feasible & (means <= limit)
+        if not allowed.any():
+            raise InfeasibleError(
+                f"at_most={limit:g} is not reached: the smallest {self.figure} on held-out rows "
+                f"is {means[feasible].min():.4g}.",
+                float(means[feasible].min()),
+                parameter="at_most",
+            )
+        return int(np.argmax(np.where(allowed, table["mean_test_variance"], -np.inf)))
+
+
+def held_out_means(found):
+    """Average figures over folds; infinite where no fold has two groups to compare."""
+    return {name: _spread([getattr(one, name) for one in found]) for name in Figures._fields}
+
+
+def _spread(values):
+    """Return mean and standard deviation of those that are there."""
+    known = [value for value in values if value is not None]
+    if not known or math.inf in known:
+        return math.inf, 0.0
+    return float(np.mean(known)), float(np.std(known))
+
+
+def _as_table(settings, found, status):
+    """Arrange the figures of every setting as scikit-learn arranges scores."""
+    table = {"params": settings, "status": status}
+    for name in settings[0]:
+        table[f"param_{name}"] = np.array([setting[name] for setting in settings], dtype=object)
+    for name in Figures._fields:
+        summary = [held_out_means(folds)[name] for folds in found]
+        table[f"mean_test_{name}"] = np.array([mean for mean, _ in summary])
+        table[f"std_test_{name}"] = np.array([spread for _, spread in summary])
+        for split in range(len(found[0])):
+            values = [getattr(folds[split], name) for folds in found]
+            table[f"split{split}_test_{name}"] = np.array(
+                [math.inf if value is None else value for value in values]
+            )
+    return table

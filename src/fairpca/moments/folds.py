@@ -1,0 +1,222 @@
+"""Moments by fold: what is needed to ask how a fit does on rows it has not seen, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.linalg import gaussian_delta
+from fairpca.moments._cells import Cell, FloatArray, mean_difference
+from fairpca.moments._form_contrasts import check_question, form_contrasts
+from fairpca.moments._table import Key, merge_tables
+from fairpca.moments.group_moments import GroupMoments, Standardization
+from fairpca.rows import Attribute, Groups, Rows, fold_of
+
+FOLD = "(fold)"
+"""Name of the hidden stratum that keeps the folds apart during a pass."""
+
+
+class Figures(NamedTuple):
+    """What moments say about a representation; a gap is None where no two groups are there.
+
+    Parameters
+    ----------
+    mean_gap, cov_gap : float or None
+        Largest distance of means, and largest spectral norm of a difference of covariances.
+    variance : float
+        Share of the variance of the features that is kept.
+    gaussian_bound : float or None
+        Largest bound of Δ for half-spaces, were the groups normal; may be infinite.
+    """
+
+    mean_gap: float | None
+    cov_gap: float | None
+    variance: float
+    gaussian_bound: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedMoments:
+    """Moments of the same rows, fold by fold; merged with ``+``.
+
+    The fold of a row follows from its values, so that every order of rows, every way to cut them
+    into batches and every engine gives the same folds. Copies of a row share a fold.
+
+    Parameters
+    ----------
+    n_folds : int
+        Number of folds.
+    cells : GroupMoments
+        Moments whose last control column is the fold; made by `from_arrays` or `from_rows`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.moments import FoldedMoments
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> folded = FoldedMoments.from_arrays(X, np.arange(200) % 2, folds=4)
+    >>> sum(fold.n_samples for fold in folded.folds), folded.train(0).n_samples < 200
+    (200, True)
+    """
+
+    n_folds: int
+    cells: GroupMoments
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        sensitive_features: Any,
+        control_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        folds: int = 5,
+        numeric: Iterable[str] = (),
+        feature_names: Iterable[str] | None = None,
+    ) -> FoldedMoments:
+        """Sum the rows of a matrix; parameters as in `GroupMoments.from_arrays`.
+
+        Parameters
+        ----------
+        X, sensitive_features, control_features, sample_weight, numeric, feature_names
+            As in `GroupMoments.from_arrays`.
+        folds : int, default 5
+            Number of folds, at least 2.
+        """
+        parts = (sensitive_features, control_features, sample_weight)
+        rows = Rows.read(X, *parts, numeric=numeric, feature_names=feature_names)
+        return cls.from_rows(rows, folds)
+
+    @classmethod
+    def from_rows(cls, rows: Rows, folds: int = 5) -> FoldedMoments:
+        """Sum rows that have been validated."""
+        check_folds(folds)
+        return cls(int(folds), GroupMoments.from_rows(with_folds(rows, folds)))
+
+    def __add__(self, other: object) -> FoldedMoments:
+        if not isinstance(other, FoldedMoments):
+            return NotImplemented
+        if self.n_folds != other.n_folds:
+            raise InvalidInputError(
+                f"moments of {self.n_folds} and of {other.n_folds} folds cannot be merged."
+            )
+        return replace(self, cells=self.cells + other.cells)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows with a positive weight."""
+        return self.cells.n_samples
+
+    @cached_property
+    def folds(self) -> tuple[GroupMoments, ...]:
+        """Moments of each fold that has rows; what is missing counts as the mean of all folds."""
+        whole = self.cells.complete()
+        table = whole.table
+        found: dict[Any, dict[Key, Cell]] = {}
+        for key, cell in table.cells.items():
+            found.setdefault(key[-1], {})[key[:-1]] = cell
+        plain = replace(table, controls=table.controls[:-1], cells={})
+        return tuple(
+            replace(whole, table=replace(plain, cells=found[fold])) for fold in sorted(found)
+        )
+
+    @cached_property
+    def total(self) -> GroupMoments:
+        """Moments of all rows."""
+        return _sum(self.folds)
+
+    def train(self, index: int) -> GroupMoments:
+        """Moments of all rows but those of one fold."""
+        return _sum(self.folds[:index] + self.folds[index + 1 :])
+
+    def standardized(self, by: Standardization | None = None) -> FoldedMoments:
+        """Moments of (x - mean) / scale, by the mean and scale of all rows unless `by` is given."""
+        scaling = self.total.standardization() if by is None else by
+        return replace(self, cells=self.cells.standardized(scaling))
+
+
+def _sum(parts: tuple[GroupMoments, ...]) -> GroupMoments:
+    """Add moments in the same coordinates, without looking for a span again."""
+    if not parts:
+        raise InvalidInputError(
+            "all rows are in one fold: there are too few different rows for held-out figures."
+        )
+    total = parts[0].table
+    for part in parts[1:]:
+        total = merge_tables(total, part.table)
+    return replace(parts[0], table=total)
+
+
+def check_folds(folds: Any) -> None:
+    """Refuse a number of folds that cannot be meant."""
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= 100:
+        raise InvalidInputError(
+            f"folds={folds!r}: give a whole number from 2 to 100.", parameter="folds"
+        )
+
+
+def with_folds(rows: Rows, folds: int) -> Rows:
+    """Add the fold of each row as a last stratum."""
+    column = Attribute(FOLD, tuple(range(folds)), fold_of(rows, folds))
+    strata = rows.strata or Groups.none(len(rows))
+    if FOLD in strata.names:
+        raise GroupsError(f"control_features has a column named {FOLD!r}: rename it.")
+    columns, names = (*strata.categorical, column), (*strata.names, FOLD)
+    return replace(rows, strata=Groups(columns, strata.numeric, names, len(rows)))
+
+
+def figures(
+    moments: GroupMoments,
+    components: FloatArray,
+    compare: str = "one-vs-rest",
+    joint: bool = False,
+    reference: Any = None,
+    min_group_size: int = 2,
+) -> Figures:
+    """Measure components on moments of rows, seen or not; the question is that of `contrasts`.
+
+    Parameters
+    ----------
+    moments : GroupMoments
+        Of the rows to measure on.
+    components : ndarray of shape (d, p)
+        Directions.
+    compare, joint, reference, min_group_size
+        As in `GroupMoments.contrasts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.moments import GroupMoments, figures
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [7.0, 2.0]])
+    >>> figures(GroupMoments.from_arrays(X, [0, 0, 1, 1]), np.array([[0.0, 1.0]])).mean_gap
+    1.0
+    """
+    whole = moments.coordinates().pooled().covariance
+    scores = moments.projected(components)
+    total = float(np.trace(whole))
+    variance = float(np.trace(scores.pooled().covariance)) / total if total else 0.0
+    if not moments.attributes:
+        return Figures(0.0, 0.0, variance, 0.0)
+    sides: list[tuple[Cell, Cell]] = []
+    try:
+        question = check_question(scores.table, compare, joint, reference, min_group_size)
+        contrasts = form_contrasts(scores.table, scores.n_features, question, sides)
+    except GroupsError:  # one group only
+        return Figures(None, None, variance, None)
+    gaps = contrasts.projected_gaps(np.eye(scores.n_features))
+    bounds = [
+        gaussian_delta(mean_difference(plus, minus), minus.covariance, plus.covariance)
+        for plus, minus in sides
+    ]
+    return Figures(_largest(gaps.mean), _largest(gaps.cov), variance, _largest(bounds))
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

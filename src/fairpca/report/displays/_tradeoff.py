@@ -1,0 +1,302 @@
+"""What fairness costs: variance kept against what is left of the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from fairpca import adversary
+from fairpca._look import ACCENT, BOUND, FAIR, PLAIN, draw_on, look
+from fairpca.estimators._judges import judge_of
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics import cov_gap, delta_fairness, mean_gap
+from fairpca.report.displays._base import Display, name_groups, plain_model
+from fairpca.report.displays._scree import variance_bound
+from fairpca.rows import Rows, check_matrix
+
+PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class _Point(NamedTuple):
+    leak: float
+    variance: float
+
+
+def _delta(family: str) -> Callable[[Any, Any], float]:
+    return lambda U, groups: float(delta_fairness(U, groups, family=family, random_state=0))
+
+
+_MEASURES: dict[str, tuple[str, Callable[[Any, Any], float]]] = {
+    "mean_gap": ("mean gap", mean_gap),
+    "cov_gap": ("covariance gap", cov_gap),
+    "linear": ("Δ, linear classifiers", _delta("linear")),
+    "rbf": ("Δ, Gaussian-kernel SVM", _delta("rbf")),
+}
+
+
+class TradeoffDisplay(Display):
+    """Variance kept against what is left of the groups, along prices.
+
+    Parameters
+    ----------
+    leak : ndarray of shape (k,)
+        Gap or Δ at every price, on rows that were not fitted.
+    variance : ndarray of shape (k,)
+        Share of the variance kept.
+    price : ndarray of shape (k,)
+        The prices.
+    measure : str, default "Δ"
+        Name of what `leak` is.
+    error : ndarray of shape (k,), optional
+        Standard errors of `leak`.
+    bound : ndarray of shape (k,), optional
+        Largest share of the variance with gaps as small as those found; NaN: not known.
+    plain : tuple of two float, optional
+        Leak and variance of plain components.
+    chosen : int, optional
+        Position of the price that was chosen.
+    chance : float, optional
+        What `leak` stays below when nothing leaks.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where it was drawn.
+
+    Examples
+    --------
+    >>> from fairpca import FairPCA
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> from fairpca.report import TradeoffDisplay
+    >>> data = load_diabetes_sex()
+    >>> display = TradeoffDisplay.from_prices(
+    ...     FairPCA(2), data.X, sensitive_features=data.sensitive, prices=(0.0, 1.0, 10.0)
+    ... )
+    >>> bool(display.variance[0] > display.variance[-1]), display.measure
+    (True, 'covariance gap')
+    """
+
+    def __init__(
+        self,
+        leak: Any,
+        variance: Any,
+        price: Any,
+        *,
+        measure: str = "Δ",
+        error: Any = None,
+        bound: Any = None,
+        plain: tuple[float, float] | None = None,
+        chosen: int | None = None,
+        chance: float | None = None,
+    ) -> None:
+        self.leak, self.variance, self.price = map(_floats, (leak, variance, price))
+        self.measure = measure
+        self.error = None if error is None else _floats(error)
+        self.bound = None if bound is None else _floats(bound)
+        self.plain = None if plain is None else _Point(*plain)
+        self.chosen, self.chance = chosen, chance
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> TradeoffDisplay:
+        """Draw the path of a fitted `DeltaFairPCA`.
+
+        Parameters
+        ----------
+        estimator : DeltaFairPCA
+            Fitted. Δ is on unseen rows; the leak is drawn where a price was given.
+        X, sensitive_features, control_features : array-like, optional
+            The rows that were fitted: plain PCA is then measured in the same way.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure without it.
+        **options
+            As for `plot`.
+
+        Returns
+        -------
+        TradeoffDisplay
+            The display, drawn.
+        """
+        check_is_fitted(estimator)
+        path = getattr(estimator, "path_", None)
+        if path is None:
+            raise InvalidInputError(
+                f"{type(estimator).__name__} has no path of prices: use "
+                "TradeoffDisplay.from_prices.",
+                parameter="estimator",
+            )
+        measured = path["delta"][0] is not None
+        chosen = int(np.argmin(np.abs(np.subtract(path["price"], estimator.price_))))
+        bound = np.full(len(path["price"]), np.nan)
+        bound[chosen] = variance_bound(estimator) or np.nan
+        plain = None
+        if X is not None and measured:
+            plain = _plain_on_path(estimator, X, sensitive_features, control_features)
+        return cls(
+            path["delta"] if measured else path["leak"],
+            path["variance"],
+            path["price"],
+            measure=f"Δ, {estimator.family}" if measured else "leak (R² of the adversary)",
+            error=path["delta_error"] if measured else None,
+            bound=bound,
+            plain=plain,
+            chosen=chosen,
+            chance=estimator.delta_chance_ if measured else None,
+        ).plot(ax, **options)
+
+    @classmethod
+    def from_prices(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        sensitive_features: Any,
+        prices: Sequence[float] = PRICES,
+        measure: str | Callable[[Any, Any], float] = "cov_gap",
+        test_size: float = 0.4,
+        random_state: int = 0,
+        ax: Any = None,
+        **options: Any,
+    ) -> TradeoffDisplay:
+        """Fit along prices of the covariance gap, and measure rows that were not fitted.
+
+        Parameters
+        ----------
+        estimator : FairPCA or FairKernelPCA
+            Fitted or not; copies are fitted with every `cov_weight`.
+        X, sensitive_features : array-like or data frame
+            Rows and their groups.
+        prices : sequence of float
+            Values of `cov_weight`.
+        measure : {"cov_gap", "mean_gap", "linear", "rbf"} or callable, default "cov_gap"
+            What is measured: a gap, Δ of a family, or a function of scores and groups.
+        test_size : float, default 0.4
+            Share of the rows that is not fitted, of every group.
+        random_state : int, default 0
+            Which rows.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure without it.
+        **options
+            As for `plot`.
+
+        Returns
+        -------
+        TradeoffDisplay
+            The display, drawn.
+        """
+        name, ask = _MEASURES.get(measure, (None, None)) if isinstance(measure, str) else (
+            getattr(measure, "__name__", "measure"), measure)  # fmt: skip
+        if ask is None:
+            raise InvalidInputError(
+                f"measure must be one of {list(_MEASURES)} or a function, not {measure!r}.",
+                parameter="measure",
+            )
+        codes = name_groups(sensitive_features, len(X))[1]
+        train, test, z_train, z_test = train_test_split(
+            X, sensitive_features, test_size=test_size, stratify=codes, random_state=random_state
+        )
+        points, bounds = [], []
+        for price in prices:
+            fair = clone(estimator).set_params(cov_weight=price, cov_tol=None)
+            fair.fit(train, sensitive_features=z_train)
+            points.append(_measured(fair, test, z_test, ask))
+            bounds.append(variance_bound(fair) or np.nan)
+        plain = _measured(plain_model(fair, train, z_train), test, z_test, ask)
+        leak, variance = zip(*points, strict=True)
+        drawn = cls(leak, variance, prices, measure=str(name), bound=bounds, plain=plain)
+        return drawn.plot(ax, **options)
+
+    def plot(self, ax: Any = None, *, prices: bool = True) -> TradeoffDisplay:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure without it.
+        prices : bool, default True
+            Whether each point gets its price.
+
+        Returns
+        -------
+        TradeoffDisplay
+            The display.
+        """
+        with look():
+            ax = draw_on(ax, (7.4, 4.4))
+            if self.chance is not None:
+                ax.axvspan(
+                    0.0, self.chance, color="0.93", linewidth=0, label="chance alone", zorder=0
+                )
+            if self.error is not None:
+                ax.errorbar(self.leak, 100 * self.variance, xerr=self.error, fmt="none",
+                            ecolor="0.7", elinewidth=1, zorder=1)  # fmt: skip
+            ax.plot(self.leak, 100 * self.variance, "o-", color=FAIR, markersize=6, label="fair")
+            self._draw_marks(ax)
+            ax.margins(x=0.08, y=0.1)
+            if prices:
+                self._write_prices(ax)
+            ax.set(xlabel=f"{self.measure}, rows not fitted", ylabel="variance kept, %")
+            ax.set_title("What fairness costs")
+            ax.legend(loc="lower right")
+        return self._drawn(ax)
+
+    def _draw_marks(self, ax: Any) -> None:
+        """Draw the bound, plain components and the price that was chosen."""
+        if self.bound is not None and np.isfinite(self.bound).any():
+            ax.plot(self.leak, 100 * self.bound, "_", color=BOUND, markersize=13,
+                    markeredgewidth=1.6, label="bound for such gaps")  # fmt: skip
+        if self.plain is not None:
+            ax.plot(self.plain.leak, 100 * self.plain.variance, "s", color=PLAIN, markersize=8,
+                    label="plain PCA")  # fmt: skip
+        if self.chosen is not None:
+            place = self.leak[self.chosen], 100 * self.variance[self.chosen]
+            ax.plot(*place, "*", color=ACCENT, markersize=15, label="chosen", zorder=4)
+
+    def _write_prices(self, ax: Any) -> None:
+        """Write prices beside points; those of points that coincide as a range."""
+        points = np.column_stack([self.leak, 100 * self.variance])
+        scale = np.diff(np.array([ax.get_xlim(), ax.get_ylim()])).T[0]
+        runs = [[0]]
+        for index in range(1, len(points)):
+            near = np.abs((points[index] - points[runs[-1][0]]) / scale).max() < 0.06
+            runs[-1].append(index) if near else runs.append([index])
+        for run in runs:
+            ends = dict.fromkeys(f"{self.price[index]:.2g}" for index in (run[0], run[-1]))
+            text = ("price " if run[0] == 0 else "") + " to ".join(ends)
+            place = {"textcoords": "offset points", "color": "0.25", "fontsize": 8.5}
+            ax.annotate(text, points[run].mean(axis=0), (8, -13), **place)
+
+
+def _floats(values: Any) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _measured(model: Any, test: Any, groups: Any, ask: Callable[[Any, Any], float]) -> _Point:
+    leak = float(ask(np.asarray(model.transform(test)), groups))
+    return _Point(leak, float(np.sum(model.explained_variance_ratio_)))
+
+
+def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
+    """Plain components, measured as the path was: by halves, on rows that nothing was fitted to."""
+    rows = Rows.attach(check_matrix(X)[0], groups, strata, numeric=estimator.numeric or ())
+    random = np.random.default_rng(0)
+    sample = adversary.thinned(rows, estimator.max_rows, random)
+    judge = judge_of(estimator.family, 0)
+    asked = (estimator._form_contrasts, len(estimator.components_), None, [0.0])
+    unseen = adversary.cross_fitted(sample, *asked, random, judge)
+    kept = plain_model(estimator, X, groups).explained_variance_ratio_
+    return _Point(unseen[0].value, float(np.sum(kept)))

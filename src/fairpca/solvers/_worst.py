@@ -1,0 +1,245 @@
+"""The best basis for the group that is served worst, and its certificate.
+
+Without covariance term and bounded means the relaxation is solved to the last digits, and two
+groups are exact. With them a basis is found by ascent, and the weights that the groups have there
+make a problem with the single covariance Σw_gS_g, whose bound is a bound here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairpca.linalg import Array, single_blas_thread, symmetrize
+from fairpca.solvers._balance import balance
+from fairpca.solvers._driver import Watch
+from fairpca.solvers._exact import top_basis
+from fairpca.solvers._problem import FairProblem, ReducedProblem, reduce_problem
+from fairpca.solvers._served import Served, Weighted, weigh_one, weigh_two
+from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status, relative_gap
+from fairpca.solvers._solve import (
+    _basis_first,
+    _check,
+    _Found,
+    _in_user_units,
+    _Options,
+    _ordered,
+    _whole_space,
+)
+from fairpca.solvers._tight import solve_tight
+from fairpca.solvers._weights import weigh_many
+
+# Ascents on a subspace that is extended after each.
+_MOST_PASSES = 3
+# Up to so many dimensions, ascent uses all of them.
+_WHOLE_SPACE = 150
+# What is smaller than this share of a group's own best is rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class _Answer:
+    basis: Array
+    weights: Array
+    bound: float
+    relaxed: float
+    n_iter: int
+    method: str
+    status: Status = Status.CONVERGED
+
+
+def solve_worst(
+    problem: FairProblem,
+    covariances: Array,
+    offsets: Array,
+    objective: str,
+    *,
+    certify: bool = True,
+    tol: float = 1e-4,
+    max_iter: int = 5000,
+    callback: Callable[[Snapshot], None] | None = None,
+) -> Solution:
+    """Find the basis that serves the worst-served group best, and certify it.
+
+    Parameters
+    ----------
+    problem : FairProblem
+        Constraints and price; its covariance only orders the components.
+    covariances : ndarray of shape (K, p, p)
+        S_g, one for each group.
+    offsets : ndarray of shape (K,)
+        What is subtracted from the variance that a group keeps: its own best for the loss, zeros
+        for the variance.
+    objective : str
+        What the certificate calls it.
+    certify, tol, max_iter, callback
+        As for `solve`. Without a covariance term the bound costs nothing, and is always computed.
+
+    Returns
+    -------
+    Solution
+        As of `solve`; `weights` are those of the groups in the bound. Its objective is
+        min_g tr VᵀS_gV − offset_g, less the price of the covariance gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve_worst
+    >>> groups = np.array([np.diag([4.0, 0.0, 1.0]), np.diag([0.0, 2.0, 1.0])])
+    >>> problem = FairProblem(groups.mean(0), np.zeros((0, 3)), np.zeros((0, 3, 3)), 1)
+    >>> found = solve_worst(problem, groups, np.zeros(2), "worst-variance")
+    >>> round(found.certificate.objective, 6), found.weights.round(6).tolist()
+    (1.333333, [0.333333, 0.666667])
+    """
+    with single_blas_thread():
+        reduced = reduce_problem(problem)
+        served = _reduced_groups(reduced, covariances, offsets)
+        watch = None if callback is None else _in_user_units(callback, reduced.scale)
+        if reduced.d == reduced.size:
+            found = _all_dimensions(reduced, served)
+        elif len(reduced.Q) or len(reduced.F):
+            found = _constrained(reduced, served, certify, tol, max_iter, watch)
+        else:
+            found = _pure(reduced, served, tol, max_iter, watch)
+        return _certified(problem, reduced, found, covariances, offsets, objective)
+
+
+def _reduced_groups(reduced: ReducedProblem, covariances: Array, offsets: Array) -> Served:
+    N, scale = reduced.basis, reduced.scale
+    if N.shape[0] == N.shape[1] and np.array_equal(N, np.eye(len(N))):
+        return Served(covariances / scale, offsets / scale, reduced.d)
+    return Served(symmetrize(N.T @ (covariances / scale) @ N), offsets / scale, reduced.d)
+
+
+def _all_dimensions(reduced: ReducedProblem, served: Served) -> _Answer:
+    V = _whole_space(reduced).basis
+    values = served.values(V)
+    bound = float(values.min()) - reduced.price * reduced.cov_gap(V)
+    weights = np.zeros(len(values))
+    weights[np.argmin(values)] = 1.0
+    return _Answer(V, weights, bound, bound, 0, "exact")
+
+
+def _weigh(served: Served, tol: float, max_iter: int, watch: Watch | None) -> Weighted:
+    if len(served.S) == 1:
+        return weigh_one(served)
+    if len(served.S) == 2:
+        return weigh_two(served)
+    return weigh_many(served, tol=tol, max_iter=max_iter, watch=watch)
+
+
+def _pure(
+    reduced: ReducedProblem, served: Served, tol: float, max_iter: int, watch: Watch | None
+) -> _Answer:
+    """Solve the problem without covariance term and bounded means."""
+    found = _weigh(served, tol, max_iter, watch)
+    total = top_basis(reduced)
+    best = max(
+        (*found.starts, total), key=lambda V: (served.values(V).min(), np.vdot(V, reduced.S @ V))
+    )
+    n_iter = found.n_iter
+    method = "exact" if len(served.S) <= 2 else "refined"
+    for _ in range(_MOST_PASSES):
+        value = float(served.values(best).min())
+        if found.bound - value <= 0.1 * tol * abs(found.bound) + _ROUNDING * reduced.d:
+            break
+        T = _surroundings(served, best, found.starts)
+        inner = replace(reduced, S=T.T @ reduced.S @ T, F=reduced.F @ T, basis=reduced.basis @ T,
+                        Q=np.zeros((0, T.shape[1], T.shape[1])))  # fmt: skip
+        ascent = balance(inner, served.inside(T), T.T @ best, found.weights, watch)
+        n_iter += ascent.refined.n_iter
+        if ascent.basis is None or ascent.objective <= value + 1e-9 * abs(value):
+            break
+        best = T @ ascent.basis
+    status = Status.CONVERGED if found.is_solved else Status.ITERATION_LIMIT
+    return _Answer(best, found.weights, found.bound, found.relaxed, n_iter, method, status)
+
+
+def _surroundings(served: Served, V: Array, starts: list[Array]) -> Array:
+    """Return an orthonormal basis of where ascent from V leads, all of the space if it is small."""
+    if served.size <= _WHOLE_SPACE:
+        return np.eye(served.size)
+    images = np.swapaxes(served.S @ V, 0, 1).reshape(served.size, -1)
+    if images.shape[1] > _WHOLE_SPACE:
+        images = np.linalg.svd(images, full_matrices=False)[0][:, :_WHOLE_SPACE]
+    return np.asarray(np.linalg.qr(np.column_stack([V, *starts, images]))[0])
+
+
+def _constrained(
+    reduced: ReducedProblem,
+    served: Served,
+    certify: bool,
+    tol: float,
+    max_iter: int,
+    watch: Watch | None,
+) -> _Answer:
+    """Ascend from the unconstrained optimum and from the best basis of its weighted problem."""
+    free = _weigh(served, tol, max_iter, watch)
+    options = _Options(False, tol, max_iter, None, "at-most", watch)
+    weighted = _basis_first(replace(reduced, S=served.matrix(free.weights)), "refined", options)
+    ascents = [
+        balance(reduced, served, start, free.weights, watch)
+        for start in (weighted.basis, free.starts[0])
+    ]
+    best = max(ascents, key=lambda found: found.objective)
+    assert best.basis is not None  # the first start meets the limits
+    n_iter = free.n_iter + sum(found.refined.n_iter for found in ascents)
+    bound, relaxed, status, weights = free.bound, free.relaxed, Status.CONVERGED, free.weights
+    for w in (best.weights, free.weights) if certify else ():
+        if bound - best.objective <= tol * abs(bound):
+            break
+        known = replace(best.refined, basis=best.basis)
+        proven = solve_tight(
+            replace(reduced, S=served.matrix(w)),
+            tol=tol,
+            max_iter=max_iter,
+            known=known,
+            watch=watch,
+        )
+        n_iter += proven.n_iter
+        value = proven.value - float(w @ served.offsets)
+        if value < bound:
+            bound, weights, status = value, w, proven.status
+            relaxed = proven.relaxed_value - float(w @ served.offsets)
+    return _Answer(best.basis, weights, bound, relaxed, n_iter, "refined", status)
+
+
+def _certified(
+    problem: FairProblem,
+    reduced: ReducedProblem,
+    found: _Answer,
+    covariances: Array,
+    offsets: Array,
+    objective: str,
+) -> Solution:
+    V = _ordered(reduced.basis @ found.basis, problem.covariance)
+    kept = np.einsum("gij,ij->g", covariances @ V, V)
+    cov_gaps = symmetrize(V.T @ problem.cov_gaps @ V)
+    cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
+    price = 0.0 if problem.cov_tol is not None else problem.cov_weight
+    rounding = _ROUNDING * float(np.max(np.maximum(np.abs(offsets), kept)))
+    value = _without_rounding(float((kept - offsets).min()), rounding) - price * cov_gap
+    bound = _without_rounding(found.bound * reduced.scale, rounding)
+    size = float(kept.max()) + float(np.abs(offsets).max()) + price * cov_gap
+    _check(reduced, _Found(found.basis, None, 0, found.method), value - bound, size)
+    bound = max(bound, value)  # equal up to rounding where the solution is exact
+    relaxed = min(found.relaxed * reduced.scale, bound)
+    certificate = Certificate(
+        objective=value,
+        bound=bound,
+        mean_gap=float(np.linalg.norm(problem.mean_gaps @ V, axis=1).max(initial=0.0)),
+        cov_gap=cov_gap,
+        relaxed_objective=relaxed,
+        duality_gap=relative_gap(bound, relaxed),
+        solver=found.method,
+        converged=found.status.converged,
+        criterion=objective,
+    )
+    return Solution(V, certificate, found.n_iter, found.status, found.weights)
+
+
+def _without_rounding(value: float, rounding: float) -> float:
+    # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
+    return 0.0 if abs(value) <= rounding else value

@@ -1,0 +1,307 @@
+"""Databases by ADBC: queries as streams of batches, and scores back into a table.
+
+Nothing that is said, logged or kept has the address of a database in it: addresses hold passwords.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.tables._model import AnyModel, read_model
+from fairpca.tables._pass import Progress
+from fairpca.tables._roles import Missing, Names
+from fairpca.tables._stream import Stream, plain_type, reading
+from fairpca.tables.project import Job
+from fairpca.tables.table import Table
+
+_DRIVERS = {
+    "PostgreSQL": "adbc_driver_postgresql.dbapi",
+    "SQLite": "adbc_driver_sqlite.dbapi",
+    "DuckDB": "adbc_driver_duckdb.dbapi",
+}
+_SCHEMES = {"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "sqlite": "SQLite"}
+_SCHEMES |= {"duckdb": "DuckDB"}
+# SQLite has no types of columns: its driver guesses them from so many rows, then refuses others.
+_SQLITE_ROWS = 32768
+_HIDDEN = "***"
+_SPOKEN = re.compile(r"(?i)\b(password|passwd|pwd|secret|token)\b(\s*[=:]\s*)('[^']*'|[^\s&,;)]+)")
+
+
+class Database:
+    """An address, and connections to it; embedded engines share one, which they need."""
+
+    def __init__(self, uri: str) -> None:
+        scheme, _, rest = str(uri).partition(":")
+        if scheme not in _SCHEMES or not rest:
+            raise InvalidInputError(
+                "database: give an address such as postgresql://user@host/name, sqlite:people.db "
+                "or duckdb:people.duckdb.",
+                parameter="database",
+            )
+        self.kind = _SCHEMES[scheme]
+        self._uri = uri
+        self.path = None if self.kind == "PostgreSQL" else rest.removeprefix("///")
+        self._shared: list[Any] = []
+
+    def __repr__(self) -> str:
+        return f"Database({self.kind})"
+
+    def clean(self, text: str) -> str:
+        """Take out of a message whatever could be a password, or a piece of one."""
+        secrets = _secrets(self._uri)
+        for secret in (self._uri, *secrets):
+            text = text.replace(secret, _HIDDEN)
+        for quoted in set(re.findall(r'"([^"]+)"', text)):
+            if any(quoted in secret for secret in secrets):
+                text = text.replace(f'"{quoted}"', f'"{_HIDDEN}"')
+        return _SPOKEN.sub(rf"\1\2{_HIDDEN}", text)
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """Open a connection that commits only when told so."""
+        if self._shared:
+            yield self._shared[0]
+            return
+        connect = _driver(self.kind).connect
+        with reading(f"the {self.kind} database", self.clean):
+            opened = connect(self._uri if self.path is None else self.path)
+        if self.path is not None:
+            self._shared.append(opened)
+        try:
+            yield opened
+        finally:
+            self._shared.clear()
+            opened.close()
+
+    def check_exists(self) -> None:
+        """Refuse a file that is not there: the drivers would make an empty one."""
+        if self.path is not None and not os.path.isfile(self.path):
+            raise InvalidInputError(f"{self.path}: no such {self.kind} file.", parameter="database")
+
+
+def _driver(kind: str) -> Any:
+    try:
+        import_module("adbc_driver_manager.dbapi")
+        return import_module(_DRIVERS[kind])
+    except ImportError:
+        raise ImportError("databases need ADBC drivers: pip install 'fairpca[sql]'") from None
+
+
+def _secrets(uri: str) -> list[str]:
+    """Return what stands where a password does in an address, well formed or not, longest first."""
+    rest = uri.partition("://")[2]
+    login = rest.rpartition("@")[0] or rest.partition("/")[0]
+    found = [login.partition(":")[2]]
+    found += re.findall(r"[?&](?:ssl)?(?:password|passfile)=([^&]*)", rest)
+    found += [unquote(secret) for secret in found]
+    return sorted(filter(None, set(found)), key=len, reverse=True)
+
+
+def open_query(sql: str, database: str | Database) -> Table:
+    """Open a query of a database as a table; only its columns are looked at yet.
+
+    Parameters
+    ----------
+    sql : str
+        One SELECT. It is run anew for each pass, for the columns that are needed.
+    database : str
+        ``postgresql://user@host/name``, ``sqlite:people.db`` or ``duckdb:people.duckdb``. Needs
+        ``pip install 'fairpca[sql]'``. Passwords are better left to ``PGPASSWORD`` or ``.pgpass``;
+        no message repeats them.
+
+    Returns
+    -------
+    Table
+        For `moments_from_table`, `project_table` and `project_into`.
+    """
+    found = database if isinstance(database, Database) else Database(database)
+    found.check_exists()
+    query = sql.strip().rstrip(";")
+    if not query:
+        raise InvalidInputError("sql is empty: give a SELECT.", parameter="sql")
+    name = f"the {found.kind} query"
+    empty = query if found.kind == "SQLite" else _select("*", query) + " LIMIT 0"
+    with _cursor(found, name) as cursor:
+        schema = _run(cursor, empty, found).schema
+    numbers = {field.name for field in schema if _is_numeric(field.type)}
+    fields = [
+        pa.field(f.name, pa.float64() if f.name in numbers else plain_type(f.type)) for f in schema
+    ]
+    if len(set(schema.names)) < len(fields):
+        raise InvalidInputError(f"{name}: two columns have one name: rename one with AS.")
+
+    def read(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        chosen = ", ".join(_column(column, column in numbers) for column in columns)
+        with _cursor(found, name) as cursor:
+            yield from _run(cursor, _select(chosen, query), found)
+
+    # Not repeatable: without an order the rows may come in any, and others may have been added.
+    stream = Stream(name, pa.schema(fields), read, repeatable=False)
+    return Table(name, "arrow", stream.schema, None, (stream,))
+
+
+def _select(columns: str, query: str) -> str:
+    return f"SELECT {columns} FROM (\n{query}\n) AS fairpca_rows"
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    """Tell PostgreSQL's numeric, which the driver hands over as text."""
+    return getattr(kind, "type_name", None) == "numeric"
+
+
+def _column(name: str, numeric: bool) -> str:
+    quoted = _quoted(name)
+    return f"CAST({quoted} AS double precision) AS {quoted}" if numeric else quoted
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _cursor(database: Database, name: str) -> Iterator[Any]:
+    with database.connection() as connection, reading(name, database.clean):
+        cursor = connection.cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
+
+
+def _run(cursor: Any, sql: str, database: Database) -> Any:
+    if database.kind == "SQLite":
+        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _SQLITE_ROWS})
+    cursor.execute(sql)
+    return cursor.fetch_record_batch()
+
+
+def project_into(
+    table: Table,
+    model: AnyModel,
+    database: str | Database,
+    into: str,
+    *,
+    keep: Names = (),
+    force: bool = False,
+    missing: Missing | None = None,
+    unknown: Literal["error", "ignore"] = "error",
+    progress: Progress = None,
+) -> int:
+    """Write the scores of the rows of a table into a table of a database; return their number.
+
+    In one transaction: the new table appears complete or not at all, and what `force` replaces
+    is there until then. What is kept stands before the components.
+
+    Parameters
+    ----------
+    table, model, keep, missing, unknown, progress
+        As in `project_table`; the table may be a query of the same database.
+    database : str
+        As in `open_query`.
+    into : str
+        Name of the new table, or ``schema.name``.
+    force : bool, default False
+        Whether an existing table may be replaced.
+    """
+    found = database if isinstance(database, Database) else Database(database)
+    job = Job(table, read_model(model).bind(table.schema, missing, unknown), keep, kept_first=True)
+    space, _, name = into.rpartition(".")
+    place = f"{_quoted(space)}.{_quoted(name)}" if space else _quoted(name)
+    rows = _Rows(job, progress)
+    with found.connection() as connection:
+        exists = _exists(connection, found, place)
+        if exists and not force:
+            raise InvalidInputError(
+                f"the table {into} exists already: choose another name, or use force=True.",
+                parameter="into",
+            )
+        cursor = connection.cursor()
+        try:
+            with _written(into, found):
+                if exists:
+                    cursor.execute(f"DROP TABLE {place}")
+                written = _ingest(cursor, name, space, rows)
+                if rows.error is None and written in (-1, rows.count):
+                    connection.commit()
+                    return rows.count
+        finally:
+            cursor.close()
+            with reading(into, found.clean):
+                connection.rollback()  # nothing is left to undo after a commit
+    raise rows.error or InvalidInputError(
+        f"the table {into} took {written} of {rows.count} rows: nothing was written."
+    )
+
+
+class _Rows:
+    """Scored batches for a driver, which counts them and keeps an error that drivers garble."""
+
+    def __init__(self, job: Job, progress: Progress) -> None:
+        self.job, self.progress = job, progress
+        self.count = 0
+        self.error: BaseException | None = None
+        fields = ((f.name, _undictionaried(f.type)) for f in job.schema)
+        self.schema = pa.schema([pa.field(name, kind) for name, kind in fields])
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self.job.scored_batches(self.progress):
+                self.count += batch.num_rows
+                yield batch.cast(self.schema)
+        except BaseException as error:
+            self.error = error
+            raise
+
+
+def _undictionaried(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if kinds.is_dictionary(kind) else kind
+
+
+def _ingest(cursor: Any, name: str, space: str, rows: _Rows) -> int:
+    reader = pa.RecordBatchReader.from_batches(rows.schema, iter(rows))
+    place = {"db_schema_name": space} if space else {}
+    try:
+        return int(cursor.adbc_ingest(name, reader, mode="create", **place))
+    except Exception:
+        if rows.error is not None:
+            raise rows.error from None
+        raise
+
+
+@contextmanager
+def _written(into: str, database: Database) -> Iterator[None]:
+    """Say in one line why a table could not be written."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("adbc_driver_manager"):
+            raise
+        reason = " ".join(database.clean(str(error)).split())[:300]
+        raise InvalidInputError(
+            f"the table {into} cannot be written ({reason}): nothing was written."
+        ) from None
+
+
+def _exists(connection: Any, database: Database, place: str) -> bool:
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"SELECT 1 FROM {place} LIMIT 0")
+        cursor.fetchall()
+        return True
+    except Exception as error:
+        if not type(error).__module__.startswith("adbc_driver_manager"):
+            raise
+        return False
+    finally:
+        cursor.close()
+        connection.rollback()

@@ -1,0 +1,155 @@
+"""FairPCACV: what it tries, how it chooses, and that every door gives the same."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fairpca import FairPCA, FairPCACV
+from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.moments import FoldedMoments
+from fairpca.tables import moments_from_dask, moments_from_parquet, open_table
+
+FEATURES = list("abcdef")
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(5)
+    n = 900
+    sex = rng.choice(["f", "m"], n)
+    X = rng.normal(size=(n, 6)) * np.where(sex == "m", 1.6, 1.0)[:, None] ** [1, 1, 1, 0, 0, 0]
+    X += np.outer(sex == "m", [1.5, 0.5, 0, 0, 0, 0])
+    return pd.DataFrame(X, columns=FEATURES).assign(sex=sex)
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    model = FairPCACV((1, 2), mean_tols=(0.0, None), cov_weights=(0.0, 3.0), folds=4)
+    return model.fit(table[FEATURES], sensitive_features=table["sex"])
+
+
+def test_the_whole_table_is_kept(fitted):
+    results = fitted.cv_results_
+    assert len(results["params"]) == 8
+    assert results["params"][0] == {"n_components": 1, "mean_tol": 0.0, "cov_weight": 0.0}
+    for name in ("mean_gap", "cov_gap", "variance", "gaussian_bound"):
+        splits = np.array([results[f"split{k}_test_{name}"] for k in range(4)])
+        assert np.isfinite(splits).all()
+        np.testing.assert_allclose(results[f"mean_test_{name}"], splits.mean(axis=0))
+        np.testing.assert_allclose(results[f"std_test_{name}"], splits.std(axis=0))
+    # On rows not fitted on, means matched by the fit are close and not equal.
+    matched = results["param_mean_tol"] == 0.0
+    assert (results["mean_test_mean_gap"][matched] > 1e-3).all()
+    assert (
+        results["mean_test_mean_gap"][matched].max() < results["mean_test_mean_gap"][~matched].min()
+    )
+
+
+def test_it_chooses_most_variance_within_one_standard_error(fitted):
+    results = fitted.cv_results_
+    bound = results["mean_test_gaussian_bound"]
+    smallest = bound.argmin()
+    limit = bound[smallest] + results["std_test_gaussian_bound"][smallest] / 2.0
+    allowed = np.flatnonzero(bound <= limit)
+    assert fitted.best_index_ == allowed[results["mean_test_variance"][allowed].argmax()]
+    assert fitted.best_params_ == results["params"][fitted.best_index_]
+
+
+def test_the_best_is_refitted_to_all_rows(fitted, table):
+    again = FairPCA(**fitted.best_params_).fit(table[FEATURES], sensitive_features=table["sex"])
+    np.testing.assert_allclose(
+        fitted.components_.T @ fitted.components_,
+        again.components_.T @ again.components_,
+        atol=1e-8,
+    )
+    U = fitted.transform(table[FEATURES])
+    np.testing.assert_allclose(U, fitted.best_estimator_.transform(table[FEATURES]))
+    assert fitted.certificate_.gap < 1e-2
+    assert fitted.get_feature_names_out()[0] == "fairpcacv0"
+
+
+def test_a_limit_is_kept_or_refused(table):
+    parts = {"sensitive_features": table["sex"]}
+    model = FairPCACV(mean_tols=(0.0, None), cov_weights=(0.0, 3.0), figure="mean_gap", at_most=9.0)
+    model.fit(table[FEATURES], **parts)
+    assert model.best_index_ == model.cv_results_["mean_test_variance"].argmax()
+    with pytest.raises(InfeasibleError, match="smallest mean_gap on held-out rows") as caught:
+        clone(model).set_params(at_most=1e-6).fit(table[FEATURES], **parts)
+    assert caught.value.minimum > 1e-6
+
+
+def test_settings_that_cannot_be_met_are_listed_and_never_chosen(table):
+    frame = table.assign(race=np.arange(len(table)) % 6)
+    model = FairPCACV(2, mean_tols=(0.0, 0.5), cov_weights=(0.0,))
+    model.fit(frame[FEATURES], sensitive_features=frame[["sex", "race"]])
+    assert model.cv_results_["status"][0].startswith("infeasible: n_components=2 is too many")
+    assert np.isinf(model.cv_results_["mean_test_mean_gap"][0])
+    assert model.best_params_["mean_tol"] == 0.5
+    with pytest.raises(InfeasibleError, match="no setting can be met on every fold"):
+        FairPCACV(2, cov_weights=(0.0,)).fit(
+            frame[FEATURES], sensitive_features=frame[["sex", "race"]]
+        )
+
+
+def test_every_door_gives_the_same(table, fitted, tmp_path):
+    import dask.dataframe as dd
+    import pyarrow as pa
+
+    for part in range(3):
+        table.iloc[part::3].to_parquet(tmp_path / f"{part}.parquet", row_group_size=50)
+    small = [table.iloc[start : start + 100] for start in range(0, 900, 100)]
+    batches = [FoldedMoments.from_arrays(b[FEATURES], b[["sex"]], folds=4) for b in small]
+    arrow = open_table(pa.Table.from_pandas(table))
+    lazy = dd.from_pandas(table, npartitions=5)
+    doors = {
+        "files": moments_from_parquet(tmp_path, "sex", folds=4),
+        "arrow": arrow.moments(arrow.assign("sex", folds=4)),
+        "dask": moments_from_dask(lazy, "sex", folds=4),
+        "batches": sum(batches[1:], batches[0]),
+    }
+    for name, folded in doors.items():
+        found = clone(fitted).fit_moments(folded)
+        for key in ("mean_test_mean_gap", "mean_test_gaussian_bound", "split2_test_variance"):
+            np.testing.assert_allclose(
+                found.cv_results_[key], fitted.cv_results_[key], atol=1e-7, err_msg=name
+            )
+        assert found.best_params_ == fitted.best_params_
+    rows = clone(fitted).fit(lazy[FEATURES], sensitive_features=lazy["sex"])
+    np.testing.assert_allclose(
+        rows.cv_results_["mean_test_cov_gap"], fitted.cv_results_["mean_test_cov_gap"], atol=1e-7
+    )
+
+
+def test_categorical_features_fall_into_the_same_folds_in_every_batch(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=400), "sex": rng.choice(["f", "m"], 400)})
+    frame["job"] = np.repeat(["w", "x", "y", "z"], 100)  # no batch knows all of them
+    frame.to_parquet(tmp_path / "a.parquet", row_group_size=60, index=False)
+    frame.sample(frac=1, random_state=0).to_parquet(tmp_path / "b.parquet", index=False)
+    one, other = (
+        moments_from_parquet(tmp_path / name, "sex", categorical=["job"], folds=3)
+        for name in ("a.parquet", "b.parquet")
+    )
+    assert [f.n_samples for f in one.folds] == [f.n_samples for f in other.folds]
+    assert one.folds[0].feature_names == other.folds[0].feature_names
+    for a, b in zip(one.folds, other.folds, strict=True):
+        np.testing.assert_allclose(a.pooled().covariance, b.pooled().covariance, atol=1e-12)
+
+
+def test_mistakes(table):
+    parts = {"sensitive_features": table["sex"]}
+    with pytest.raises(InvalidInputError, match="both set"):
+        FairPCACV(cov_weights=(1,), cov_tols=(1,)).fit(table[FEATURES], **parts)
+    with pytest.raises(InvalidInputError, match="no setting to try"):
+        FairPCACV(mean_tols=()).fit(table[FEATURES], **parts)
+    with pytest.raises(InvalidInputError, match="pass FoldedMoments"):
+        FairPCACV().fit_moments(3)
+    with pytest.raises(ValueError, match="sensitive_features was not given"):
+        FairPCACV().fit(table[FEATURES])
+
+
+@parametrize_with_checks([FairPCACV(1, cov_weights=(0.0, 1.0), folds=2, missing_groups="ignore")])
+def test_sklearn_checks(estimator, check):
+    check(estimator)

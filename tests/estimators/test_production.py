@@ -1,0 +1,132 @@
+"""The ways out: plain scikit-learn here; ONNX and skops with their extras (make test-sql)."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
+from fairpca.estimators import to_onnx
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
+rng = np.random.default_rng(5)
+N = 300
+GROUP = rng.choice(["f", "m"], N)
+STRATUM = np.arange(N) % 2
+X = rng.normal(size=(N, 5)) * [1.0, 3.0, 0.5, 1.0, 2.0] + 100.0
+X[:, 0] += GROUP == "m"
+MODELS = {
+    "plain": FairPCA(2),
+    "whiten": FairPCA(2, whiten=True),
+    "standardize": FairPCA(2, standardize=True),
+    "both": FairPCA(2, standardize=True, whiten=True),
+    "delta": DeltaFairPCA(2, price=1.0),
+}
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS)
+def fair(request):
+    return request.param.fit(X, sensitive_features=GROUP)
+
+
+def test_plain_scikit_learn_transforms_alike(fair):
+    plain = fair.to_sklearn()
+    assert type(plain) is PCA
+    assert "fairpca" not in repr({name: type(v).__module__ for name, v in vars(plain).items()})
+    np.testing.assert_allclose(plain.transform(X), fair.transform(X), atol=1e-10)
+    if not fair.standardize:
+        scores = fair.transform(X)
+        expected = fair.inverse_transform(scores)
+        np.testing.assert_allclose(plain.inverse_transform(scores), expected, atol=1e-10)
+
+
+def test_plain_scikit_learn_knows_names_and_components_without_variance():
+    frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(zero=0.0)
+    fair = FairPCA(3, whiten=True).fit(frame, sensitive_features=GROUP)
+    plain = fair.to_sklearn()
+    assert plain.feature_names_in_.tolist() == ["a", "b", "c", "zero"]
+    np.testing.assert_allclose(plain.transform(frame), fair.transform(frame), atol=1e-8)
+
+
+@pytest.mark.sql
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_onnx_computes_the_same(fair, dtype):
+    rows = X.astype(dtype)
+    assert_onnx(fair, rows, {"X": rows}, 1e-10 if dtype == np.float64 else 1e-6)
+
+
+@pytest.mark.sql
+def test_onnx_of_whole_numbers():
+    whole = rng.integers(0, 50, (N, 5))
+    fair = FairPCA(2).fit(whole, sensitive_features=GROUP)
+    assert_onnx(fair, whole, {"X": whole}, 1e-10)
+
+
+@pytest.mark.sql
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_onnx_of_a_pipeline_with_standardisation_and_one_hot():
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    frame["job"] = rng.choice(["cook", "judge", "clerk"], N)
+    encode = make_column_transformer(
+        (StandardScaler(), ["a", "b", "c"]), (OneHotEncoder(sparse_output=False), ["job"])
+    )
+    pipeline = make_pipeline(encode, FairPCA(2)).fit(frame, fairpca__sensitive_features=GROUP)
+    feeds = {name: frame[[name]].to_numpy() for name in ("a", "b", "c")}
+    feeds["job"] = frame[["job"]].to_numpy(dtype=object)
+    assert_onnx(pipeline, frame, feeds, 1e-6)
+
+
+@pytest.mark.sql
+def test_onnx_inside_of_a_classifier():
+    pipeline = make_pipeline(StandardScaler(), FairPCA(2), LogisticRegression())
+    pipeline.fit(X, GROUP == "m", fairpca__sensitive_features=GROUP)
+    session = open_session(to_onnx(pipeline, X, options={"zipmap": False}))
+    found = session.run(None, {"X": X})[1]
+    np.testing.assert_allclose(found, pipeline.predict_proba(X), atol=1e-6)
+
+
+def assert_onnx(model, rows, feeds, tolerance):
+    # In float64: the graph loses no digits, whatever it is fed with.
+    exact = rows.astype(np.float64) if isinstance(rows, np.ndarray) else rows
+    expected = model.transform(exact)
+    found = open_session(to_onnx(model, rows)).run(None, feeds)[0]
+    assert found.shape == expected.shape
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(found / scale, expected / scale, atol=tolerance, rtol=0)
+
+
+def open_session(graph):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs fairpca[onnx]")
+    return onnxruntime.InferenceSession(
+        graph.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+
+def test_onnx_without_its_extra_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "skl2onnx", None)
+    with pytest.raises(ImportError, match=r"pip install 'fairpca\[onnx\]'"):
+        to_onnx(FairPCA(), X)
+
+
+@pytest.mark.sql
+@pytest.mark.parametrize("kind", [FairPCA, DeltaFairPCA, FairKernelPCA])
+def test_skops_needs_no_more_trust_than_the_guide_lists(kind):
+    skops = pytest.importorskip("skops.io", reason="needs fairpca[skops]")
+    block = re.search(r"TRUSTED = (\[.*?\])", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    trusted = eval(block[1])
+    asked = {"price": 1.0} if kind is DeltaFairPCA else {}
+    model = kind(2, **asked).fit(X, sensitive_features=GROUP, control_features=STRATUM)
+    content = skops.dumps(make_pipeline(StandardScaler(), model))
+    assert set(skops.get_untrusted_types(data=content)) <= set(trusted)
+    again = skops.loads(content, trusted=trusted)[-1]
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    if kind is FairPCA:
+        both = again.partial_fit(X, sensitive_features=GROUP, control_features=STRATUM)
+        assert both.moments_.n_samples == 2 * N

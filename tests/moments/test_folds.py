@@ -1,0 +1,172 @@
+"""Moments by fold: one assignment for every order and batch, figures that the rows confirm."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+
+from fairpca import FairPCA
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics import cov_gap, gaussian_bound, mean_gap
+from fairpca.moments import FoldedMoments, GroupMoments, figures
+from fairpca.rows import Rows, fold_of
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(3)
+    n = 600
+    frame = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("uvwxyz"))
+    frame["g"] = rng.integers(0, 2, n)
+    frame["h"] = rng.choice(["a", "b", "c"], n)
+    frame[["u", "v"]] += np.outer(frame["g"], [2.0, -1.0])
+    frame["w"] *= np.where(frame["g"], 2.0, 1.0)
+    return frame
+
+
+FEATURES = list("uvwxyz")
+
+
+def rows_of(frame, **kind):
+    return Rows.read(frame[FEATURES].astype(kind.get("dtype", float)), frame[["g", "h"]])
+
+
+def test_the_fold_is_a_matter_of_the_values_alone(table):
+    folds = fold_of(rows_of(table), 5)
+    assert np.bincount(folds).min() > 80
+    order = np.random.default_rng(0).permutation(len(table))
+    assert (fold_of(rows_of(table.iloc[order]), 5) == folds[order]).all()
+    pieces = [fold_of(rows_of(table.iloc[start : start + 7]), 5) for start in range(0, 600, 7)]
+    assert (np.concatenate(pieces) == folds).all()
+    fortran = Rows.read(
+        np.asfortranarray(table[FEATURES]), table[["g", "h"]], feature_names=FEATURES
+    )
+    assert (fold_of(fortran, 5) == folds).all()
+    sparse = Rows.read(
+        csr_array(table[FEATURES].to_numpy()), table[["g", "h"]], feature_names=FEATURES
+    )
+    assert (fold_of(sparse, 5) == folds).all()
+
+
+def test_zeros_of_either_sign_and_columns_of_zeros_change_nothing(table):
+    table.loc[:300, "u"] = 0.0
+    folds = fold_of(rows_of(table), 5)
+    assert (
+        fold_of(rows_of(table.assign(u=table["u"].where(table["u"] != 0, -0.0))), 5) == folds
+    ).all()
+    more = Rows.read(table[FEATURES].assign(q=0.0), table[["g", "h"]])
+    assert (fold_of(more, 5) == folds).all()
+
+
+def test_numbers_that_a_batch_takes_for_groups_share_their_fold():
+    age = np.array([20.5, 31.25, 44.0, 20.5, 60.5])
+    X = np.arange(5.0)[:, None]
+    whole = fold_of(Rows.read(X, age, numeric=["sensitive_feature"]), 7)
+    pairs = [fold_of(Rows.read(X[i : i + 1], age[i : i + 1]), 7)[0] for i in range(5)]
+    assert (whole == pairs).all()
+
+
+@pytest.mark.parametrize("n_folds", [2, 5, 13])
+def test_indicators_spread_evenly(n_folds):
+    rng = np.random.default_rng(1)
+    X = np.hstack([np.eye(20)[rng.integers(0, 20, 40_000)] for _ in range(3)])
+    counts = np.bincount(fold_of(Rows.read(X, rng.integers(0, 2, 40_000)), n_folds))
+    assert counts.max() / counts.min() < 1.2
+
+
+def test_parts_add_up(table):
+    parts = (table[FEATURES], table[["g", "h"]])
+    whole = GroupMoments.from_arrays(*parts)
+    folded = FoldedMoments.from_arrays(*parts, folds=4)
+    np.testing.assert_allclose(folded.total.pooled().covariance, whole.pooled().covariance)
+    assert folded.total.levels("h") == whole.levels("h")
+    assert folded.total.controls == ()
+    assert folded.n_samples == sum(fold.n_samples for fold in folded.folds) == 600
+    left = table.iloc[:250]
+    right = table.iloc[250:]
+    halves = [FoldedMoments.from_arrays(h[FEATURES], h[["g", "h"]], folds=4) for h in (left, right)]
+    both = halves[0] + halves[1]
+    for one, other in zip(both.folds, folded.folds, strict=True):
+        assert one.n_samples == other.n_samples
+        np.testing.assert_allclose(one.pooled().mean, other.pooled().mean, atol=1e-12)
+    rest = folded.train(1)
+    assert rest.n_samples == 600 - folded.folds[1].n_samples
+
+
+def test_a_weight_of_two_is_a_row_twice(table):
+    weights = np.random.default_rng(0).integers(0, 3, len(table))
+    repeated = table.loc[table.index.repeat(weights)]
+    one = FoldedMoments.from_arrays(table[FEATURES], table["g"], sample_weight=weights)
+    other = FoldedMoments.from_arrays(repeated[FEATURES], repeated["g"])
+    for a, b in zip(one.folds, other.folds, strict=True):
+        np.testing.assert_allclose(a.pooled().covariance, b.pooled().covariance)
+
+
+@pytest.mark.parametrize("compare", ["pairs", "one-vs-rest"])
+@pytest.mark.parametrize("strata", [False, True])
+def test_held_out_figures_are_those_of_the_held_out_rows(table, compare, strata):
+    """The promise of the issue: to 1e-9, for any tolerance, price and number of components."""
+    control = table["x"] > 0 if strata else None
+    folded = FoldedMoments.from_arrays(table[FEATURES], table[["g", "h"]], control, folds=3)
+    folds = fold_of(Rows.read(table[FEATURES], table[["g", "h"]], control), 3)
+    for index, (d, tol, price) in enumerate([(1, 0.2, 0.0), (2, 0.3, 1.0), (3, None, 0.5)]):
+        fair = FairPCA(d, mean_tol=tol, cov_weight=price, certify=False)
+        fair.fit_moments(folded.train(index))
+        found = figures(folded.folds[index], fair.components_, compare)
+        new = table[folds == index]
+        kept = {"control_features": control[folds == index]} if strata else {}
+        U = fair.transform(new[FEATURES])
+        about = {"sensitive_features": new[["g", "h"]], **kept}
+        assert abs(found.mean_gap - mean_gap(U, compare=compare, **about)) < 1e-9
+        assert abs(found.cov_gap - cov_gap(U, compare=compare, **about)) < 1e-9
+        if compare == "pairs":
+            assert abs(found.gaussian_bound - gaussian_bound(U, **about)) < 1e-9
+        spread = np.cov(new[FEATURES].T, ddof=0).trace()
+        assert abs(found.variance - np.cov(U.T, ddof=0).reshape(d, d).trace() / spread) < 1e-9
+
+
+def test_wide_rows_and_standardised_moments():
+    rng = np.random.default_rng(0)
+    X, g = rng.normal(size=(60, 300)) + 5.0, np.arange(60) % 2
+    folded = FoldedMoments.from_arrays(X, g, folds=3).standardized()
+    fair = FairPCA(2, certify=False).fit_moments(folded.train(0))
+    found = figures(folded.folds[0], fair.components_)
+    scaled = (X - X.mean(0)) / X.std(0)
+    inside = fold_of(Rows.read(X, g), 3) == 0
+    U = scaled[inside] @ fair.components_.T
+    assert found.mean_gap == pytest.approx(mean_gap(U, g[inside]), abs=1e-9)
+    assert found.cov_gap == pytest.approx(cov_gap(U, g[inside]), abs=1e-9)
+
+
+def test_a_fold_of_one_group_has_no_gap():
+    moments = GroupMoments.from_arrays(np.arange(6.0).reshape(3, 2), [1, 1, 1])
+    found = figures(moments, np.array([[1.0, 0.0]]))
+    assert (found.mean_gap, found.cov_gap, found.gaussian_bound) == (None, None, None)
+    assert found.variance == pytest.approx(0.5)
+
+
+def test_mistakes(table):
+    for folds in (1, 0, 2.5, True, 1000):
+        with pytest.raises(InvalidInputError, match="whole number from 2 to 100"):
+            FoldedMoments.from_arrays(table[FEATURES], table["g"], folds=folds)
+    same = FoldedMoments.from_arrays(np.ones((4, 2)), [0, 0, 0, 0])
+    with pytest.raises(InvalidInputError, match="too few different rows"):
+        same.train(0)
+    three = FoldedMoments.from_arrays(table[FEATURES], table["g"], folds=3)
+    with pytest.raises(InvalidInputError, match="3 and of 5 folds"):
+        three + FoldedMoments.from_arrays(table[FEATURES], table["g"])
+    with pytest.raises(InvalidInputError, match="rename it"):
+        FoldedMoments.from_arrays(
+            table[FEATURES], table["g"], table[["h"]].rename(columns={"h": "(fold)"})
+        )
+
+
+def test_projected_moments_are_moments_of_scores(table):
+    V = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].T
+    X = table[FEATURES].to_numpy()
+    scores = GroupMoments.from_arrays((X - X.mean(0)) @ V.T, table["g"])
+    moved = GroupMoments.from_arrays(X, table["g"]).projected(V, X.mean(0))
+    np.testing.assert_allclose(moved.pooled().covariance, scores.pooled().covariance, atol=1e-12)
+    np.testing.assert_allclose(
+        moved.contrasts().mean_gaps, scores.contrasts().mean_gaps, atol=1e-12
+    )
