@@ -17,11 +17,14 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, MISSING, MISSING_GROUPS, SOLVERS
+from fairpca.estimators._caveats import refuse_identifiers
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import (
     DroppedRowsWarning,
     GroupsError,
+    IdentifierWarning,
     ImputedValuesWarning,
+    IndexMismatchWarning,
     InvalidInputError,
 )
 from fairpca.linalg import project
@@ -30,14 +33,18 @@ from fairpca.rows import (
     MISSING_GROUP,
     Rows,
     check_complete,
+    check_container,
     count_text,
     fill_means,
+    find_identifiers,
     holds_nan,
+    identifier_text,
     imputed,
     missing_rows,
     name_counts,
     nan_places,
     split_named,
+    unique_columns,
     without_columns,
 )
 from fairpca.solvers import FairProblem, solve, solve_worst
@@ -135,6 +142,8 @@ class FairnessEstimator(
                 "read it into memory first, for example with pyarrow.table(X).",
                 parameter="X",
             )
+        check_container(X)
+        _compare_indexes(X, parts)
         X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
         self._keep_others(others)
         return X, *found.values()
@@ -146,6 +155,7 @@ class FairnessEstimator(
 
     def _without_others(self, X):
         """Leave out the columns that were named as groups, strata or weights in `fit`."""
+        check_container(X)
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
 
@@ -170,6 +180,7 @@ class FairnessEstimator(
     def _form_contrasts(self, moments):
         if not moments.attributes:
             return ContrastSet((), moments.n_features)
+        refuse_identifiers(moments)
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
     def _form_problem(self, covariance, contrasts, n_components, padding=0):
@@ -283,8 +294,12 @@ class LinearEstimator(FairnessEstimator):
         given = (X, sensitive_features, control_features, sample_weight)
         return [None if part is None else _safe_indexing(part, kept) for part in given]
 
-    def _moments_of(self, rows):
+    def _moments_of(self, rows, stacklevel=5):
         """Sum rows; what is missing counts as the mean where it is to."""
+        names = rows.feature_names or tuple(map(str, range(rows.X.shape[1])))
+        unique = find_identifiers(unique_columns(rows.X, names, None), len(rows))
+        if unique:
+            warnings.warn(identifier_text(unique), IdentifierWarning, stacklevel=stacklevel)
         if self.missing != "mean" or not holds_nan(rows.X):
             return GroupMoments.from_rows(rows)
         counts, absent = nan_places(rows.X)
@@ -385,6 +400,21 @@ class LinearEstimator(FairnessEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+
+def _compare_indexes(X, parts):
+    """Warn of groups whose pandas index is not that of X: position counts, not the index."""
+    index: Any = getattr(X, "index", None)
+    for name, part in zip(_PARTS, parts, strict=True):
+        other: Any = getattr(part, "index", None)
+        both = hasattr(index, "equals") and hasattr(other, "equals")
+        if both and len(index) == len(other) and not index.equals(other):
+            warnings.warn(
+                f"{name} has another index than X, and is matched with it by position. If the "
+                f"order differs, use {name}.loc[X.index]; if it is right, reset the index of both.",
+                IndexMismatchWarning,
+                stacklevel=5,
+            )
 
 
 def _contrast_table(contrasts, basis):

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
 from fairpca.estimators._base import LinearEstimator
+from fairpca.estimators._caveats import advised, warn_of_features
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
@@ -183,7 +184,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         X = self._validated(X, ensure_min_samples=2)
         rows = self._complete_rows(X, *parts)
-        moments = self._moments_of(rows).complete()
+        moments = self._moments_of(rows, 4).complete()
+        warn_of_features(self, moments, stacklevel=3)
         if self.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))
         return self._fit_rows(rows, moments)
@@ -232,8 +234,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         _, _, covariance = moments.coordinates().pooled()
         problem = FairProblem.from_contrasts(covariance, contrasts, 1, mean_tol=self.mean_tol)
-        self.n_components_ = self._count(problem)
-        space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
+        with advised(moments):
+            self.n_components_ = self._count(problem)
+            space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
         self.mean_, self.scale_ = (space.mean, None) if scaling is None else scaling
         if rows.groups is None:
             point = space.plain()

@@ -19,7 +19,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairpca import kernels
 from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import InvalidInputError, LongFitWarning
+
+# A fit of 1,000 rows at full rank on one core, and what is worth a word.
+_SECONDS, _LONG = 3.0, 20.0
 
 
 class FairKernelPCA(FairnessEstimator):
@@ -291,6 +294,8 @@ class FairKernelPCA(FairnessEstimator):
             inverse=self.fit_inverse_transform,
             limit=self.max_memory,
         )
+        if self.rank is None:
+            _warn_of_time(len(rows))
         is_feature = self.formulation == "feature"
         build = kernels.exact_space if is_feature else kernels.coefficient_space
         return anchors, build(rows, anchors.gram(rows.X), options, self._form_contrasts)
@@ -304,6 +309,21 @@ class FairKernelPCA(FairnessEstimator):
                 "n_components=None for as many as there is room for."
             )
         return asked
+
+
+def _warn_of_time(n_rows):
+    """Say how long all eigenvalues of so many rows take, before it starts."""
+    seconds = _SECONDS * (n_rows / 1000.0) ** 3
+    if seconds >= _LONG:
+        minutes = seconds / 60.0
+        shown = f"{minutes:.0f} minutes" if minutes >= 2.0 else f"{seconds:.0f} seconds"
+        warnings.warn(
+            f"{n_rows} rows at full rank will take about {shown}, or several times that with many "
+            "groups. rank=200 keeps the largest eigenvalues, and n_landmarks=500 needs no matrix "
+            "of all rows: either takes seconds.",
+            LongFitWarning,
+            stacklevel=6,
+        )
 
 
 def _cluster_centres(X, count, weights, random):

@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._caveats import advised, warn_of_features, warn_of_groups
 from fairpca.estimators._objective import groups_of, solve_for
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
@@ -238,7 +239,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         moments = self._summarise(
             X, sensitive_features, control_features, sample_weight, reset=True
         )
-        return self._fit(moments)
+        return self._warned(self._fit(moments))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -286,7 +287,13 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             For instance the sum of the moments of many batches, or of a distributed table.
         """
         self._take(moments)
-        return self._fit(moments)
+        return self._warned(self._fit(moments))
+
+    def _warned(self, _, stacklevel=4):
+        """Say what makes the fit mean less than it seems; return the estimator."""
+        warn_of_features(self, self.moments_, stacklevel)
+        warn_of_groups(self, stacklevel)
+        return self
 
     def _summarise(self, X, *parts, reset, least=2):
         """Moments of rows; `parts` are their groups, strata and weights."""
@@ -353,14 +360,16 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
     def _fit_summary(self, moments, summary):
         (_, mean, covariance), contrasts, span, scaling, groups = summary
-        count = self._count(self._form_problem(covariance, contrasts, 1))
         outside = 0
+        with advised(moments):
+            count = self._count(self._form_problem(covariance, contrasts, 1))
         if span is not None:
             mean = span.place(mean)
             # Directions outside the span are all alike, so that no basis needs more than d of them.
             outside = min(count, moments.n_features - len(span))
         problem = self._form_problem(covariance, contrasts, count, outside)
-        solution, self.group_variance_ = solve_for(self, problem, groups, outside)
+        with advised(moments):
+            solution, self.group_variance_ = solve_for(self, problem, groups, outside)
         self.moments_ = moments
         self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
@@ -385,7 +394,7 @@ def fit_with_plain(model, moments):
     model._validate_params()
     model._take(moments)
     summary = model._summary(moments)
-    model._fit_summary(moments, summary)
+    model._fit_summary(moments, summary)._warned(model)
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._take(moments)

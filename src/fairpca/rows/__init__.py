@@ -1,7 +1,7 @@
 """What a user holds becomes Rows: the one place that decides what a value, a group, a weight is."""
 
 from fairpca._choices import MAX_CELLS
-from fairpca.rows._checks import check_feature_names, check_matrix, check_weights
+from fairpca.rows._checks import check_container, check_feature_names, check_matrix, check_weights
 from fairpca.rows._columns import (
     missing_groups_error,
     missing_rows,
@@ -9,6 +9,13 @@ from fairpca.rows._columns import (
     without_columns,
 )
 from fairpca.rows._folds import fold_of
+from fairpca.rows._identifiers import (
+    Unique,
+    find_identifiers,
+    identifier_text,
+    merge_unique,
+    unique_columns,
+)
 from fairpca.rows._missing import (
     MISSING_ADVICE,
     MISSING_GROUP,
@@ -56,9 +63,11 @@ __all__ = [
     "Pair",
     "Rows",
     "Stratum",
+    "Unique",
     "check_cells",
     "check_compare",
     "check_complete",
+    "check_container",
     "check_feature_names",
     "check_matrix",
     "check_weights",
@@ -66,12 +75,15 @@ __all__ = [
     "encode_groups",
     "face",
     "fill_means",
+    "find_identifiers",
     "fold_of",
     "holds_nan",
+    "identifier_text",
     "imputed",
     "intersection",
     "known_means",
     "known_rows",
+    "merge_unique",
     "missing_groups_error",
     "missing_rows",
     "name_counts",
@@ -80,5 +92,6 @@ __all__ = [
     "sort_levels",
     "split_named",
     "too_many_cells",
+    "unique_columns",
     "without_columns",
 ]

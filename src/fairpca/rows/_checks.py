@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +21,29 @@ BLOCK_ELEMENTS = 1 << 20
 def block_rows(n_features: int) -> int:
     """Rows of `n_features` values that are handled at once; enough for efficient products."""
     return max(256, BLOCK_ELEMENTS // max(n_features, 1))
+
+
+def check_container(X: Any) -> None:
+    """Refuse what is nearly a matrix of features, saying what to pass instead."""
+    kind = type(X).__name__
+    if isinstance(X, str | os.PathLike):
+        what = "the name of a file: read it first, or use fairpca.tables.open_table"
+    elif isinstance(X, Mapping):
+        what = f"a {kind}: pass a data frame, such as pandas.DataFrame(X)"
+    elif kind == "LazyFrame":
+        what = "a LazyFrame: call .collect() first"
+    elif isinstance(X, Iterator):
+        what = (
+            f"a {kind}, which yields rows once: pass list(X), or numpy.vstack(list(X)) where it "
+            "yields batches, or call partial_fit with each of them"
+        )
+    elif kind in ("GroupMoments", "FoldedMoments"):
+        what = "moments: pass them to fit_moments"
+    elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
+        what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
+    else:
+        return
+    raise InvalidInputError(f"X is {what}.", parameter="X")
 
 
 def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:

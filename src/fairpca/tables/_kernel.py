@@ -30,6 +30,7 @@ from fairpca.rows import (
     check_weights,
     encode_groups,
     sort_levels,
+    unique_columns,
 )
 from fairpca.tables._partial import (
     Levels,
@@ -141,7 +142,7 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
         if unseen:
             check_finite(columns, roles)
         try:
-            return Partial(*_sum(columns, roles), n_rows)
+            return _sum(columns, roles)
         except GroupsError:
             raise
         except InvalidInputError as error:
@@ -154,28 +155,29 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
         return Partial(None, nothing, n_rows, incomplete, missing)
     if roles.missing == "mean":
         check_finite(columns, roles)
-        return Partial(*_sum(columns, roles, missing), n_rows, incomplete, missing)
-    return Partial(*_sum(columns.filter(complete), roles), n_rows, incomplete, missing)
+        return replace(_sum(columns, roles, missing), incomplete=incomplete, missing=missing)
+    found = _sum(columns.filter(complete), roles)
+    return replace(found, n_rows=n_rows, incomplete=incomplete, missing=missing)
 
 
-def _sum(
-    columns: Columns, roles: Roles, missing: Iterable[str] = ()
-) -> tuple[GroupMoments, Levels]:
+def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial:
     """Sum rows; those of `missing` columns that lack a value count as the mean."""
+    n_rows, holes = columns.n_rows, None
     used = positive_rows(columns)
     if used is not None:  # left out before anything is learned from the rows
         columns = columns.filter(used)
     rows, levels = to_rows(columns, roles)
     if roles.folds:
         rows = with_folds(rows, roles.folds)
-    if not missing:
-        return GroupMoments.from_rows(rows), levels
-    masks = None
-    if columns.matrix is None:
-        known = {**columns.features, **columns.categorical}
-        masks = {name: absent(known[name]) for name in missing}
-    X, holes = fill_holes(rows.X, feature_columns(roles, levels), masks)
-    return GroupMoments.from_rows(replace(rows, X=X), holes=holes), levels
+    unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
+    if missing:
+        masks = None
+        if columns.matrix is None:
+            known = {**columns.features, **columns.categorical}
+            masks = {name: absent(known[name]) for name in missing}
+        X, holes = fill_holes(rows.X, feature_columns(roles, levels), masks)
+        rows = replace(rows, X=X)
+    return Partial(GroupMoments.from_rows(rows, holes=holes), levels, n_rows, unique=unique)
 
 
 def absent(column: pa.Array) -> Any:

@@ -9,10 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from fairpca.exceptions import DroppedRowsWarning, ImputedValuesWarning, InvalidInputError
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    IdentifierWarning,
+    ImputedValuesWarning,
+    InvalidInputError,
+)
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._holes import Holes, embed
-from fairpca.rows import MISSING_ADVICE, count_text, imputed, missing_groups_error, too_many_cells
+from fairpca.rows import (
+    MISSING_ADVICE,
+    Unique,
+    count_text,
+    find_identifiers,
+    identifier_text,
+    imputed,
+    merge_unique,
+    missing_groups_error,
+    too_many_cells,
+)
 from fairpca.tables._roles import Roles
 
 Levels = Mapping[str, tuple[str, ...]]
@@ -27,6 +42,7 @@ class Partial:
     n_rows: int = 0
     incomplete: int = 0  # rows with a missing value
     missing: Mapping[str, int] = field(default_factory=dict)  # values by column
+    unique: Mapping[str, Unique] = field(default_factory=dict)  # features that may be identifiers
 
 
 def indicator_names(levels: Levels) -> list[str]:
@@ -63,6 +79,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         n_rows=sum(part.n_rows for part in parts),
         incomplete=sum(part.incomplete for part in parts),
         missing=missing,
+        unique=merge_unique(part.unique for part in parts if part.n_rows) if aligned else {},
     )
 
 
@@ -119,8 +136,18 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     if total.moments is None or not total.moments.table.cells:
         why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
         raise InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
+    _warn_of_identifiers(total)
     moments = total.moments if named else replace(total.moments, feature_names=None)
     return FoldedMoments(roles.folds, moments) if roles.folds else moments
+
+
+def _warn_of_identifiers(total: Partial) -> None:
+    """Warn of features that have another value in every row."""
+    n_rows = total.n_rows - total.incomplete
+    found = find_identifiers(total.unique, n_rows)
+    found += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
+    if found:
+        warnings.warn(identifier_text(found), IdentifierWarning, stacklevel=5)
 
 
 def refused(missing: Iterable[str], roles: Roles) -> bool:
