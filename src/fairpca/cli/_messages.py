@@ -35,7 +35,7 @@ _SAME = """
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
-_SETTING = re.compile(r"(?<!-)\b(missing|missing_groups|unknown)='([a-z-]+)'")
+_SETTING = re.compile(r"(?<!-)\b(missing|missing_groups|unknown|numeric)=\[?'([^']+)'\]?")
 _HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
 _TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
@@ -78,20 +78,30 @@ def in_options(error: InvalidInputError) -> str:
         rest = text.removeprefix(parameter)
         begins = rest != text and not rest[:1].isalnum() and rest[:1] != "_"
         text = option + rest if begins else text if option in text else f"{option}: {text}"
-    return place + _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
+    return place + as_typed(text)
+
+
+def as_typed(text: str) -> str:
+    """Write settings of the library as they are typed.
+
+    >>> from fairpca.cli._messages import as_typed
+    >>> as_typed("use missing='mean', or numeric=['age']")
+    'use --missing mean, or --numeric age'
+    """
+    text = _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
+    return text.replace("Use standardize=True unless", "Leave out --no-standardize unless")
 
 
 @contextmanager
 def collected_notes(notes: list[str]) -> Iterator[None]:
     """Add what the library warns of to the notes, each once; other warnings pass through."""
-    from sklearn.exceptions import ConvergenceWarning  # heavy, and help does without it
-
-    notable = (ConvergenceWarning, FairnessWarning)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for entry in caught:
-        if issubclass(entry.category, notable):
+        # scikit-learn's by its name: a projection of rows does not import it.
+        name = entry.category.__name__
+        if issubclass(entry.category, FairnessWarning) or name == "ConvergenceWarning":
             add_note(notes, str(entry.message))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
@@ -99,7 +109,7 @@ def collected_notes(notes: list[str]) -> Iterator[None]:
 
 def add_note(notes: list[str], text: str) -> None:
     """Add a note on one line, unless it is there."""
-    note = one_line(text)
+    note = one_line(as_typed(text))
     if note not in notes:
         notes.append(note)
 

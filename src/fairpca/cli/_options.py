@@ -158,7 +158,8 @@ _SEPARATOR = _value(
 _SAFE_CSV = _flag("--safe-csv", "Put an apostrophe before text that spreadsheets would run.")
 _QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
 AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
-_SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
+_NO_NOTES = _flag("--no-notes", "Do not print notes.")
+_SHOWN = (_SEPARATOR, AS_JSON, _QUIET, _NO_NOTES)
 
 _NUMERIC = _columns("--numeric", help="Protected columns that are numbers, not groups.")
 _REFERENCE = click.option(
@@ -335,6 +336,7 @@ TRANSFORM = (
     _SAFE_CSV,
     _SEPARATOR,
     _QUIET,
+    _NO_NOTES,
 )
 REPRODUCE = (
     _value("--splits", _ONE_OR_MORE, None, "Splits; 5, or 1 with --quick."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from pyarrow import fs
 
 from fairpca._choices import MISSING, UNKNOWN
 from fairpca._files import replacing
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.tables._files import Source, open_filesystem, replacing_any, resolved
 from fairpca.tables._model import AnyModel, Projection, read_model
@@ -198,6 +199,7 @@ class Job:
         self.as_text = as_text
         self.kept = self._kept_columns(keep)
         self.kept_first = kept_first
+        self.dropped = 0  # rows that lack a feature, so far
         self.types: dict[str, pa.DataType] = {}
         if table.kind == "csv":  # whole numbers at the start of a file may be followed by others
             self.types = {name: pa.float64() for _, name in self.projection.plain}
@@ -241,6 +243,13 @@ class Job:
         with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
             for unit in self.table.units(self.types):
                 self.write_unit(unit, self.schema, write, bar)
+        self.warn_of_dropped()
+
+    def warn_of_dropped(self) -> None:
+        """Say how many rows were left out."""
+        if self.dropped:
+            found = f"{self.dropped:,} rows lack a feature and were left out."
+            warnings.warn(found, DroppedRowsWarning, stacklevel=4)
 
     def scored_batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:
         """Project the rows of all units, a batch at a time."""
@@ -248,8 +257,10 @@ class Job:
         with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
             for unit in self.table.units(self.types):
                 for batch in unit.batches(columns):
-                    yield self._scored_of(unit, batch, self.schema)
-                    bar.add(batch.num_rows)
+                    scored = self._scored_of(unit, batch, self.schema)
+                    yield scored
+                    bar.add(scored.num_rows)
+        self.warn_of_dropped()
 
     def write_unit(
         self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], bar: Bar
@@ -260,7 +271,7 @@ class Job:
         waiting = []
         for batch in unit.batches(columns):
             waiting.append(self._scored_of(unit, batch, schema))
-            bar.add(batch.num_rows)
+            bar.add(waiting[-1].num_rows)
             if not isinstance(unit, RowGroup):
                 write(pa.Table.from_batches(waiting, schema))
                 waiting = []
@@ -274,7 +285,8 @@ class Job:
             raise error.at(unit.path) from None
 
     def _scored(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        batch = self.projection.complete(batch)
+        n_rows, batch = batch.num_rows, self.projection.complete(batch)
+        self.dropped += n_rows - batch.num_rows
         names, scores = self.projection.output_names, self.projection.scores(batch)
         new = dict(zip(names, scores.T, strict=True))
         arrays = [
@@ -295,6 +307,7 @@ def _write_directory(
         for part in job.table.parts:
             place = beside if single else f"{beside}/{part.file.relative}"
             _write_part(job, part, system, place, bar)
+    job.warn_of_dropped()
 
 
 def _write_part(job: Job, part: ParquetPart, system: Any, place: str, bar: Bar) -> None:
