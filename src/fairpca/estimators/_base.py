@@ -413,7 +413,7 @@ def _compare_indexes(X, parts):
                 f"{name} has another index than X, and is matched with it by position. If the "
                 f"order differs, use {name}.loc[X.index]; if it is right, reset the index of both.",
                 IndexMismatchWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
 

@@ -25,7 +25,7 @@ _MANY_GROUPS = 20
 _SHOWN = 5
 
 
-def warn_of_features(model, moments, stacklevel=4):
+def warn_of_features(model, moments, stacklevel=5):
     """Warn of features that are functions of the groups, or that hold all the variance."""
     whole = moments.complete()
     names = whole.feature_names or tuple(f"column {i}" for i in range(whole.n_features))
@@ -55,7 +55,7 @@ def warn_of_features(model, moments, stacklevel=4):
         )
 
 
-def warn_of_groups(model, stacklevel=4):
+def warn_of_groups(model, stacklevel=5):
     """Warn of groups that have few rows for so many components."""
     table, least = model.contrasts_, _PER_COMPONENT * model.n_components_
     if not table or (model.mean_tol is None and model.cov_weight == 0):

@@ -185,7 +185,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         X = self._validated(X, ensure_min_samples=2)
         rows = self._complete_rows(X, *parts)
         moments = self._moments_of(rows, 4).complete()
-        warn_of_features(self, moments, stacklevel=3)
+        warn_of_features(self, moments, stacklevel=4)
         if self.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))
         return self._fit_rows(rows, moments)

@@ -289,7 +289,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         self._take(moments)
         return self._warned(self._fit(moments))
 
-    def _warned(self, _, stacklevel=4):
+    def _warned(self, _, stacklevel=5):
         """Say what makes the fit mean less than it seems; return the estimator."""
         warn_of_features(self, self.moments_, stacklevel)
         warn_of_groups(self, stacklevel)
