@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz bench bench-scale reproduction clean
+.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make test-min   the quick tests with the lowest versions that pyproject.toml promises"
 	@echo "make fuzz       10,000 random tries against oracles; TRIES= and SEED= choose others"
+	@echo "make mutants    small faults in a copy of the source, one at a time, that the tests must find"
 	@echo "make coverage   which lines the quick tests reach, as build/coverage/index.html"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
@@ -61,7 +62,7 @@ test-sql: setup
 test-spark: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,spark]' \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests/tables
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests
 
 # An environment of its own, where every requirement has the lowest version that it allows.
 MIN := .venv-min
@@ -74,6 +75,9 @@ TRIES ?= 10000
 SEED ?= $(shell date +%s)
 fuzz: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz --tries $(TRIES) --seed $(SEED)
+
+mutants: setup
+	$(BIN)/python tests/mutants
 
 coverage: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto \

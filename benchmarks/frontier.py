@@ -108,7 +108,7 @@ def peers(train, z, d):
         warnings.simplefilter("ignore", ConvergenceWarning)
         paper = FairPCA(d, solver="paper", cov_weight=price).fit(train, sensitive_features=z)
     yield "paper's SDP", 0.01, paper.components_.T
-    for weight in (0.0, 1.0, 3.0, 10.0):
+    for weight in (0.0, 0.5, 1.0, 3.0, 10.0, 100.0):
         fair = FairPCA(d, cov_weight=weight, certify=False).fit(train, sensitive_features=z)
         yield "FairPCA", weight, fair.components_.T
     S = np.cov(train.T, bias=True)
@@ -173,7 +173,7 @@ def ours(train, z, d, seed):
     rows = Rows.read(train, z)
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), d, 0.0)
-    prices = [space.price_scale() * factor for factor in _PRICES]
+    prices = list(_PRICES)
     random = np.random.default_rng(seed)
     path = follow_path(space, rows, GroupMoments.contrasts, prices, random)
     unseen = cross_fitted(

@@ -34,7 +34,7 @@ from fairpca import FairKernelPCA, FairPCA
 from fairpca.datasets import load_dataset
 from fairpca.estimators._fair_kernel_pca import _cluster_centres
 from fairpca.kernels import all_rows, few_rows
-from fairpca.kernels._anchors import row_blocks
+from fairpca.kernels._anchors import row_batches
 from fairpca.metrics import delta_fairness
 from fairpca.rows import Rows
 
@@ -131,8 +131,8 @@ def landmark_speed(n_rows=200_000, n_landmarks=300):
     projection = vectors / np.sqrt(np.maximum(values, 1e-12))
 
     def features():
-        for block in row_blocks(n_rows, n_landmarks):
-            few.values(X[block]) @ projection
+        for batch in row_batches(n_rows, n_landmarks):
+            few.values(X[batch]) @ projection
 
     alone, _ = timed(features, 2)
     for rank in (None, 100):

@@ -51,7 +51,7 @@ def write_table(folder, rows, files, row_group=250_000, features=FEATURES, seed=
         writer.close()
 
 
-def gram_in_blocks(folder, dtype):
+def gram_in_batches(folder, dtype):
     """The yardstick: read the files with pyarrow and sum XᵀX with NumPy, nothing else."""
     total = np.zeros((FEATURES, FEATURES))
     for path in sorted(folder.glob("*.parquet")):
@@ -112,15 +112,15 @@ def bench_parquet(folder, rows, repeat):
         repeat,
         {
             "read only (pyarrow, its own threads)": lambda: read_only(folder),
-            "read + XᵀX in blocks, float32 sums": lambda: gram_in_blocks(folder, np.float32),
-            "read + XᵀX in blocks, float64 sums": lambda: gram_in_blocks(folder, np.float64),
+            "read + XᵀX in batches, float32 sums": lambda: gram_in_batches(folder, np.float32),
+            "read + XᵀX in batches, float64 sums": lambda: gram_in_batches(folder, np.float64),
             "moments_from_parquet, 1 thread": lambda: parquet(folder, 1),
             "moments_from_parquet": lambda: parquet(folder),
         },
     )
     ours = times["moments_from_parquet"]
-    double = times["read + XᵀX in blocks, float64 sums"] / ours
-    single = times["read + XᵀX in blocks, float32 sums"] / ours
+    double = times["read + XᵀX in batches, float64 sums"] / ours
+    single = times["read + XᵀX in batches, float32 sums"] / ours
     report(
         f"Parquet, {rows:,} × {FEATURES} float32, one attribute of three groups",
         rows,
@@ -136,7 +136,6 @@ def bench_parquet(folder, rows, repeat):
 
 MEMORY = """
 import sys
-import results
 from fairpca.tables import moments_from_parquet
 def peak():  # of this program; what resource.getrusage says can be that of its parent
     with open("/proc/self/status") as file:
@@ -270,7 +269,7 @@ def main():
         if "spark" not in asked.without:
             bench_spark(large, asked.dask_rows, asked.repeat, seconds)
     print(f"\nload average after: {os.getloadavg()[0]:.1f}")
-    results.save("scale", ROWS)
+    results.save("scale", ROWS, sizes={"parquet": asked.rows, "dask": asked.dask_rows})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,12 @@
 """Words and limits that rooms and the command line share; light, so that help is there at once."""
 
+from typing import Literal, get_args
+
+Missing = Literal["error", "drop-rows", "mean"]
+Groupless = Literal["raise", "own"]
+Unknown = Literal["error", "ignore"]
+Engine = Literal["local", "dask", "spark"]
+
 SOLVERS = ("refined", "deflation", "tight", "paper")
 OBJECTIVES = ("total", "worst-variance", "worst-loss")
 """Variance of all rows, or what the group that is served worst keeps or loses."""
@@ -16,12 +23,17 @@ ATTACKERS = ("linear", "gaussian", "trees", "mlp")
 """Classifiers that are trained on one half of the rows and measured on the other."""
 ADVERSARIES = ("rbf", "linear", "trees")
 """Classifiers by which DeltaFairPCA is judged."""
-MISSING = ("error", "drop-rows", "mean")
-"""What happens where a feature is missing."""
-MISSING_GROUPS = ("raise", "own")
-"""What happens where the group of a row is missing."""
-UNKNOWN = ("error", "ignore")
-ENGINES = ("local", "dask", "spark")
+MISSING: tuple[Missing, ...] = get_args(Missing)
+UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+GROUPLESS: tuple[Groupless, ...] = get_args(Groupless)
+"""What happens to a row whose group is missing."""
+MISSING_GROUPS = ("raise", "ignore")
+"""What estimators do where no groups are given."""
+TABLES = tuple(f"table{number}" for number in range(1, 6))
+FIGURES = tuple(f"figure{number}" for number in range(1, 4))
+EXPERIMENTS = (*TABLES, *FIGURES, "leak", "search")
+"""What of the paper can be computed; each is a module of `fairpca.experiments`."""
 MAX_CELLS = 1000
 """Distinct combinations of groups that are accepted unless told otherwise."""
 MAX_LEVELS = 1000

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,15 @@ from fairpca.exceptions import InvalidInputError
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield an empty file beside `path`; at the end it takes its place, after an error it is gone.
-
-    The name is new each time, so that several writers of one path do not meet, and a link is
-    followed, so that what it points at is replaced and not the link.
-    """
+def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[Any]:
+    """Yield a place beside `path`; what is written there replaces it, or is gone after an error."""
+    # Without a file system an empty local file; a link is followed, so that what it points at is
+    # replaced and not the link. In an Arrow file system a name, for a file or a directory. It is
+    # new each time, so that several writers of one path do not meet.
+    if filesystem is not None:
+        with _replacing_in(filesystem, os.fspath(path)) as name:
+            yield name
+        return
     target = Path(os.path.realpath(path))
     # The name of the target may be as long as a name may be: only its beginning is used.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.", suffix="~")
@@ -37,6 +41,34 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             beside.unlink()
+
+
+@contextmanager
+def _replacing_in(filesystem: Any, path: str) -> Iterator[str]:
+    """As `replacing`; a directory makes room first, and comes back after an error."""
+    folder, _, name = path.rpartition("/")
+    names = (f".{name}.{uuid.uuid4().hex[:8]}.part" for _ in range(2))
+    beside, old = (f"{folder}/{hidden}" if folder else hidden for hidden in names)
+    try:
+        yield beside
+        is_directory = filesystem.get_file_info(path).type.name == "Directory"
+        if is_directory:  # files are replaced in one step
+            filesystem.move(path, old)
+        try:
+            filesystem.move(beside, path)
+        except BaseException:
+            if is_directory:
+                filesystem.move(old, path)
+            raise
+        _remove(filesystem, old)
+    finally:
+        _remove(filesystem, beside)
+
+
+def _remove(filesystem: Any, path: str) -> None:
+    kind = filesystem.get_file_info(path).type.name
+    if kind != "NotFound":
+        (filesystem.delete_dir if kind == "Directory" else filesystem.delete_file)(path)
 
 
 def _mode(target: Path) -> int:
@@ -97,6 +129,9 @@ DAMAGED = (
     AttributeError,
     EOFError,
     NotImplementedError,
+    OverflowError,
+    RecursionError,  # JSON nested a thousand times
+    MemoryError,  # an array that says it is larger than the file
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -104,10 +139,16 @@ DAMAGED = (
 
 
 def _check_members(handle: IO[bytes]) -> None:
-    """Refuse packed members: ours never are, and a small file could unpack to fill the memory."""
+    """Refuse what could fill the memory from a small file: ours are not packed and do not overlap.
+
+    Two members of one place in the file would be read twice, a thousand a thousand times.
+    """
     with zipfile.ZipFile(handle) as archive:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("packed members")
+    if sum(member.file_size for member in members) > handle.seek(0, os.SEEK_END):
+        raise ValueError("members larger than the file")
     handle.seek(0)
 
 

@@ -15,12 +15,17 @@ class InvalidInputError(ValueError):
         What is wrong and what to do.
     parameter : str or None
         Name of the argument concerned, by which the command line finds its own option.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import InvalidInputError
+    >>> InvalidInputError("tol=0: give more.", parameter="tol").parameter
+    'tol'
     """
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
-        self.place: str | None = None
 
     def at(self, place: str) -> Self:
         """Return the same error with the place where it was met in front, said only once."""
@@ -29,7 +34,6 @@ class InvalidInputError(ValueError):
             return self
         found = copy.copy(self)
         found.args = (f"{place}: {message}",)
-        found.place = place
         return found
 
 
@@ -48,6 +52,12 @@ class InfeasibleError(InvalidInputError):
         The smallest attainable value of the constrained quantity, where it is known.
     parameter : str or None
         The constraint concerned.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import InfeasibleError
+    >>> InfeasibleError("cov_tol=0 cannot be met.", 0.2, parameter="cov_tol").minimum
+    0.2
     """
 
     def __init__(
@@ -68,6 +78,12 @@ class AuditInterrupted(KeyboardInterrupt):
     ----------
     report : AuditReport
         What was done so far.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import AuditInterrupted
+    >>> AuditInterrupted("what was measured").report
+    'what was measured'
     """
 
     def __init__(self, report: Any) -> None:

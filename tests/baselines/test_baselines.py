@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fairpca.baselines import CalmonPreprocessor, FairSVC
-from fairpca.baselines._cells import Binning
+from fairpca.baselines._transport import Binning
 from fairpca.exceptions import GroupsError, InfeasibleError, InvalidInputError
 
 

@@ -235,7 +235,7 @@ def test_what_the_budget_cuts_is_said(run, write):
     [
         (["--label", "income"], "--label says what was true of a decision"),
         (["--decision", "nix"], "--decision nix: no such column"),
-        (["--decision", "u"], "--decision has the values"),
+        (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
         (["--attackers", "me"], "--attackers"),
         (["--reference", "q"], "--reference"),

@@ -26,10 +26,11 @@ def test_nan_and_infinity_are_named(refused, write, people, value, complaint, na
 @pytest.mark.parametrize("role", ["--sensitive", "--control"])
 def test_missing_groups_are_counted(refused, write, people, name, role):
     people.loc[[3, 5], "race"] = None
+    named = {"--sensitive": "sensitive_features", "--control": "control_features"}
     other = "--control" if role == "--sensitive" else "--sensitive"
     arguments = [role, "race", other, "sex", "--drop", "income"]
     line = refused("fit", write(people, name), *arguments)
-    assert line.startswith(f"{role} column 'race' has 2 missing values")
+    assert line.startswith(f"{role}: {named[role]} column 'race' has 2 missing values")
 
 
 def test_words_that_stand_for_nothing_are_missing(refused, write, people):
@@ -59,9 +60,9 @@ def test_protected_column_must_be_named(refused, write, people):
 
 def test_too_many_components(refused, write, people):
     line = refused("fit", write(people), *SEX, "-d", 6)
-    assert "--components=6" in line
+    assert line.startswith("--components: n_components=6")
     assert "leave 5 of n_features=6" in line
-    assert "--components=7" in refused("fit", write(people), *SEX, "-d", 7)
+    assert "--components: n_components=7" in refused("fit", write(people), *SEX, "-d", 7)
 
 
 def test_unattainable_cov_tol_states_the_minimum(refused, run, write, people):
@@ -206,14 +207,17 @@ def test_other_separator_is_suspected(refused, tmp_path):
     [
         (["--control", "sex"], "--control sex: the column is named by --sensitive already"),
         (["--sensitive", "sex"], "--sensitive sex: the column is named by --sensitive already"),
-        (["--weight", "race"], "--weight: the weights 'race' are string"),
+        (["--weight", "race"], "sample_weight cannot be read as numbers"),
         (["--numeric", "race"], "--numeric race: not one of the protected columns"),
         (["--numeric", "sex"], "'sex' is declared numeric"),
-        (["--reference", "q"], "--reference='q' is not a level of 'sex'"),
-        (["--compare", "reference"], "--compare='reference' needs the reference group of 'sex'"),
+        (["--reference", "q"], "--reference: reference='q' is not a level of 'sex'"),
+        (
+            ["--compare", "reference"],
+            "--compare: compare='reference' needs the reference group of 'sex'",
+        ),
         (
             ["--compare", "pairs", "--reference", "f"],
-            "--reference='f' has no meaning with compare='pairs'",
+            "--reference: reference='f' has no meaning with compare='pairs'",
         ),
         (["--keep", "race"], "give --out as well"),
         (["--features", "u,v", "--drop", "u"], "'u' is named by --features and by --drop"),

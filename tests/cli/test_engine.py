@@ -85,7 +85,7 @@ def test_refusals(refused, write, people, table, tmp_path):
     assert "--engine needs DATA" in refused("fit", "--engine", "local")
     people["day"] = pd.Timestamp("2020-02-02")
     line = refused("fit", write(people, "p0.parquet"), *sex, "--engine", "local")
-    assert "--features that are not numbers: 'day'" in line
+    assert "--features: features that are not numbers: 'day'" in line
     del people["day"]
     line = refused("fit", table, "--sensitive", "gender", "--engine", "local")
     assert "--sensitive gender: no such column" in line

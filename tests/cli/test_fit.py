@@ -218,3 +218,35 @@ def test_help_shows_examples_and_version_is_the_package(run):
     assert "fairpca fit people.csv --sensitive sex -d 3\n" in shown.stdout
     assert run("--version").stdout == f"fairpca {__version__}\n"
     assert "fit" in run("--help").stdout
+
+
+@pytest.mark.parametrize("objective", ["worst-variance", "worst-loss"])
+def test_objective_shows_every_group_before_and_after(run, write, people, objective):
+    asked = (write(people), "-s", "sex", "--drop", OTHERS, "--objective", objective)
+    document = fit_json(run, *asked, "--cov-weight", "0")
+    fair, X = directly_fitted(people, objective=objective, cov_weight=0)
+    assert document["certificate"]["criterion"] == objective
+    assert document["options"]["objective"] == objective
+    table = fair.group_variance_
+    plain = PCA(2).fit(X).components_
+    for place, row in enumerate(document["groups"]):
+        assert row["group"] == table["group"][place]
+        assert row["variance"] == pytest.approx(table["variance"][place], rel=1e-6)
+        S = np.cov(X[people["sex"] == row["group"]].T, bias=True)
+        assert row["variance_plain"] == pytest.approx(np.trace(plain @ S @ plain.T), rel=1e-6)
+        assert row["loss_plain"] == pytest.approx(row["best"] - row["variance_plain"], rel=1e-6)
+    text = run("fit", *asked, "--cov-weight", "0").stdout
+    assert "Variance that each group keeps, and loses against its own best" in text
+    assert "worst-served group)" in text
+    assert "groups" not in fit_json(run, write(people), "-s", "sex", "--drop", OTHERS)
+
+
+def test_objective_and_delta_exclude_each_other(run, write, people):
+    result = run("fit", write(people), "-s", "sex", "--objective", "worst-loss", "--delta", "0.2")
+    assert result.exit_code == 2
+    assert "--delta excludes --objective" in result.stderr
+    result = run(
+        "fit", write(people), "-s", "sex", "--objective", "worst-loss", "--solver", "paper"
+    )
+    assert result.exit_code == 2
+    assert "--solver" in result.stderr

@@ -55,14 +55,20 @@ def test_the_traceback_is_there_for_who_asks(run, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (InvalidInputError("cov_tol=0 cannot be met.", parameter="cov_tol"), "--cov-tol=0 cannot"),
-        (InvalidInputError("n_components=9 …", parameter="n_components"), "--components=9 …"),
+        (
+            InvalidInputError("cov_tol=0 cannot be met.", parameter="cov_tol"),
+            "--cov-tol: cov_tol=0 cannot",
+        ),
+        (
+            InvalidInputError("n_components=9 …", parameter="n_components"),
+            "--components: n_components=9 …",
+        ),
         (GroupsError("column 'a' is …", parameter="sensitive_features"), "--sensitive: column 'a'"),
         (InvalidInputError("tolerance is …", parameter="tol"), "--tol: tolerance is …"),
         (InvalidInputError("other …", parameter="cov_shift"), "other …"),
         (
             GroupsError("sensitive_features column 'a' …", parameter="sensitive_features").at("f"),
-            "f: --sensitive column 'a' …",
+            "--sensitive: f: sensitive_features column 'a' …",
         ),
     ],
 )

@@ -1,7 +1,11 @@
 """What `import fairpca` gives, and what it does not load."""
 
+import inspect
+import re
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +27,41 @@ def test_nothing_heavy_is_loaded_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+# The other rooms (linalg, kernels, adversary, cli) serve these, and their names may change.
+ROOMS = (*fairpca._ROOMS, "exceptions", "experiments", "report", "rows")
+
+
+def public_objects():
+    for room in ROOMS:
+        module = import_module(f"fairpca.{room}")
+        for name in getattr(module, "__all__", None) or vars(module):
+            found = getattr(module, name)
+            if inspect.isfunction(found) or inspect.isclass(found):
+                yield pytest.param(found, id=f"{room}.{name}")
+
+
+@pytest.mark.parametrize("found", list(public_objects()))
+def test_public_objects_have_an_example_that_runs(found):
+    plain = (
+        isinstance(found, type) and issubclass(found, Exception) and "__init__" not in vars(found)
+    )
+    if not plain and found.__module__.startswith("fairpca"):  # such errors are their first line
+        assert ">>>" in inspect.getdoc(found).partition("Examples\n--------")[2]
+
+
+def test_the_functions_that_contributing_names_exist():
+    """A newcomer is promised the way of a row in at most eight functions."""
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("Eight functions to read")[2].partition("###")[0]
+    named = re.findall(r"^\d\. `([^`]+)`", section, flags=re.MULTILINE)
+    assert 6 <= len(named) <= 8
+    for path in named:
+        module, *names = path.replace("/", ".").split(".")
+        found = import_module(f"fairpca.{module}.{names[0]}")
+        for name in names[1:]:
+            found = getattr(found, name)
+        assert callable(found)
+    drawing = text.partition("and back\n\n```\n")[2].partition("```")[0]
+    assert len(drawing.splitlines()) <= 10

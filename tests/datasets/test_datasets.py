@@ -18,7 +18,7 @@ from fairpca.datasets import (
     load_dataset,
     make_two_gaussians,
 )
-from fairpca.datasets._openml import content_digest, fetch_frame
+from fairpca.datasets._load import content_digest, fetch_frame
 from fairpca.exceptions import InvalidInputError
 
 COIN_FLIPS = {

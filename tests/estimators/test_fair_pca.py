@@ -304,7 +304,7 @@ def missing_label(value):
 
 REFUSED = {
     "NaN": ({}, with_value(np.nan), Z0, ValueError, "NaN"),
-    "infinity": ({}, with_value(np.inf), Z0, ValueError, "infinity"),
+    "infinity": ({}, with_value(np.inf), Z0, ValueError, "infinite"),
     "no groups given": ({}, X0, None, GroupsError, "sensitive_features was not given"),
     "one group": ({}, X0, np.ones(40), GroupsError, "single group"),
     "other length": ({}, X0, Z0[:-1], GroupsError, "39"),

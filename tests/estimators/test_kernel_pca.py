@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
-from fairpca.kernels._spectrum import SpectrumOptions, centred_spectrum
+from fairpca.exceptions import FairnessWarning
+from fairpca.kernels._spaces import SpectrumOptions, centred_spectrum
 
 NOTHING = {"mean_tol": None, "cov_weight": 0.0}
 
@@ -262,3 +263,28 @@ def test_verbose_prints_the_certificate(capsys):
     X, z, _ = two_groups()
     FairKernelPCA(2, rank=10, verbose=1).fit(X, sensitive_features=z)
     assert capsys.readouterr().out.startswith("[FairKernelPCA] Certificate(within")
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("landmarks", [None, 20])
+def test_its_own_figures_at_any_scale_and_offset(kernel, scale, offset, landmarks):
+    X, z, _ = two_groups()
+    X = scale * (X + offset)
+    fair = FairKernelPCA(2, kernel=kernel, mean_tol=None, n_landmarks=landmarks)
+    U = fair.fit(X, sensitive_features=z).transform(X)
+    unit = fair.explained_variance_.sum()
+    mean, cov = gaps(U, z)
+    assert abs(mean - fair.mean_gap_) <= 1e-8 * np.sqrt(unit)
+    assert abs(cov - fair.cov_gap_) <= 1e-8 * unit
+    assert np.abs(U.mean(axis=0)).max() <= 1e-8 * np.sqrt(unit)
+    np.testing.assert_allclose(U.var(axis=0), fair.explained_variance_, atol=1e-8 * unit)
+
+
+def test_a_kernel_that_keeps_few_digits_says_so():
+    X, z, _ = two_groups()
+    fair = FairKernelPCA(2, kernel="poly", mean_tol=None)
+    with pytest.warns(FairnessWarning, match="centre and scale the features"):
+        fair.fit(X + 1e6, sensitive_features=z)
+    fair.fit(X, sensitive_features=z)

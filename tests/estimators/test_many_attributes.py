@@ -83,7 +83,7 @@ def test_paper_solver_with_several_attributes(made):
 
 
 @pytest.mark.parametrize("compare", ["pairs", "reference"])
-def test_other_comparisons(made, compare):
+def test_other_contrasts(made, compare):
     X, groups = made
     reference = {"reference": "a"} if compare == "reference" else {}
     fair = FairPCA(2, compare=compare, cov_tol=0.2, **reference)

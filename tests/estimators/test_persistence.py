@@ -1,5 +1,7 @@
 """A model read back is the model that was written, and its file runs no code."""
 
+import copy
+import io
 import json
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -181,6 +183,42 @@ def test_a_packed_file_is_not_unpacked(fair, tmp_path):
         np.savez_compressed(path, **dict(file), bomb=np.zeros(10**6))
     with pytest.raises(InvalidInputError, match="is not a model file"):
         load_model(path)
+
+
+def _npy(shape):
+    """An array of one number that says it has a shape."""
+    buffer = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue() + bytes(8)
+
+
+def test_what_would_fill_the_memory_is_not_read(fair, tmp_path):
+    path = fair[0].save(tmp_path / "model")
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("huge.npy", _npy((10**15,)))
+    with pytest.raises(InvalidInputError, match="is not a model file"):
+        load_model(path)
+    path.write_bytes(whole)
+    with zipfile.ZipFile(path, "a") as archive:
+        first = archive.infolist()[0]
+        for number in range(500):  # the same bytes under many names
+            again = copy.copy(first)
+            again.filename = f"again{number}.npy"
+            archive.filelist.append(again)
+            archive.NameToInfo[again.filename] = again
+        archive.start_dir = archive.fp.seek(0, 2)
+        archive._didModify = True
+    with pytest.raises(InvalidInputError, match="is not a model file"):
+        load_model(path)
+
+
+def test_a_header_nested_without_end(tmp_path):
+    deep = tmp_path / "deep.npz"
+    np.savez(deep, header=np.array("[" * 100_000))
+    with pytest.raises(InvalidInputError, match="is not a model file"):
+        load_model(deep)
 
 
 def test_threads_that_save_to_one_path_all_succeed(fair, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import (
     EXPERIMENTS,
@@ -15,9 +16,10 @@ from fairpca.experiments import (
     Cell,
     Experiment,
     Options,
-    _protocol,
+    _methods,
     _runner,
     cov_weight_from_paper,
+    leak,
     run,
     search,
     table1,
@@ -25,11 +27,26 @@ from fairpca.experiments import (
     table4,
     table5,
 )
-from fairpca.experiments._machines import gaussian_released, ks_released, score_delta
-from fairpca.experiments._methods import METHODS, fit_bases, representation
-from fairpca.experiments._protocol import DATASETS, choose_rows, make_split, standardise
-from fairpca.experiments._results import printed, printed_clusters
-from fairpca.experiments._store import Store, read_csv, write_atomically, write_csv
+from fairpca.experiments._experiment import (
+    Store,
+    printed,
+    printed_clusters,
+    read_csv,
+    write_atomically,
+    write_csv,
+)
+from fairpca.experiments._methods import (
+    DATASETS,
+    METHODS,
+    choose_rows,
+    fit_bases,
+    gaussian_released,
+    ks_released,
+    make_split,
+    representation,
+    score_delta,
+    standardise,
+)
 from fairpca.metrics import delta_fairness
 
 
@@ -39,10 +56,10 @@ def toy(monkeypatch):
     rng = np.random.default_rng(0)
     z = rng.integers(0, 2, 240)
     X = rng.normal(size=(240, 8)) + rng.normal(size=(240, 1))
-    stretch = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
-    X[z == 1] = stretch * X[z == 1] + rng.normal(size=8)
+    factor = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
+    X[z == 1] = factor * X[z == 1] + rng.normal(size=8)
     y = (X[:, 0] + rng.normal(size=240) > 0).astype(int)
-    monkeypatch.setattr(_protocol, "rows_of", lambda name, definition="released": (X, z, y))
+    monkeypatch.setattr(_methods, "rows_of", lambda name, definition="released": (X, z, y))
     return X, z, y
 
 
@@ -124,7 +141,30 @@ def test_tables_on_toy_data(toy, module, tmp_path):
     json.dumps(rows)
 
 
-def test_table1_has_the_machine_of_the_program(toy, tmp_path):
+def test_leak_holds_fair_pca_to_what_delta_fair_pca_leaks(toy, tmp_path):
+    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
+    rows = leak.compute(params, Options(quick=True), Store(tmp_path, "x"))
+    found = {(row["d"], row["method"], row["measure"]): row["value"] for row in rows}
+    for d in leak.DIMENSIONS:
+        assert 0.0 < found[d, "delta", "variance"] <= 100.0
+        tight = found[d, "same_leak", "gaussian"] <= found[d, "delta", "gaussian"] + 0.005
+        prices = [
+            leak._values(FairPCA(d, cov_weight=w), make_split("any", 0), Options(quick=True))
+            for w in leak.PRICES
+        ]
+        least = min(value["gaussian"] for value in prices)
+        assert tight or found[d, "same_leak", "gaussian"] == pytest.approx(least, abs=1e-9)
+
+
+def test_leak_is_run_for_the_definition_held_against_print():
+    cells = leak.EXPERIMENT.cells(Options(splits=5))
+    found = [(cell.params["dataset"], cell.params["definition"]) for cell in cells]
+    assert ("magic", "printed") in found
+    assert ("magic", "released") not in found
+    assert len(cells) == leak.SPLITS * len(DATASETS) == len(set(found)) * leak.SPLITS
+
+
+def test_table1_has_the_svm_of_the_program(toy, tmp_path):
     params = {"dataset": "wine_quality", "definition": "released", "split": 0}
     rows = table1.compute(params, Options(quick=True), Store(tmp_path, "x"))
     found = {(row["d"], row["method"]) for row in rows if row["measure"] == "gaussian_released"}
@@ -142,7 +182,7 @@ def test_tables_are_run_for_both_definitions():
         assert len(cells) == 2 * len(found)
 
 
-def test_gaussian_machine_of_the_program_sees_a_ring():
+def test_gaussian_svm_of_the_program_sees_a_ring():
     rng = np.random.default_rng(0)
     z = np.arange(300) % 2
     U = rng.normal(size=(300, 2))
@@ -310,16 +350,13 @@ def test_a_stopped_run_continues(counted, tmp_path):
         run(["counted"], Options(), tmp_path / "stopped")
     assert counted.computed == [0, 1, 2]
     counted.stop_at = None
-    seen = []
-    run(
-        ["counted"],
-        Options(),
-        tmp_path / "stopped",
-        progress=lambda *told: seen.append(told),
-    )
+    seen, named = [], []
+    told = {"progress": lambda *count: seen.append(count), "started": named.append}
+    run(["counted"], Options(), tmp_path / "stopped", **told)
     assert counted.computed == [0, 1, 2, 3, 4]
-    # What is running is named while it runs. (The first call is the empty stage before.)
-    assert seen[1:] == [(3, 5, "counted-i=3"), (4, 5, "counted-i=4"), (5, 5, "")]
+    # (The first call is the empty stage before.)
+    assert seen[1:] == [(3, 5), (4, 5), (5, 5)]
+    assert named == ["counted-i=3", "counted-i=4"]
     assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
 
 

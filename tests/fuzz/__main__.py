@@ -10,8 +10,9 @@ from pathlib import Path
 # The share of the tries; a try of the command line costs as much as twenty of a solver.
 SHARES = {
     "estimators": 0.3,
-    "solvers": 0.25,
+    "solvers": 0.2,
     "metrics": 0.2,
+    "kernels": 0.05,
     "files": 0.12,
     "tables": 0.07,
     "cli": 0.05,
@@ -48,6 +49,10 @@ def main():
             counts[name] += tries
             for kind, numbers in found.items():
                 failures.setdefault((name, kind), []).extend((seed, number) for number in numbers)
+                print(f"{name}, seed {seed}: {kind}: {numbers}", file=sys.stderr, flush=True)
+            done = sum(counts.values())
+            if done % 500 < tries:
+                print(f"{done} of {asked.tries} tries", file=sys.stderr, flush=True)
     print(f"seed {asked.seed}")
     for name, count in counts.items():
         bad = sum(len(found) for (owner, _), found in failures.items() if owner == name)

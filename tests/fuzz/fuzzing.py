@@ -1,13 +1,36 @@
 """What the campaigns share: tries with seeds of their own, and failures gathered by class."""
 
+import signal
 import time
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 
 from fairpca.exceptions import FairnessWarning, InvalidInputError
 
-TOO_LONG = 5.0  # seconds of processor time for one try
+TOO_LONG = 5.0  # seconds of processor time for one fit, metric or command
+ENDLESS = 60.0  # after which it is not waited for any longer
+
+
+class Endless(Exception):
+    """A try that does not end."""
+
+
+@contextmanager
+def ended_in_time():
+    """Interrupt what uses processor time without end; another process does not count."""
+
+    def stop(*_):
+        raise Endless
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, ENDLESS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class Failures(dict):
@@ -31,13 +54,15 @@ def campaign(attempt, tries, seed):
         rng = np.random.default_rng([seed, number])
         start = time.process_time()
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), ended_in_time():
                 warnings.simplefilter("error")
                 warnings.simplefilter("ignore", FairnessWarning)
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 attempt(rng)
         except InvalidInputError:
             pass
+        except Endless:
+            pass  # said below
         except AssertionError as error:
             failures[str(error).splitlines()[0] if str(error) else "assertion"].append(number)
         except Exception as error:

@@ -12,6 +12,8 @@ from fairpca import FairPCA, GroupMoments
 def make_rows(rng):
     """Rows, groups, strata or None, weights or None."""
     n, p = int(rng.integers(6, 80)), int(rng.integers(1, 9))
+    if rng.random() < 0.02:
+        n, p = int(rng.integers(60, 300)), int(rng.integers(10, 51))
     X = rng.normal(size=(n, p)) * 10.0 ** rng.uniform(-2, 2, p)
     X += 10.0 ** rng.choice([0, 3, 6]) * rng.normal(size=p) * (rng.random() < 0.5)
     if rng.random() < 0.2:
@@ -97,6 +99,11 @@ def check_attributes(fair, settings, X, groups, strata, weights):
         1e-7,
         unit + 1e-12 * np.abs(X).max() ** 2,
     )
+    ratio = fair.explained_variance_ / np.trace(covariance) if np.trace(covariance) else [0.0]
+    same(fair.explained_variance_ratio_, ratio, "explained_variance_ratio_", 1e-6, 1.0)
+    assert (np.diff(fair.explained_variance_) <= 1e-9 * unit).all(), "order of components"
+    inside = V.T @ covariance @ V
+    same(inside, np.diag(np.diag(inside)), "correlated components", 1e-7, unit)
     U = (X - mean) @ V
     mean_gap, cov_gap = largest_gaps(U, groups, strata, w, settings)
     same(fair.mean_gap_, mean_gap, "mean_gap_", 1e-7, spread)
@@ -146,6 +153,21 @@ def check_what_must_not_matter(rng, fair, settings, X, groups, strata, weights, 
         same(plain.pooled().covariance, fair.moments_.pooled().covariance, "weights", 1e-6, unit)
 
 
+def check_scaling(rng, fair, settings, X, groups, strata, weights, unit):
+    """Other units of the features: everything in those units, and nothing else."""
+    factor = 10.0 ** rng.uniform(-6, 6)
+    other = dict(settings)
+    if other["mean_tol"] is not None:
+        other["mean_tol"] = float(other["mean_tol"] * factor)
+    if other.get("cov_tol") is not None:
+        other["cov_tol"] = float(other["cov_tol"] * factor**2)
+    again = fit(other, X.astype(float) * factor, groups, strata, weights).certificate_
+    was, squared = fair.certificate_, factor**2
+    slack = 1e-6 * unit + 2e-4 * abs(was.bound)
+    assert again.bound / squared >= was.objective - slack, "scaled bound"
+    assert was.bound >= again.objective / squared - slack, "scaled objective"
+
+
 def attempt(rng):
     X, groups, strata, weights = make_rows(rng)
     settings = make_settings(rng, X.shape[1])
@@ -155,7 +177,8 @@ def attempt(rng):
     U, unit = check_attributes(fair, settings, X, groups, strata, weights)
     tolerance = 1e-4 if X.dtype == np.float32 else 1e-9
     same(fair.transform(X), U, "transform", tolerance, np.abs(X).max())
-    check_what_must_not_matter(rng, fair, settings, X, groups, strata, weights, unit)
+    what = (settings, X, groups, strata, weights, unit)
+    (check_what_must_not_matter if rng.random() < 0.7 else check_scaling)(rng, fair, *what)
 
 
 def run(tries, seed):

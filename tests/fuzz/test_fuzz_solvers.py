@@ -1,19 +1,17 @@
 """Random small problems through every solver: certificates, constraints, errors and time.
 
-python tests/fuzz/test_fuzz_solvers.py TRIES SEED   prints tries and failures by class
+`run(tries, seed)` returns failures by class.
 """
 
-import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from fuzzing import TOO_LONG, ended_in_time
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.solvers import SOLVERS, FairProblem, solve
-
-TOO_LONG = 2.0  # seconds of processor time
 
 
 @dataclass
@@ -80,7 +78,8 @@ def solve_all(problem, failures, what):
     for solver in SOLVERS:
         start = time.process_time()
         try:
-            solution = solve(problem, solver)
+            with ended_in_time():
+                solution = solve(problem, solver)
         except (InfeasibleError, InvalidInputError) as error:
             case.refused[solver] = error
         except Exception as error:
@@ -139,11 +138,3 @@ def run(tries, seed):
 
 def test_random_small_problems():
     assert run(20, seed=20_261_116) == {}
-
-
-if __name__ == "__main__":
-    tries, seed = (int(text) for text in sys.argv[1:3])
-    found = run(tries, seed)
-    print(f"solvers: {tries} tries with seed {seed}, {sum(map(len, found.values()))} failures")
-    for kind, where in sorted(found.items()):
-        print(f"  {kind}: {len(where)}, for example {where[0]}")

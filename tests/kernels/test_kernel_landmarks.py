@@ -79,7 +79,7 @@ def test_all_rows_as_landmarks_are_the_exact_form():
     )
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_batches_change_nothing(monkeypatch):
     X, z = two_groups(500)
     age = np.random.default_rng(1).normal(size=500)
     groups = np.column_stack([z, age]).astype(object)
@@ -87,8 +87,8 @@ def test_blocks_change_nothing(monkeypatch):
     fair = FairKernelPCA(2, n_landmarks=30)
     whole = fair.fit(X, sensitive_features=groups, sample_weight=weights).transform(X)
     certificate = fair.certificate_
-    monkeypatch.setattr(_anchors, "_BLOCK_ELEMENTS", 64 * 30)
-    assert len(_anchors.row_blocks(500, 30)) == 8
+    monkeypatch.setattr(_anchors, "_BATCH_ELEMENTS", 64 * 30)
+    assert len(_anchors.row_batches(500, 30)) == 8
     parts = fair.fit(X, sensitive_features=groups, sample_weight=weights).transform(X)
     np.testing.assert_allclose(parts, whole, atol=1e-8)
     assert fair.certificate_.objective == pytest.approx(certificate.objective, rel=1e-8)

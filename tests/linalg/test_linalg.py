@@ -19,7 +19,7 @@ from fairpca.linalg import (
     spectral_norms,
     top_eigenpairs,
 )
-from fairpca.linalg._blas import _release_control
+from fairpca.linalg._spectral import _release_control
 
 vectors = arrays(float, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
 

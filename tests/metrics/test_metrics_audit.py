@@ -10,7 +10,7 @@ from fairpca import FairPCA
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
 from fairpca.metrics import audit, cov_gap, delta_fairness, mean_gap
 from fairpca.metrics._attackers import attack
-from fairpca.metrics._plan import Budget, cost_of
+from fairpca.metrics._budget import Budget, cost_of
 from fairpca.rows import Rows
 
 QUICK = {"n_permutations": 9, "slow_permutations": 2, "attackers": ()}

@@ -22,10 +22,10 @@ class TestBadInput:
             (
                 np.where(U == 3, np.nan, U),
                 z,
-                "NaN or infinite values, the first in row 1, column 1",
+                r"1 of 6 rows have missing values \(by column: 'x1' 1",
             ),
-            (np.where(U > 8, np.inf, U), z, "NaN or infinite values, the first in row 4, column 1"),
-            (U.astype(str) + "x", z, "U cannot be read as a matrix of real numbers"),
+            (np.where(U > 8, np.inf, U), z, "column 'x0' holds infinite values"),
+            (U.astype(str) + "x", z, r"features that are not numbers: 'x0' \(text\), 'x1'"),
             (U + 1j, z, "complex"),
             (U[None], z, r"U has shape \(1, 6, 2\)"),
             (U, np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), "bin it first"),

@@ -283,7 +283,7 @@ class TestSpecialCases:
         with pytest.raises(InvalidInputError, match="400 cells"):
             delta_fairness(U, np.arange(20) % 2, family="cdf", method="exact")
 
-    def test_many_rows_are_sampled_for_the_gaussian_machine(self):
+    def test_many_rows_are_sampled_for_the_gaussian_svm(self):
         rng = np.random.default_rng(3)
         z = np.arange(600) % 2
         U = rng.normal(size=(600, 2)) + z[:, None]

@@ -64,3 +64,23 @@ def test_strata_are_permuted_apart():
     assert first.null.mean != second.null.mean
     # The largest of two independent values lies above either, most of the time.
     assert twice.null_mean > max(first.null.mean, second.null.mean) + 0.01
+
+
+def test_the_largest_of_several_tests_pays_for_all(monkeypatch):
+    # Nulls of a sample take the p-value of new rows: that of the best pair, times their number.
+    monkeypatch.setattr("fairpca.metrics._measure.NULL_ROWS", 60)
+    rng = np.random.default_rng(1)
+    z = np.arange(300) % 3
+    U = rng.normal(size=(300, 2)) + 0.3 * z[:, None]
+    found = delta_fairness(U, z, method="search", cross_fit=True, n_permutations=3)
+    single = [pair.held_out.p_value for pair in found.pairs]
+    assert [pair.null.p_value for pair in found.pairs] == single
+    assert found.p_value == min(1.0, 3 * min(single))
+    assert found.p_value > min(single)
+
+
+def test_the_null_of_the_largest_is_the_largest_of_the_nulls():
+    rng = np.random.default_rng(2)
+    z = np.arange(90) % 3
+    found = delta_fairness(rng.normal(size=(90, 2)), z, method="exact", n_permutations=40)
+    assert found.null_mean > max(pair.null.mean for pair in found.pairs)

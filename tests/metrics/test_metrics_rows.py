@@ -48,7 +48,7 @@ ASKED = {
 
 @pytest.mark.parametrize("how", ["plain", "strata", "weights"])
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
-def test_gaps_of_scores_are_those_of_the_fit_under_the_same_comparison(people, asked, how):
+def test_gaps_of_scores_are_those_of_the_fit_under_the_same_compare(people, asked, how):
     X, frame = people
     rng = np.random.default_rng(1)
     more = {

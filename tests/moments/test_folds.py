@@ -9,7 +9,8 @@ from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, gaussian_bound, mean_gap
 from fairpca.moments import FoldedMoments, GroupMoments, figures
-from fairpca.rows import Rows, fold_of
+from fairpca.rows import Rows
+from fairpca.rows._folds import fold_of
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from scipy.stats import ks_2samp
 from sklearn.svm import SVC
 
 from fairpca.metrics import delta_fairness
-from fairpca.metrics._orthants import Orthants
-from fairpca.metrics._plane import PlaneSweep
-from fairpca.metrics._search import SVMStatistic
-from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
-from fairpca.metrics._thresholds import (
+from fairpca.metrics._classifiers import (
     best_cut,
     masses,
     sup_between_groups,
     sup_over_thresholds,
 )
+from fairpca.metrics._orthants import Orthants
+from fairpca.metrics._plane import PlaneSweep
+from fairpca.metrics._search import SVMStatistic
+from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
 
 
 def brute_half_planes(points, mass):
@@ -131,12 +131,12 @@ def test_orthants_on_the_grid_in_three_dimensions_with_forty_rows():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n_comparisons", [1, 12])
-def test_orthants_at_rows_for_many_comparisons(weighted, n_comparisons):
+@pytest.mark.parametrize("n_pairs", [1, 12])
+def test_orthants_at_rows_for_many_pairs(weighted, n_pairs):
     # Few comparisons are counted by bits, many by matrix products.
     rng = np.random.default_rng(3)
     U = np.round(rng.normal(size=(150, 4)), 1)
-    signs = rng.integers(-1, 2, size=(n_comparisons, 150)).astype(np.int8)
+    signs = rng.integers(-1, 2, size=(n_pairs, 150)).astype(np.int8)
     weight = rng.random(150) if weighted else None
     dominated = (U[None, :, :] <= U[:, None, :]).all(axis=2)
     expected = masses(signs, weight).values @ dominated.T

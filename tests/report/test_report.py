@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 from fairpca.experiments import EXPERIMENTS, Options, _runner, run
-from fairpca.experiments._methods import METHODS, PAPER_METHODS
-from fairpca.experiments._protocol import DATASETS
-from fairpca.experiments._results import Estimate, Results, printed
-from fairpca.experiments._store import write_csv
-from fairpca.experiments._tables import COLUMNS
+from fairpca.experiments._experiment import COLUMNS, Estimate, Results, printed, write_csv
+from fairpca.experiments._methods import DATASETS, METHODS, PAPER_METHODS
 from fairpca.report import draw_figures, write_report
 from fairpca.report._verdicts import JUDGED, KINDS, _cause, judged_definition, texts, verdicts
 
@@ -20,6 +17,7 @@ MEASURES = {
     "table3": ("ks", "ks_released", "ks_range"),
     "table4": ("score", "std"),
     "table5": ("auc", "delta"),
+    "leak": ("variance", "linear", "gaussian"),
 }
 
 
@@ -32,7 +30,7 @@ def toy_run(tmp_path, monkeypatch):
         return [
             {**params, "d": d, "method": method, "measure": measure, "value": rng.uniform()}
             for d in (2, 3, 5)
-            for method in (*METHODS, "calmon", "fsvm")
+            for method in (*METHODS, "calmon", "fsvm", "delta", "same_leak")
             for measure in MEASURES[params["table"]]
         ]
 
@@ -70,7 +68,8 @@ def test_page_has_every_row_and_a_verdict(toy_run):
         assert part in text
     assert "(50.21)" in text
     rows = [line for line in text.splitlines() if line.startswith("| ") and "wine_quality" in line]
-    assert len(rows) == 4 + 2  # four tables, and two of what refined adds
+    assert len(rows) == 4 + 2 + 1  # four tables, two of what refined adds, one of what leaks
+    assert "With 2 components: in" in text
     judged = [line for line in text.splitlines() if line.startswith("| **magic, as printed**")]
     assert sum("agrees" in line or "differs" in line for line in judged) == 4
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from fairpca.experiments import Options, run
-from fairpca.experiments._results import printed_clusters
-from fairpca.experiments._store import read_csv
+from fairpca.experiments._experiment import printed_clusters, read_csv
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("FAIRPCA_DATA"), reason="FAIRPCA_DATA is not set"),

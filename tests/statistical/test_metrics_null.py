@@ -54,8 +54,8 @@ def test_p_values_are_uniform_when_nothing_leaks(way, repeats, d):
 
 def test_p_values_are_uniform_with_tuning_by_cross_validation(monkeypatch):
     # The tuning is repeated on every permutation; a smaller grid keeps this to a minute or two.
-    monkeypatch.setattr("fairpca.metrics._rbf.C_GRID", (0.1, 10.0))
-    monkeypatch.setattr("fairpca.metrics._rbf.GAMMA_GRID", (0.3, 3.0))
+    monkeypatch.setattr("fairpca.metrics._svm.C_GRID", (0.1, 10.0))
+    monkeypatch.setattr("fairpca.metrics._svm.GAMMA_GRID", (0.3, 3.0))
     rng = np.random.default_rng(8)
     results = []
     for seed in range(120):
@@ -65,7 +65,7 @@ def test_p_values_are_uniform_with_tuning_by_cross_validation(monkeypatch):
     assert_uniform(results, rng)
 
 
-def test_p_values_of_the_largest_of_many_comparisons_are_uniform():
+def test_p_values_of_the_largest_of_many_pairs_are_uniform():
     rng = np.random.default_rng(9)
     results = []
     for seed in range(300):

@@ -107,7 +107,7 @@ def test_declared_categories_are_labels_even_where_they_are_floats():
 def test_weights_must_be_numbers():
     batch = pa.RecordBatch.from_pydict({"a": [1.0], "g": ["x"], "w": ["heavy"]})
     roles = assign_roles(batch.schema, "g", features=["a"], weight="w")
-    with pytest.raises(InvalidInputError, match="the weights 'w' are string"):
+    with pytest.raises(InvalidInputError, match="sample_weight cannot be read as numbers"):
         summarise_batches([batch], roles)
 
 

@@ -23,7 +23,7 @@ def write_csv(frame, folder, sizes=(120, 180), **options):
 
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 def test_csv_equals_memory(tmp_path, mean, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._csv.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("fairpca.tables._csv.BATCH_BYTES", 4096)
     frame = people(300, mean=mean)
     write_csv(frame, tmp_path / "t")
     found = moments_from_csv(
@@ -41,7 +41,7 @@ def test_csv_packed_and_with_another_separator(tmp_path):
 
 
 def test_whole_numbers_at_the_start_do_not_decide_a_feature(tmp_path, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._csv.BLOCK_BYTES", 2048)
+    monkeypatch.setattr("fairpca.tables._csv.BATCH_BYTES", 2048)
     frame = people(300)
     frame.loc[:200, "a"] = 1.0
     text = frame.to_csv(index=False).replace(",1.0,", ",1,")
@@ -51,7 +51,7 @@ def test_whole_numbers_at_the_start_do_not_decide_a_feature(tmp_path, monkeypatc
 
 
 def test_csv_types_that_mislead_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._csv.BLOCK_BYTES", 2048)
+    monkeypatch.setattr("fairpca.tables._csv.BATCH_BYTES", 2048)
     frame = people(300)
     frame["zip"] = ["17"] * 299 + ["17a"]
     write_csv(frame, tmp_path, [300])

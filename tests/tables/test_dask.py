@@ -175,7 +175,7 @@ def test_fit_on_an_array_with_groups_of_any_kind():
     same_space(plain, FairPCA(2, missing_groups="ignore").fit(X))
 
 
-def test_sparse_blocks():
+def test_sparse_partitions():
     X = sparse.random_array((300, 6), density=0.2, rng=np.random.default_rng(0), format="csr")
     groups = np.arange(300) % 2
     blocks = [dask.delayed(X[start : start + 100]) for start in (0, 100, 200)]

@@ -1,4 +1,4 @@
-"""A column of groups means the same by every door to a fit; test_spark.py has two doors more.
+"""A column of groups, and a mistake, mean the same by every door; test_spark.py has two more.
 
 A door is a function of the features and the case that returns a fitted FairPCA or raises. What
 has types (arrays, frames, Parquet) shares one meaning, text in CSV files shares the other.
@@ -12,10 +12,11 @@ import pytest
 from click.testing import CliRunner
 from column_cases import GROUPS, N_ROWS, check_groups, model, text_file
 
-from fairpca import GroupMoments
+from fairpca import FairKernelPCA, GroupMoments
 from fairpca.cli._app import app
 from fairpca.estimators import load_model
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.metrics import delta_fairness, mean_gap
 from fairpca.tables import (
     moments_from_csv,
     moments_from_dask,
@@ -207,3 +208,108 @@ def test_missing_groups_and_features_are_counted_together(tmp_path):
     for engine in ("local", "dask"):
         with pytest.raises(InvalidInputError, match=words):
             moments_from_files(tmp_path / "x.csv", "g", engine=engine)
+
+
+# --- mistakes in features and weights -----------------------------------------------------------
+
+
+def spoiled(column, value, rows):
+    """People of two groups with a mistake in some rows."""
+    table = pd.DataFrame({"a": np.arange(60.0) ** 2, "b": np.arange(60.0) % 7, "w": np.ones(60)})
+    table["g"] = np.resize(["x", "y"], 60)
+    if isinstance(value, str):
+        table[column] = table[column].astype(object)
+    table.loc[rows, column] = value
+    return table
+
+
+EVERY = slice(None)
+NO_NUMBERS = "sample_weight cannot be read as numbers: give one for each row."
+MISTAKES = {
+    "NaN": (
+        spoiled("a", np.nan, [3, 5, 59]),
+        "3 of 60 rows have missing values (by column: 'a' 3), NaN or null: fill them in, leave the "
+        "columns out, or use missing='drop-rows' or missing='mean'.",
+    ),
+    "infinity": (
+        spoiled("b", np.inf, [7]),
+        "column 'b' holds infinite values: drop those rows or clip them.",
+    ),
+    "text": (
+        spoiled("b", "tall", EVERY),
+        "features that are not numbers: 'b' (text). One-hot encode them (a table does, where "
+        "categorical names them), or leave them out.",
+    ),
+    "weights of zero": (
+        spoiled("w", 0.0, EVERY),
+        "sample_weight is zero for every row: no row can be used (60 read).",
+    ),
+    "NaN weights": (
+        spoiled("w", np.nan, [8]),
+        "sample_weight holds NaN or infinite values: give finite weights.",
+    ),
+    "infinite weights": (
+        spoiled("w", np.inf, [8]),
+        "sample_weight holds NaN or infinite values: give finite weights.",
+    ),
+    "negative weights": (
+        spoiled("w", -1.0, [40]),
+        "sample_weight holds negative values: weights must be >= 0.",
+    ),
+    "weights of text": (spoiled("w", "heavy", EVERY), NO_NUMBERS),
+}
+ROLES = {"sensitive": "g", "features": ["a", "b"], "weight": "w"}
+
+
+def beside(table):
+    return {"sensitive_features": table["g"], "sample_weight": table["w"]}
+
+
+def lazily(table, fit):
+    dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
+    return fit(dd.from_pandas(table, npartitions=3))
+
+
+def in_file(table, folder, name):
+    path = folder / name
+    table.to_csv(path, index=False) if name.endswith("csv") else table.to_parquet(path)
+    return path
+
+
+def fit_command(path, folder, *more):
+    return command(path, folder, "--features", "a,b", "--weight", "w", *more)
+
+
+DOORS = {
+    "pandas": lambda t, _: model().fit(t[["a", "b"]], **beside(t)),
+    "polars": lambda t, _: model().fit(pl.DataFrame(t[["a", "b"]].to_dict("list")), **beside(t)),
+    "pyarrow": lambda t, _: model().fit(pa.table(t[["a", "b"]].to_dict("list")), **beside(t)),
+    "kernel": lambda t, _: FairKernelPCA(1).fit(t[["a", "b"]], **beside(t)),
+    "moments": lambda t, _: GroupMoments.from_arrays(t[["a", "b"]], t["g"], sample_weight=t["w"]),
+    "metric": lambda t, _: mean_gap(t[["a", "b"]], t["g"], sample_weight=t["w"]),
+    "Δ": lambda t, _: delta_fairness(t[["a", "b"]], t["g"], sample_weight=t["w"]),
+    "dask": lambda t, _: lazily(t, lambda d: model().fit(d[["a", "b"]], **beside(d))),
+    "moments of dask": lambda t, _: lazily(t, lambda d: moments_from_dask(d, **ROLES)),
+    "csv": lambda t, folder: moments_from_files(in_file(t, folder, "x.csv"), **ROLES),
+    "parquet": lambda t, folder: moments_from_files(in_file(t, folder, "x.parquet"), **ROLES),
+    "parquet by dask": lambda t, folder: moments_from_files(
+        in_file(t, folder, "x.parquet"), engine="dask", **ROLES
+    ),
+    "command on csv": lambda t, folder: fit_command(in_file(t, folder, "x.csv"), folder),
+    "command on parquet": lambda t, folder: fit_command(in_file(t, folder, "x.parquet"), folder),
+}
+
+
+@pytest.mark.parametrize(("table", "words"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize("way", DOORS)
+def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
+    if "command" in way and words.startswith("features that"):
+        pytest.skip("the command line one-hot encodes text by itself")
+    with pytest.raises(InvalidInputError) as error:
+        DOORS[way](table, tmp_path)
+    # A file is named before the words, an option before that; nothing else is added.
+    before, found, after = str(error.value).partition(words)
+    assert found, str(error.value)
+    assert not after
+    assert all(part.startswith(("fairpca", "error", "--", str(tmp_path)))
+               for part in before.removesuffix(": ").split(": ") if part)  # fmt: skip

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairpca._progress import Counter
 from fairpca.adversary._leak import Leak, random_frequencies
 from fairpca.adversary._targets import Targets
 from fairpca.linalg import Array, orthonormalize
@@ -19,6 +20,9 @@ _LENGTH = 0.04
 # Few rows allow few features: an adversary that learns them by heart says nothing.
 _ROWS_PER_FEATURE, _LEAST_FEATURES = 8, 16
 _MEMORY, _SLOW_MEMORY = 0.9, 0.99
+# The slope of the leak in a direction shrinks with the deviation of its rows, however much less
+# leaks there: steps are longer by that ratio, up to this.
+_LONGEST = 1e4
 # By what the bases found are compared with each other.
 _TEST_ROWS, _TEST_FEATURES = 5000, 400
 
@@ -32,15 +36,19 @@ class Point(NamedTuple):
     leak: float
 
     def objective(self, price: float) -> float:
-        """Variance kept, less the price of the leak."""
-        return self.variance - price * self.leak
+        """Logarithm of the variance kept, less the price of the leak.
+
+        With the variance itself, bases that leak little and keep little are never the best ones:
+        their part of the trade-off is hollow.
+        """
+        return float(np.log(self.variance)) - price * self.leak
 
 
 class Ascent:
-    """Stochastic ascent of variance − price · leak over orthonormal bases.
+    """Stochastic ascent of log variance − price · leak over orthonormal bases.
 
-    X (n, r): rows, in the order of the targets; S (r, r): their covariance; total: what variances
-    are a share of.
+    X (n, r): rows, in the order of the targets; S (r, r): their covariance, diagonal; total: what
+    variances are a share of.
     """
 
     def __init__(
@@ -49,6 +57,8 @@ class Ascent:
         # Single precision: twice as fast, and far below the noise of random features.
         self.X = X.astype(np.float32)
         self.S, self.total = S, total
+        spread = np.sqrt(np.diag(S))[:, None]
+        self.stretch = np.minimum(spread.max() / spread, _LONGEST)
         self.targets, self.random = targets, random
 
     def path(
@@ -56,7 +66,7 @@ class Ascent:
         starts: Sequence[Array],
         prices: Sequence[float],
         feasible: Callable[[Array], Array],
-        progress: Callable[[], None] | None = None,
+        counter: Counter | None = None,
     ) -> list[Point]:
         """Return the best point at each of the rising prices.
 
@@ -68,8 +78,8 @@ class Ascent:
         for price in prices:
             best = max(found, key=lambda point: point.objective(price))
             found.append(self._point(feasible(self.climb(best.basis, price)), test))
-            if progress is not None:
-                progress()
+            if counter is not None:
+                counter.add()
         chosen = [max(found, key=lambda point: point.objective(price)) for price in prices]
         return [point._replace(price=price) for point, price in zip(chosen, prices, strict=True)]
 
@@ -77,8 +87,10 @@ class Ascent:
         """Ascend from a basis, with momentum and steps of one length that shrinks to zero."""
         momentum, size = np.zeros_like(V), 0.0
         for step in range(1, _STEPS + 1):
-            slope = 2.0 / self.total * (self.S @ V)
+            slope = self.S @ V
+            slope *= 2.0 / float(np.sum(V * slope))
             slope -= price * self._leak(V.shape[1], _ROWS, _FEATURES)(V)[1]
+            slope = self.stretch * (slope - V @ (V.T @ slope))
             slope -= V @ (V.T @ slope)
             momentum = _MEMORY * momentum + (1.0 - _MEMORY) * slope
             momentum -= V @ (V.T @ momentum)

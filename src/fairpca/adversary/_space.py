@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fairpca._progress import Counter
 from fairpca.adversary._ascent import Ascent, Point
 from fairpca.adversary._targets import form_targets
 from fairpca.exceptions import InfeasibleError
@@ -48,23 +49,27 @@ class Space:
         """Coordinates of rows."""
         return np.asarray(project(X, self.mean, self.directions), dtype=np.float64)
 
-    def price_scale(self) -> float:
-        """Share of the variance that equal means alone allow: what a price is measured by."""
-        return float(self.variances[: self.problem.n_components].sum()) / self.total
-
     def starts(self) -> list[Array]:
-        """Bases that are fair in means and covariances, to start from."""
+        """Bases to start from: fair in means and covariances, or of less and less variance.
+
+        An ascent leaves directions of much variance only where a little of another one helps.
+        """
         bases = []
         for weight in _START_WEIGHTS:
             problem = replace(self.problem, cov_weight=weight)
             V = self.inner.T @ solve(problem, certify=False).basis[: len(self.inner)]
             bases.append(orthonormalize(V))
+        r, d = self.inner.shape[1], self.problem.n_components
+        first = d
+        while first < r:
+            bases.append(np.eye(r)[:, min(first, r - d) :][:, :d])
+            first *= 2
         return bases
 
     def plain(self) -> Point:
         """Return the point without a price."""
         V = np.eye(len(self.variances))[:, : self.problem.n_components]
-        return Point(0.0, V, self.price_scale(), 0.0)
+        return Point(0.0, V, float(self.variances[: V.shape[1]].sum()) / self.total, 0.0)
 
     def bounded(self, V: Array, mean_gap: float, cov_gap: float, *, certify: bool) -> Solution:
         """Return a basis with the bound on the variance of all bases with gaps as small.
@@ -151,11 +156,11 @@ def follow_path(
     form_contrasts: FormContrasts,
     prices: Sequence[float],
     random: np.random.Generator,
-    progress: Callable[[], None] | None = None,
+    counter: Counter | None = None,
 ) -> list[Point]:
     """Find the best basis at every price, with leaks measured on rows (a sample, as a rule)."""
     targets, order = form_targets(rows, form_contrasts)
     X = space.coordinates(rows.X)[order]
     ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
     with single_blas_thread():
-        return ascent.path(space.starts(), prices, space.within_means, progress)
+        return ascent.path(space.starts(), prices, space.within_means, counter)

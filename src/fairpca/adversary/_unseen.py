@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca._progress import Counter
 from fairpca.adversary._space import FormContrasts, Space, find_space, follow_path
 from fairpca.adversary._targets import Targets, form_targets, quiet
 from fairpca.exceptions import GroupsError, SmallGroupWarning
@@ -22,7 +23,7 @@ _KOLMOGOROV_MEAN, _KOLMOGOROV_DEVIATION = 0.8687, 0.2603
 _NORMAL_95 = 1.645
 # Rows that each side of a contrast needs in each half.
 MIN_ROWS = 4
-# Rows that a judge is trained on; a kernel machine costs their square.
+# Rows that a judge is trained on; a kernel classifier costs their square.
 _JUDGE_ROWS = 1500
 
 
@@ -48,8 +49,6 @@ class Side(NamedTuple):
 
 Judge: TypeAlias = Callable[[Array, Side, Array], Sequence[Array]]
 """Trains classifiers on scores and their sides; returns what each says of new scores."""
-Progress: TypeAlias = Callable[[], None]
-"""Called after every ascent."""
 
 
 def two_sides(targets: Targets) -> dict[str, Side]:
@@ -112,7 +111,7 @@ def cross_fitted(
     prices: Sequence[float],
     random: np.random.Generator,
     judge: Judge,
-    progress: Progress | None = None,
+    counter: Counter | None = None,
 ) -> list[Unseen]:
     """Δ at every price on rows that neither basis nor classifier has seen; the worst target counts.
 
@@ -127,7 +126,7 @@ def cross_fitted(
         moments = GroupMoments.from_rows(pair.train)
         contrasts = quiet(form_contrasts, moments.coordinates())
         space = find_space(moments, contrasts, n_components, mean_tol)
-        path = follow_path(space, pair.train, form_contrasts, prices, random, progress)
+        path = follow_path(space, pair.train, form_contrasts, prices, random, counter)
         known: dict[int, dict[str, Unseen]] = {}
         for point, values in zip(path, found, strict=True):
             key = id(point.basis)  # prices that choose the same basis

@@ -13,22 +13,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_feature_names_in,
-    _check_sample_weight,
     check_is_fitted,
     column_or_1d,
     validate_data,
 )
 
-from fairpca.baselines._cells import (
+from fairpca._choices import MISSING_GROUPS
+from fairpca.baselines._transport import (
     Binning,
     draw_from_rows,
     most_correlated,
     observed_cells,
+    solve_mapping,
     source_shares,
 )
-from fairpca.baselines._transport import solve_mapping
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import encode_groups
+from fairpca.rows import Rows, encode_groups
 
 _FLOATS = [np.float64, np.float32]
 
@@ -108,7 +108,7 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         "version": [StrOptions({"random", "expected"})],
         "unseen": [StrOptions({"nearest", "unchanged"})],
         "random_state": ["random_state"],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
     }
 
     def __init__(
@@ -152,10 +152,11 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, dtype=_FLOATS, ensure_min_samples=2)
         X = X.astype(np.float64)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        rows = Rows.attach(X, sensitive_features, None, sample_weight)
+        weights = np.ones(len(X)) if rows.weights is None else rows.weights
         kept = weights > 0.0
         labels = self._encode_labels(y, kept)
-        groups = self._fit_groups(sensitive_features, len(X))
+        groups = self._fit_groups(rows)
         X, labels, groups, weights = X[kept], labels[kept], groups[kept], weights[kept]
         self.selected_ = most_correlated(X, labels, weights, self.n_selected)
         X = X[:, self.selected_]
@@ -219,16 +220,16 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         self.classes_ = classes
         return codes
 
-    def _fit_groups(self, sensitive_features, n_rows):
-        if sensitive_features is None:
+    def _fit_groups(self, rows):
+        if rows.groups is None:
             if self.missing_groups == "raise":
                 raise GroupsError(
                     "sensitive_features was not given. Pass the protected attribute to fit, or "
                     "set missing_groups='ignore' to treat all rows as one group."
                 )
             self._groups = {(): 0}
-            return np.zeros(n_rows, dtype=np.intp)
-        combinations = _combinations(sensitive_features, n_rows)
+            return np.zeros(len(rows), dtype=np.intp)
+        combinations = _combinations(rows.groups)
         self._groups = {key: i for i, key in enumerate(sorted(set(combinations), key=repr))}
         if len(self._groups) < 2 and self.missing_groups == "raise":
             raise GroupsError(
@@ -240,7 +241,7 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
     def _known_groups(self, sensitive_features, n_rows):
         if sensitive_features is None:
             return None
-        combinations = _combinations(sensitive_features, n_rows)
+        combinations = _combinations(encode_groups(sensitive_features, n_rows=n_rows))
         unknown = sorted(set(combinations) - set(self._groups), key=repr)
         if unknown:
             raise GroupsError(
@@ -317,8 +318,7 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
         return cell
 
 
-def _combinations(sensitive_features, n_rows):
-    groups = encode_groups(sensitive_features, n_rows=n_rows)
+def _combinations(groups):
     if groups.numeric:
         raise GroupsError(
             f"sensitive_features column {groups.numeric[0].name!r} holds numbers; cut it into "

@@ -12,12 +12,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairpca._choices import COMPARE, MISSING_GROUPS
 from fairpca.baselines._hinge import HingeProblem, solve_hinge, with_linearisation
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import complement_basis, eigenvalue_excess
 from fairpca.moments import GroupMoments
+from fairpca.rows import Rows
 
 
 class FairSVC(ClassifierMixin, BaseEstimator):
@@ -91,10 +93,10 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "mean_tol": [Interval(Real, 0, None, closed="left"), None],
         "cov_weight": [Interval(Real, 0, None, closed="left")],
-        "compare": [StrOptions({"one-vs-rest", "pairs"})],
+        "compare": [StrOptions(set(COMPARE) - {"reference"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"raise", "ignore"})],
+        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
     }
 
     def __init__(
@@ -129,8 +131,9 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, dtype=np.float64)
         signs = self._encode_labels(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        mean_gaps, cov_gaps = self._contrasts(X, sensitive_features, sample_weight)
+        rows = Rows.attach(X, sensitive_features, None, sample_weight)
+        mean_gaps, cov_gaps = self._contrasts(rows)
+        weights = np.ones(len(X)) if rows.weights is None else rows.weights
         kept = weights > 0.0
         if len(np.unique(signs[kept])) < 2:
             raise InvalidInputError("the rows of positive weight hold one class only.")
@@ -166,16 +169,16 @@ class FairSVC(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         return 2.0 * codes - 1.0
 
-    def _contrasts(self, X, sensitive_features, sample_weight):
-        if sensitive_features is None:
+    def _contrasts(self, rows):
+        if rows.groups is None:
             if self.missing_groups == "raise":
                 raise GroupsError(
                     "sensitive_features was not given. Pass the protected attribute to fit, or "
                     "set missing_groups='ignore' for an ordinary linear SVM."
                 )
-            return np.empty((0, X.shape[1])), np.empty((0, X.shape[1], X.shape[1]))
-        moments = GroupMoments.from_arrays(X, sensitive_features, None, sample_weight)
-        contrasts = moments.contrasts(self.compare)
+            p = rows.X.shape[1]
+            return np.empty((0, p)), np.empty((0, p, p))
+        contrasts = GroupMoments.from_rows(rows).contrasts(self.compare)
         return np.asarray(contrasts.mean_gaps), np.asarray(contrasts.cov_gaps)
 
     def _solve(self, X, signs, weights, mean_gaps, cov_gaps):

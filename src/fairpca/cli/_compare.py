@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from fairpca import __version__
 from fairpca._choices import ADVERSARIES
+from fairpca._progress import Progress
 from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
 from fairpca.moments import GroupMoments
@@ -38,7 +38,7 @@ def against_classifiers(
     moments: GroupMoments,
     delta: float,
     family: str | None,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> Comparison:
     """Replace the fair fit by one that holds classifiers below `delta`."""
     shared = set(DeltaFairPCA().get_params()) & set(FairPCA().get_params())
@@ -74,10 +74,27 @@ def fit_document(comparison: Comparison) -> dict[str, Any]:
         "contrasts": [
             dict(zip(contrasts, row, strict=True)) for row in zip(*contrasts.values(), strict=True)
         ],
+        **_group_rows(comparison),
         "components": fair.components_,
         "center": fair.mean_,
         "scale": np.ones(fair.n_features_in_) if fair.scale_ is None else fair.scale_,
     }
+
+
+def _group_rows(comparison: Comparison) -> dict[str, Any]:
+    """Return how each group is served before and after, where the worst-served one counts."""
+    table = group_table(comparison)
+    rows = zip(*table.values(), strict=True)
+    return {"groups": [dict(zip(table, row, strict=True)) for row in rows]} if table else {}
+
+
+def group_table(comparison: Comparison) -> dict[str, list[Any]]:
+    """Join what each group keeps by both fits; empty where all rows count alike."""
+    fair = getattr(comparison.fair, "group_variance_", None)
+    plain = comparison.plain.group_variance_
+    if fair is None or plain is None:
+        return {}
+    return {**fair, "variance_plain": plain["variance"], "loss_plain": plain["loss"]}
 
 
 def _figures(fitted: FairPCA | DeltaFairPCA) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from fairpca._choices import COMPARE, ENGINES
+from fairpca._choices import COMPARE, ENGINES, OBJECTIVES
 from fairpca.cli._compare import (
     Comparison,
     against_classifiers,
@@ -23,6 +23,7 @@ from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
 from fairpca.cli._table import Asked, open_asked, read_reference
 from fairpca.exceptions import DroppedRowsWarning
+from fairpca.moments import GroupMoments
 from fairpca.tables import check_target, moments_from_table, project_table
 
 
@@ -36,16 +37,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         settings = _settings(given, asked)
         if given["out"] is not None:
             check_target(asked.table, given["out"], force=given["force"])
-        stages.begin(f"summing {asked.name}")
-        moments = moments_from_table(
-            asked.table,
-            asked.roles,
-            engine=given["engine"] or ENGINES[0],
-            scheduler=given["scheduler"],
-            master=given["master"],
-            checkpoint=given["checkpoint"],
-            progress=stages,
-        )
+        moments = _summed(asked, given, stages)
         notes += asked.encoding_notes(moments.feature_names or ())
         stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
         result = compare(moments, settings)
@@ -81,6 +73,20 @@ def _write_rows(result: Comparison, asked: Asked, given: Mapping[str, Any], stag
         )
 
 
+def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMoments:
+    stages.begin(f"summing {asked.name}")
+    return moments_from_table(
+        asked.table,
+        asked.roles,
+        engine=given["engine"] or ENGINES[0],
+        scheduler=given["scheduler"],
+        master=given["master"],
+        checkpoint=given["checkpoint"],
+        progress=stages,
+        quiet=given["quiet"],
+    )
+
+
 def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
     """Refuse options that do not belong together, and a model that could not be written."""
     if given["cov_tol"] is not None and given["cov_weight"] is not None:
@@ -92,6 +98,8 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
     if given["famd"] and given["no_standardize"]:
         raise click.UsageError("--famd and --no-standardize exclude each other: give one of them.")
+    if given["delta"] is not None and given["objective"] != OBJECTIVES[0]:
+        raise click.UsageError("--delta excludes --objective: give one of them.")
     if given["keep"] and given["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out as well.")
     if given["engine"] is not None and not data:
@@ -119,14 +127,14 @@ def _check_place(option: str, path: Path, force: bool) -> None:
             raise click.ClickException(
                 f"{option} {path}: the directory {folder.name!r} does not exist."
             )
-    except (OSError, RuntimeError) as error:  # links in a circle, names that are too long
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
         reason = getattr(error, "strerror", None) or str(error)
         raise click.ClickException(f"{option} {path}: {reason}.") from None
 
 
 def _model_file(path: Path) -> Path:
     """Name of the file that a model is written to."""
-    if not path.name:
+    if path.name in ("", ".."):
         raise click.ClickException(f"--save {path}: give the name of a file.")
     return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
 
@@ -135,7 +143,16 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     """Parameters of `FairPCA` for what was asked."""
     reference = read_reference(given["reference"], asked.roles.sensitive)
     default = COMPARE[0] if reference is None else "reference"
-    same = ("mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size", "tol")
+    same = (
+        "objective",
+        "mean_tol",
+        "cov_weight",
+        "cov_tol",
+        "solver",
+        "joint",
+        "min_group_size",
+        "tol",
+    )
     return {
         "n_components": given["components"],
         **{name: given[name] for name in (*same, "max_iter")},

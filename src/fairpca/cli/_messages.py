@@ -31,7 +31,7 @@ _SAME = """
     mean_tol cov_weight cov_tol delta compare reference joint min_group_size solver tol max_iter
     max_cells max_levels sensitive control weight numeric features categorical missing
     missing_groups unknown keep sql database into engine scheduler master checkpoint separator
-    confidence max_samples slow_permutations
+    confidence max_samples slow_permutations objective
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
@@ -67,18 +67,10 @@ def one_line(message: str) -> str:
 
 
 def in_options(error: InvalidInputError) -> str:
-    """Say an error with the option in place of the parameter that it is about."""
-    text, place = str(error), ""
-    if error.place:
-        place = f"{error.place}: "
-        text = text.removeprefix(place)
-    parameter = error.parameter
-    if parameter in _OPTION:
-        option = _OPTION[parameter]
-        rest = text.removeprefix(parameter)
-        begins = rest != text and not rest[:1].isalnum() and rest[:1] != "_"
-        text = option + rest if begins else text if option in text else f"{option}: {text}"
-    return place + as_typed(text)
+    """Put the option that sets the parameter concerned before the words of an error."""
+    option = _OPTION.get(error.parameter or "")
+    text = as_typed(str(error))
+    return text if option is None or option in text else f"{option}: {text}"
 
 
 def as_typed(text: str) -> str:

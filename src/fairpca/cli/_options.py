@@ -15,10 +15,11 @@ from fairpca._choices import (
     COMPARE,
     ENGINES,
     FAMILIES,
+    GROUPLESS,
     MAX_CELLS,
     MAX_LEVELS,
     MISSING,
-    MISSING_GROUPS,
+    OBJECTIVES,
     SOLVERS,
     UNKNOWN,
 )
@@ -145,9 +146,9 @@ _ROWS = (
     ),
     _choice(
         "--missing-groups",
-        MISSING_GROUPS,
+        GROUPLESS,
         "Missing groups: refuse them, or make them a group of their own.",
-        default=MISSING_GROUPS[0],
+        default=GROUPLESS[0],
     ),
     _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
     _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
@@ -202,6 +203,13 @@ _PROBLEM = (
     _REFERENCE,
     _JOINT,
     _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _choice(
+        "--objective",
+        OBJECTIVES,
+        "What is maximised: the variance of all rows, or what the worst-served group keeps or "
+        "loses against its own best.",
+        default=OBJECTIVES[0],
+    ),
     _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
     _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),

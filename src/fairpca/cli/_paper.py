@@ -23,14 +23,8 @@ def run_reproduce(names: tuple[str, ...], given: dict[str, Any]) -> None:
     options = Options(splits=given["splits"] or (1 if given["quick"] else 5), quick=given["quick"])
     try:
         with Stages(enabled=not given["quiet"], delay=0.0) as stages:
-
-            def tell(done: int, total: int, label: str) -> None:
-                if label:
-                    stages.begin(f"[{done}/{total} done] {label}")
-                stages(done, total)
-
             jobs = given["jobs"] or os.cpu_count() or 1
-            files = run(names, options, out, jobs=jobs, progress=tell)
+            files = run(names, options, out, jobs=jobs, progress=stages, started=stages.begin)
     except KeyboardInterrupt:
         click.echo(f"fairpca: stopped; the same command goes on from the cells in {out}.", err=True)
         raise

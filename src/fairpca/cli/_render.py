@@ -11,12 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fairpca.cli._compare import Comparison
+from fairpca.cli._compare import Comparison, group_table
 from fairpca.cli._messages import visible
 
 # Below this, relative to the gap of plain PCA, a gap is rounding and printed as 0.
 _ROUNDING = 1e-9
 _LONGEST_NAME = 200
+_ABOUT = {
+    "total": "",
+    "worst-variance": " (variance of the worst-served group)",
+    "worst-loss": " (minus the loss of the worst-served group)",
+}
 
 
 def new_console(heading: Sequence[str]) -> Console:
@@ -61,6 +66,9 @@ def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
         out.print(_path(comparison.fair))
     out.print(_certificate(comparison.fair))
     out.print()
+    groups = group_table(comparison)
+    if groups:
+        out.print(_served(groups))
     out.print(_contrasts(comparison.fair.contrasts_))
 
 
@@ -97,10 +105,35 @@ def _path(fair: Any) -> Table:
     return table
 
 
+def _served(groups: dict[str, list[Any]]) -> Table:
+    table = new_table("Variance that each group keeps, and loses against its own best")
+    has_strata = any(stratum is not None for stratum in groups["stratum"])
+    for name in ("attribute", "group", "stratum") if has_strata else ("attribute", "group"):
+        table.add_column(name, overflow="fold", min_width=len(name))
+    for name in ("rows", "own best", "plain PCA", "loss", "fair PCA", "loss", "weight"):
+        table.add_column(name, justify="right", no_wrap=True)
+    worst = max(groups["loss"])
+    for row in zip(*groups.values(), strict=True):
+        entry = dict(zip(groups, row, strict=True))
+        cells = [shown(entry["attribute"] or "–"), shown(entry["group"])]
+        if has_strata:
+            cells.append(shown(entry["stratum"]))
+        cells.append(str(entry["n_rows"]))
+        for name in ("best", "variance_plain", "loss_plain", "variance", "loss", "weight"):
+            cells.append(format_number(entry[name], entry["best"]))
+        table.add_row(*cells, style="bold" if entry["loss"] == worst > 0 else None)
+    table.caption = "weight: share of the group in the bound" + (
+        "; –: too few rows to count." if None in groups["weight"] else "."
+    )
+    table.caption_justify = "left"
+    return table
+
+
 def _certificate(fair: Any) -> str:
     certificate = fair.certificate_
     # 6 digits, so that a bound just above the objective does not look equal to it.
-    figures = f"objective {certificate.objective:.6g}, bound {certificate.bound:.6g}"
+    about = _ABOUT[certificate.criterion]
+    figures = f"objective{about} {certificate.objective:.6g}, bound {certificate.bound:.6g}"
     if not fair.certify and certificate.solver in ("refined", "deflation"):
         return f"Certificate: not computed ({figures}, the bound without covariance term: loose)."
     if certificate.gap < 5e-7:

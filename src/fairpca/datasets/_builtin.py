@@ -21,7 +21,15 @@ _AXIS = np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedData:
-    """A small real data set: features in their own units, a protected attribute, and a target."""
+    """A small real data set: features in their own units, a protected attribute, and a target.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> data = load_diabetes_sex()
+    >>> data.X.shape, data.sensitive_name
+    ((442, 9), 'sex')
+    """
 
     X: NDArray[np.float64]
     feature_names: tuple[str, ...]

@@ -16,7 +16,14 @@ from fairpca.exceptions import InvalidInputError
 
 @dataclass(frozen=True)
 class TargetOption:
-    """A second choice of label, made of a column that is then no feature."""
+    """A second choice of label, made of a column that is then no feature.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import dataset_info
+    >>> dataset_info("biodeg").targets[0].rule
+    'positive'
+    """
 
     name: str  # what to pass as ``target=`` to `load_dataset`
     column: str
@@ -26,7 +33,14 @@ class TargetOption:
 
 @dataclass(frozen=True)
 class Definition:
-    """Another reading of a file: which columns are protected, label, and left out."""
+    """Another reading of a file: which columns are protected, label, and left out.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import dataset_info
+    >>> dataset_info("magic").printed.sensitive
+    'fDist'
+    """
 
     sensitive: str
     target: str
@@ -38,7 +52,14 @@ class Definition:
 
 @dataclass(frozen=True)
 class OpenMLSource:
-    """How to build the file's columns from a data set on OpenML."""
+    """How to build the file's columns from a data set on OpenML.
+
+    Examples
+    --------
+    >>> from fairpca.datasets import dataset_info
+    >>> dataset_info("magic").openml.data_id
+    1120
+    """
 
     data_id: int
     columns: tuple[str, ...]  # our name for each of its columns, in its order

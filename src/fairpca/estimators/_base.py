@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, MISSING, MISSING_GROUPS, SOLVERS
+from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._caveats import refuse_identifiers
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import (
@@ -29,23 +30,17 @@ from fairpca.exceptions import (
 )
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet, GroupMoments
-from fairpca.rows import (
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_container, check_finite, check_no_text, describe_missing
+from fairpca.rows._columns import missing_rows, split_named, without_columns
+from fairpca.rows._identifiers import find_identifiers, identifier_text, unique_columns
+from fairpca.rows._missing import (
     MISSING_GROUP,
-    Rows,
-    check_complete,
-    check_container,
-    count_text,
     fill_means,
-    find_identifiers,
     holds_nan,
-    identifier_text,
     imputed,
-    missing_rows,
     name_counts,
     nan_places,
-    split_named,
-    unique_columns,
-    without_columns,
 )
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
@@ -61,6 +56,8 @@ class FairnessEstimator(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base of the estimators; the parameters are documented where they are public."""
+
+    missing = MISSING[0]  # of those that do not have the parameter
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
@@ -85,7 +82,7 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({"ignore", *MISSING_GROUPS})],
+        "missing_groups": [StrOptions({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
 
@@ -107,6 +104,19 @@ class FairnessEstimator(
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _features(self, X, **checks):
+        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None, missing=self.missing)  # said first, as scikit-learn does
+            raise
+        check_finite(X, getattr(self, "feature_names_in_", None), missing=self.missing)
+        return X
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -158,6 +168,28 @@ class FairnessEstimator(
         check_container(X)
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
+
+    def _lazy_parts(self, X, *parts, size):
+        """Return moments of a Dask collection, a sample of its rows, and sums of their features.
+
+        The last is a function of the function that makes the features.
+        """
+        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample, sample
+
+        if parts[0] is None:
+            self._require_groups_optional()
+            parts = (None, None, parts[2])
+        validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
+        about = {"numeric": self.numeric, "names": getattr(self, "feature_names_in_", None)}
+        moments = lazy_moments(X, *parts, at_least=2, **about)
+        rows = lazy_sample((X, *parts), moments, size, **about)
+        return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
+
+    def _lazy_transform(self, X, function, means=None):
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype, means)
 
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
@@ -259,15 +291,6 @@ class LinearEstimator(FairnessEstimator):
         "standardize": ["boolean", StrOptions({FAMD})],
         "missing": [StrOptions(set(MISSING))],
     }
-    missing = MISSING[0]  # of those that do not have the parameter
-
-    def _validated(self, X, **checks):
-        """Return features as floats; NaN is refused where nothing else is to happen to it."""
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", **checks}
-        X = validate_data(self, X, ensure_all_finite="allow-nan", **checks)
-        if self.missing == "error":
-            check_complete(X, getattr(self, "feature_names_in_", None))
-        return X
 
     def _complete_rows(self, X, *parts):
         """Return validated rows, without those that lack a value where they are to be dropped."""
@@ -287,7 +310,7 @@ class LinearEstimator(FairnessEstimator):
         if not missing:
             return X, sensitive_features, control_features, sample_weight
         kept = np.flatnonzero(~absent)
-        found = count_text(missing, len(absent) - len(kept), len(absent))
+        found = describe_missing(len(absent) - len(kept), len(absent), missing)
         if not len(kept):
             raise InvalidInputError(f"{found}: no row is left.", parameter="missing")
         warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=6)
@@ -296,7 +319,7 @@ class LinearEstimator(FairnessEstimator):
 
     def _moments_of(self, rows, stacklevel=5):
         """Sum rows; what is missing counts as the mean where it is to."""
-        names = rows.feature_names or tuple(map(str, range(rows.X.shape[1])))
+        names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
         unique = find_identifiers(unique_columns(rows.X, names, None), len(rows))
         if unique:
             warnings.warn(identifier_text(unique), IdentifierWarning, stacklevel=stacklevel)
@@ -304,7 +327,7 @@ class LinearEstimator(FairnessEstimator):
             return GroupMoments.from_rows(rows)
         counts, absent = nan_places(rows.X)
         missing = name_counts(counts, rows.feature_names)
-        found = count_text(missing, int(absent.sum()), len(absent))
+        found = describe_missing(int(absent.sum()), len(absent), missing)
         warnings.warn(imputed(found), ImputedValuesWarning, stacklevel=5)
         return GroupMoments.from_incomplete(rows)
 
@@ -333,8 +356,10 @@ class LinearEstimator(FairnessEstimator):
         scale = self._whitening if self.whiten else None
         X = self._without_others(X)
         if is_lazy(X):
-            return self._lazy_transform(X, scale)
-        X = self._validated(X, reset=False)
+            parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
+            means = None if self.missing == "error" else self.mean_
+            return self._lazy_transform(X, partial(project, **parts), means)
+        X = self._features(X, reset=False)
         if self.missing == "drop-rows" and holds_nan(X):
             warnings.warn(
                 f"{int(nan_places(X)[1].sum())} rows have missing values, which count as the mean "
@@ -387,13 +412,6 @@ class LinearEstimator(FairnessEstimator):
         if hasattr(self, "feature_names_in_"):
             pca.feature_names_in_ = self.feature_names_in_
         return pca
-
-    def _lazy_transform(self, X, scale):
-        from fairpca.tables import lazy_transform, sample
-
-        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        names, impute = list(self.get_feature_names_out()), self.missing != "error"
-        return lazy_transform(X, self.mean_, self._directions, scale, names, like.dtype, impute)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -28,7 +28,7 @@ _SHOWN = 5
 def warn_of_features(model, moments, stacklevel=5):
     """Warn of features that are functions of the groups, or that hold all the variance."""
     whole = moments.complete()
-    names = whole.feature_names or tuple(f"column {i}" for i in range(whole.n_features))
+    names = whole.feature_names or tuple(f"x{i}" for i in range(whole.n_features))
     told = [name for name in names if name in whole.attributes]
     told += [names[i] for i in _group_features(whole) if names[i] not in told]
     if told:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,17 +15,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from fairpca import adversary
 from fairpca._choices import ADVERSARIES
+from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
-from fairpca.rows import fill_means
+from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-# In units of the share of variance that equal means alone allow.
-_PRICES = (0.25, 0.42, 0.71, 1.2, 2.0, 3.4, 5.7, 9.5, 16.0)
+_PRICES = (0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 9.0, 16.0, 32.0)
 # What is ascended before a price that was given, so that it is approached from below.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
@@ -54,8 +53,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     family : {"rbf", "linear", "trees"}, default="rbf"
         Who tries: Gaussian-kernel support vector machines, logistic regression, or boosted trees.
     price : float or None, default=None
-        Share of the variance given up per unit of leak. Skips the search: nothing is measured on
-        unseen rows, and `delta` and `family` have no effect.
+        What a unit of leak costs, in logarithms of the variance: at a price of 2 a fall of the
+        leak by 0.05 is worth a tenth of the variance kept. Skips the search: nothing is measured
+        on unseen rows, and `delta` and `family` have no effect.
     mean_tol : float or None, default=0.0
         As in `FairPCA`: 0 keeps the means exactly equal.
     compare, joint, reference, numeric, min_group_size
@@ -159,8 +159,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
-            Features.
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features). Of a Dask collection all rows are summed,
+            and at most `max_rows` of them, of every combination of groups, are read into memory.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
 
@@ -174,15 +175,11 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"delta={self.delta!r} and price={self.price!r} are both set; set one of them.",
                 parameter="price",
             )
-        if is_lazy(X):
-            raise InvalidInputError(
-                "DeltaFairPCA looks at rows, and X is a Dask collection: pass its moments "
-                "(fairpca.tables.moments_from_dask) and a sample of its rows to fit_sample, or use "
-                "FairPCA.",
-                parameter="X",
-            )
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
-        X = self._validated(X, ensure_min_samples=2)
+        if is_lazy(X):
+            moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
+            return self._fit_rows(rows, moments)
+        X = self._features(X, ensure_min_samples=2)
         rows = self._complete_rows(X, *parts)
         moments = self._moments_of(rows, 4).complete()
         warn_of_features(self, moments, stacklevel=4)
@@ -251,20 +248,19 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     def _walk(self, space, rows, random, progress):
         """Return the path as a table and the point chosen on it."""
-        scale = space.price_scale()
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        progress = None if progress is None else _counted(progress, ascents)
+        counter = Counter(ascents, progress)
         if self.price is None:
-            prices = [scale * factor for factor in _PRICES]
+            prices = list(_PRICES)
         else:
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, progress)
+        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, counter)
         if self.price is not None:
             self._set_delta(None)
             return _path_table(points, None), points[-1]
         judge = judge_of(self.family, int(random.integers(2**31)))
         asked = (self._form_contrasts, self.n_components_, self.mean_tol, prices)
-        unseen = adversary.cross_fitted(rows, *asked, random, judge, progress)
+        unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
         return _path_table(points, unseen), points[chosen]
@@ -307,12 +303,6 @@ def _standardized(rows, moments, scaling):
     else:
         scaled = (rows.X - scaling.mean) / scaling.scale
     return rows.with_features(scaled), moments.standardized(scaling)
-
-
-def _counted(progress, total):
-    """Turn a callback of (done, total) into one that is called after each ascent."""
-    done = count(1)
-    return lambda: progress(next(done), total)
 
 
 def _path_table(points, unseen):

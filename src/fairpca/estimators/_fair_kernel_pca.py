@@ -15,11 +15,20 @@ from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
-from fairpca.estimators._base import FLOATS, FairnessEstimator
-from fairpca.exceptions import InvalidInputError, LongFitWarning
+from fairpca.estimators._base import FairnessEstimator
+from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning
+from fairpca.tables import is_lazy
+
+# Rows of a Dask collection from which landmarks are chosen, at least.
+_DRAWN = 20000
+
+_ROUGH = (
+    "the kernel's values differ from each other in their last digits only, so that scores and gaps "
+    "have few digits themselves: centre and scale the features, or choose another gamma."
+)
 
 # A fit of 1,000 rows at full rank on one core, and what is worth a word.
 _SECONDS, _LONG = 6.0, 20.0
@@ -51,7 +60,7 @@ class FairKernelPCA(FairnessEstimator):
         Keyword arguments of a callable kernel.
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
-        a block of rows only. None, or as many landmarks as rows: the exact form, which needs the
+        a batch of rows only. None, or as many landmarks as rows: the exact form, which needs the
         n×n kernel matrix.
     landmarks : {"kmeans", "uniform"}, default="kmeans"
         Cluster centres or rows drawn at random, inside every combination of groups and strata, so
@@ -99,7 +108,7 @@ class FairKernelPCA(FairnessEstimator):
         Largest distance between group means, and largest spectral norm of a difference of group
         covariances, after the projection. In the paper's form: the norms of αᵀf_k and αᵀQ_kα/n.
     contrasts_ : dict of lists
-        One entry per comparison, as in `FairPCA`.
+        One entry per contrast, as in `FairPCA`.
     certificate_ : Certificate
         Objective, proven bound within the eigenspace kept, and the gap between them.
     gamma_ : float
@@ -182,18 +191,19 @@ class FairKernelPCA(FairnessEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Features; shape (n_samples, n_samples) for a precomputed kernel.
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            Features; shape (n_samples, n_samples) for a precomputed kernel. A Dask collection needs
+            `n_landmarks`; it is read three times, and its `transform` is lazy.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
         """
         self._check_price()
         self._check_form(sample_weight)
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        if is_lazy(X):
+            return self._fit_lazy(X, *parts)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
-        X = validate_data(
-            self, X, dtype=FLOATS, accept_sparse="csr", copy=True, ensure_min_samples=2
-        )
+        X = self._features(X, copy=True, ensure_min_samples=2)
         return self._fit_rows(self._rows(X, *parts))
 
     def transform(self, X):
@@ -206,7 +216,11 @@ class FairKernelPCA(FairnessEstimator):
         """
         check_is_fitted(self, "components_")
         X = self._without_others(X)
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", reset=False)
+        if is_lazy(X):
+            return self._lazy_transform(X, self._scores)
+        return self._scores(self._features(X, reset=False))
+
+    def _scores(self, X):
         scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
         return scores / self._whitening.astype(X.dtype) if self.whiten else scores
 
@@ -248,12 +262,28 @@ class FairKernelPCA(FairnessEstimator):
                 "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'."
             )
 
-    def _fit_rows(self, rows):
+    def _fit_lazy(self, X, *parts):
+        """Landmarks come from a sample of the rows; the features of all rows are summed."""
+        if self.n_landmarks is None or self._is_precomputed:
+            raise InvalidInputError(
+                "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, with "
+                "a kernel that is not precomputed.",
+                parameter="n_landmarks",
+            )
+        _, rows, summed = self._lazy_parts(X, *parts, size=max(30 * self.n_landmarks, _DRAWN))
+        return self._fit_rows(rows, summed)
+
+    def _fit_rows(self, rows, summed=None):
+        """Fit from rows; `summed` gives moments of the features of all where these are a sample."""
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
         rows, anchors = kernels.all_rows(self._kernel_function(), rows)
-        self._anchors, space = self._build_space(rows, anchors)
+        equivalent = kernels.equivalent_kernel(self.kernel, self.gamma_, rows.X)
+        anchors = replace(anchors, equivalent=equivalent)
+        self._anchors, space = self._build_space(rows, anchors, summed)
         if space.clipped is not None:
             warnings.warn(space.clipped.message, PositiveSpectrumWarning, stacklevel=4)
+        if space.is_rough:
+            warnings.warn(_ROUGH, FairnessWarning, stacklevel=4)
         covariance = np.diag(space.variances)
         problem = self._form_problem(covariance, space.contrasts, 1)
         solution = self._solve(replace(problem, n_components=self._count(problem)))
@@ -279,7 +309,7 @@ class FairKernelPCA(FairnessEstimator):
             params = self.kernel_params or {}
         return partial(pairwise_kernels, metric=self.kernel, filter_params=True, **params)
 
-    def _build_space(self, rows, anchors):
+    def _build_space(self, rows, anchors, summed):
         random = check_random_state(self.random_state)
         precision = np.finfo(rows.X.dtype if self._is_precomputed else np.float64).eps
         is_positive = kernels.is_positive(self.kernel, self.degree, self.coef0)
@@ -287,7 +317,8 @@ class FairKernelPCA(FairnessEstimator):
         if self.n_landmarks is not None and self.n_landmarks < len(rows):
             cluster = _cluster_centres if self.landmarks == "kmeans" else None
             few, K = kernels.few_rows(anchors, rows, self.n_landmarks, random, cluster)
-            return few, kernels.landmark_space(rows, few, K, options, self._form_contrasts)
+            summed = summed or partial(kernels.sum_in_batches, rows)
+            return few, kernels.landmark_space(summed, few, K, options, self._form_contrasts)
         kernels.check_gram_memory(
             len(rows),
             partial=self.rank is not None and self.rank < len(rows),

@@ -15,21 +15,23 @@ _GAMMAS = (0.5, 2.0, 8.0)
 
 
 def _gaussian(U, side, new, seed):
-    machines = [SVC(gamma=gamma / U.shape[1]) for gamma in _GAMMAS]
+    classifiers = [SVC(gamma=gamma / U.shape[1]) for gamma in _GAMMAS]
     return [
-        machine.fit(U, side.signs, sample_weight=_weights(side)).decision_function(new)
-        for machine in machines
+        classifier.fit(U, side.signs, sample_weight=_weights(side)).decision_function(new)
+        for classifier in classifiers
     ]
 
 
 def _linear(U, side, new, seed):
-    machine = LogisticRegression().fit(U, side.signs, sample_weight=_weights(side))
-    return [machine.decision_function(new)]
+    classifier = LogisticRegression().fit(U, side.signs, sample_weight=_weights(side))
+    return [classifier.decision_function(new)]
 
 
 def _trees(U, side, new, seed):
-    machine = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=seed)
-    return [machine.fit(U, side.signs, sample_weight=_weights(side)).decision_function(new)]
+    classifier = HistGradientBoostingClassifier(
+        max_iter=100, early_stopping=False, random_state=seed
+    )
+    return [classifier.fit(U, side.signs, sample_weight=_weights(side)).decision_function(new)]
 
 
 def _weights(side):

@@ -31,6 +31,11 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     -------
     onnx.ModelProto
         ``.SerializeToString()`` gives the bytes of a file.
+
+    Examples
+    --------
+    >>> from fairpca.estimators import to_onnx
+    >>> content = to_onnx(fair, X).SerializeToString()  # doctest: +SKIP
     """
     register_onnx()
     from skl2onnx import to_onnx as convert
@@ -39,7 +44,13 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
 
 def register_onnx() -> None:
-    """Tell skl2onnx how to convert our models, so that its own functions can be used."""
+    """Tell skl2onnx how to convert our models, so that its own functions can be used.
+
+    Examples
+    --------
+    >>> from fairpca.estimators import register_onnx
+    >>> register_onnx()  # doctest: +SKIP
+    """
     try:
         from skl2onnx import update_registered_converter
     except ImportError:

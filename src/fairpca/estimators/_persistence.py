@@ -19,6 +19,13 @@ class SavedModel(NamedTuple):
     """A fitted estimator, and the mean and scale that rows need before its `transform`.
 
     They are None unless the model was fitted to standardised moments.
+
+    Examples
+    --------
+    >>> from fairpca import FairPCA
+    >>> from fairpca.estimators import SavedModel
+    >>> SavedModel(FairPCA(2), None).standardization is None
+    True
     """
 
     model: Any

@@ -3,17 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fairpca._choices import EXPERIMENTS as NAMES
+
 if TYPE_CHECKING:
     from fairpca.experiments._experiment import Cell, Experiment, Options
-    from fairpca.experiments._protocol import cov_weight_from_paper
+    from fairpca.experiments._methods import cov_weight_from_paper
     from fairpca.experiments._runner import EXPERIMENTS, run
-
-NAMES = (
-    *(f"table{number}" for number in range(1, 6)),
-    *(f"figure{number}" for number in range(1, 4)),
-    "search",
-)
-"""What can be computed; each is a module of this package."""
 
 # Imported when first used, so that the command line can name the choices without waiting.
 _HOME = {
@@ -21,7 +16,7 @@ _HOME = {
     "Cell": "fairpca.experiments._experiment",
     "Experiment": "fairpca.experiments._experiment",
     "Options": "fairpca.experiments._experiment",
-    "cov_weight_from_paper": "fairpca.experiments._protocol",
+    "cov_weight_from_paper": "fairpca.experiments._methods",
     "run": "fairpca.experiments._runner",
     "write_report": "fairpca.report",
 }

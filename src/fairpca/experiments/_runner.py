@@ -19,23 +19,30 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from fairpca._progress import Progress
 from fairpca.datasets import dataset_info, load_dataset
 from fairpca.datasets._load import find_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.experiments import NAMES
-from fairpca.experiments._experiment import CODE_VERSION, Cell, Experiment, Options, Row
-from fairpca.experiments._protocol import SEED
-from fairpca.experiments._store import Store, digest, write_atomically, write_csv
-from fairpca.experiments._tables import BASES
+from fairpca.experiments._experiment import (
+    BASES,
+    CODE_VERSION,
+    Cell,
+    Experiment,
+    Options,
+    Row,
+    Store,
+    digest,
+    write_atomically,
+    write_csv,
+)
+from fairpca.experiments._methods import SEED
 
 EXPERIMENTS: dict[str, Experiment] = {
     name: import_module(f"fairpca.experiments.{name}").EXPERIMENT for name in NAMES
 }
 _ALL = {**EXPERIMENTS, "bases": BASES}
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
-
-Progress = Callable[[int, int, str], None]
-"""Called with how many cells are done, how many there are, and which ones are running."""
 
 _Task = tuple[Cell, Options, str, str]
 
@@ -54,6 +61,7 @@ def run(
     *,
     jobs: int = 1,
     progress: Progress | None = None,
+    started: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Compute what is missing and write the numbers and the manifest.
 
@@ -68,8 +76,9 @@ def run(
     jobs : int, default=1
         Processes.
     progress : callable, default=None
-        Called as ``progress(done, total, label)`` when cells start and end; the label names
-        those that are running.
+        Called with the cells done and the cells in all.
+    started : callable, default=None
+        Called with the names of the cells that are running, whenever that changes.
 
     Returns
     -------
@@ -89,7 +98,7 @@ def run(
     folder = Path(out)
     store = Store(folder / "cells", fingerprint(options))
     cells = [cell for experiment in chosen for cell in experiment.cells(options)]
-    _compute_missing(_first_needed(chosen, options), cells, options, store, jobs, progress)
+    _compute_missing(_first_needed(chosen, options), cells, options, store, jobs, progress, started)
     files = []
     for experiment in chosen:
         rows = collect(experiment, options, store)
@@ -135,6 +144,7 @@ def _compute_missing(
     store: Store,
     jobs: int,
     progress: Progress | None,
+    started: Callable[[str], None] | None,
 ) -> None:
     # Whole splits first, so that a run stopped early can be reported with fewer; then dear cells.
     stages = [
@@ -151,8 +161,10 @@ def _compute_missing(
         before = done
         for running, left in _running(stage, options, store, jobs):
             done = before + len(stage) - left
+            if started is not None and running:
+                started(", ".join(cell.full_key for cell in running))
             if progress is not None:
-                progress(done, total, ", ".join(cell.full_key for cell in running))
+                progress(done, total)
 
 
 def _check_data(names: Sequence[str]) -> None:

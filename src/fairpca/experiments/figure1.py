@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from fairpca.datasets import make_two_gaussians
-from fairpca.experiments._experiment import Cell, Experiment, Options, Row
-from fairpca.experiments._protocol import cov_weight_from_paper, standardise
-from fairpca.experiments._store import Store
+from fairpca.experiments._experiment import Cell, Experiment, Options, Row, Store
+from fairpca.experiments._methods import cov_weight_from_paper, standardise
 from fairpca.metrics import delta_fairness
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, solve

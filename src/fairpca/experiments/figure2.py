@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fairpca.experiments._experiment import Cell, Experiment, Options, Row
-from fairpca.experiments._methods import representation, solve_as_the_authors
-from fairpca.experiments._protocol import cov_weight_from_paper, make_split
-from fairpca.experiments._store import Store
+from fairpca.experiments._experiment import Cell, Experiment, Options, Row, Store
+from fairpca.experiments._methods import (
+    cov_weight_from_paper,
+    make_split,
+    representation,
+    solve_as_the_authors,
+)
 from fairpca.metrics import delta_fairness
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, solve

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairpca.experiments import table2
-from fairpca.experiments._experiment import Experiment, Options, Row
-from fairpca.experiments._store import Store
+from fairpca.experiments._experiment import Experiment, Options, Row, Store
 
 COLUMNS = ("description", "method", "cluster", "share", "bucket", "activity")
 

@@ -20,20 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.datasets import load_dataset
-from fairpca.experiments._experiment import Cell, Experiment, Options, Row, measures
-from fairpca.experiments._machines import gaussian_released, ks_released, score_delta
-from fairpca.experiments._methods import PAPER_METHODS, fit_bases, representation
-from fairpca.experiments._protocol import (
+from fairpca.experiments._experiment import Cell, Experiment, Options, Row, Store, measures, printed
+from fairpca.experiments._methods import (
     DATASETS,
+    PAPER_METHODS,
     PAPER_MU,
     ROWS,
     Split,
     choose_rows,
     cut,
+    fit_bases,
+    gaussian_released,
+    ks_released,
+    representation,
+    score_delta,
     standardise,
 )
-from fairpca.experiments._results import printed
-from fairpca.experiments._store import Store
 from fairpca.experiments.table5 import judge, plain_svm
 from fairpca.metrics import delta_fairness
 
@@ -244,7 +246,7 @@ def _without(covariance: Any, gap: Any) -> Any:
 
 
 def _discriminant_delta(U: Any, z: Any) -> float:
-    """Δ of Fisher's discriminant: close to that of a linear machine, and at once."""
+    """Δ of Fisher's discriminant: close to that of a linear SVM, and at once."""
     gap = U[z == 1].mean(axis=0) - U[z == 0].mean(axis=0)
     return score_delta(U @ np.linalg.lstsq(np.cov(U.T), gap, rcond=None)[0], z)
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairpca.experiments._experiment import Options, Row, measures
-from fairpca.experiments._machines import gaussian_released
-from fairpca.experiments._methods import PAPER_METHODS
-from fairpca.experiments._store import Store
-from fairpca.experiments._tables import representations, split_table
+from fairpca.experiments._experiment import (
+    Options,
+    Row,
+    Store,
+    measures,
+    representations,
+    split_table,
+)
+from fairpca.experiments._methods import PAPER_METHODS, gaussian_released
 from fairpca.metrics import delta_fairness
 
 DIMENSIONS = (2, 5)
 TUNED = ("both", "refined_gap", "refined_zero")
-"""Methods whose two components the tuned Gaussian machine sees; it takes most of the time."""
+"""Methods whose two components the tuned Gaussian SVM sees; it takes most of the time."""
 
 
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:

@@ -9,10 +9,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from fairpca.datasets import load_dataset
-from fairpca.experiments._experiment import Cell, Experiment, Options, Row
-from fairpca.experiments._methods import fit_bases
-from fairpca.experiments._protocol import standardise
-from fairpca.experiments._store import Store
+from fairpca.experiments._experiment import Cell, Experiment, Options, Row, Store
+from fairpca.experiments._methods import fit_bases, standardise
 
 COLUMNS = ("description", "method", "seed", "cluster", "measure", "value")
 DATASETS = ("nhanes_women", "nhanes_cycle1400")

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from fairpca.experiments._experiment import Options, Row, measures
-from fairpca.experiments._machines import ks_released
-from fairpca.experiments._methods import run_calmon
-from fairpca.experiments._store import Store
-from fairpca.experiments._tables import representations, split_table
+from fairpca.experiments._experiment import (
+    Options,
+    Row,
+    Store,
+    measures,
+    representations,
+    split_table,
+)
+from fairpca.experiments._methods import ks_released, run_calmon
 from fairpca.metrics import delta_fairness
 
 DIMENSIONS = (2, 5)

@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from fairpca.experiments._experiment import Options, Row, measures
+from fairpca.experiments._experiment import (
+    Options,
+    Row,
+    Store,
+    measures,
+    split_and_bases,
+    split_table,
+)
 from fairpca.experiments._methods import run_calmon
-from fairpca.experiments._store import Store
-from fairpca.experiments._tables import split_and_bases, split_table
 from fairpca.metrics import cluster_parity_std
 
 N_CLUSTERS = 5

@@ -12,10 +12,15 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from fairpca.baselines import FairSVC
-from fairpca.experiments._experiment import Options, Row, measures
+from fairpca.experiments._experiment import (
+    Options,
+    Row,
+    Store,
+    measures,
+    split_and_bases,
+    split_table,
+)
 from fairpca.experiments._methods import representation, run_calmon
-from fairpca.experiments._store import Store
-from fairpca.experiments._tables import split_and_bases, split_table
 from fairpca.metrics import delta_fairness
 
 DIMENSIONS = (2, 5)

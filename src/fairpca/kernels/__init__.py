@@ -7,11 +7,19 @@ from fairpca.kernels._anchors import (
     Anchors,
     all_rows,
     check_gram_memory,
+    equivalent_kernel,
     few_rows,
     inverse_coefficients,
 )
-from fairpca.kernels._spaces import KernelSpace, coefficient_space, exact_space, landmark_space
-from fairpca.kernels._spectrum import SpectrumOptions, is_positive
+from fairpca.kernels._spaces import (
+    KernelSpace,
+    SpectrumOptions,
+    coefficient_space,
+    exact_space,
+    is_positive,
+    landmark_space,
+    sum_in_batches,
+)
 
 __all__ = [
     "Anchors",
@@ -20,9 +28,11 @@ __all__ = [
     "all_rows",
     "check_gram_memory",
     "coefficient_space",
+    "equivalent_kernel",
     "exact_space",
     "few_rows",
     "inverse_coefficients",
     "is_positive",
     "landmark_space",
+    "sum_in_batches",
 ]

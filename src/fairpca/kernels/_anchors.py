@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
+import scipy.spatial
 from numpy.typing import NDArray
 
 from fairpca.exceptions import InvalidInputError
@@ -24,8 +26,10 @@ Cluster: TypeAlias = Callable[[Any, int, Array | None, np.random.RandomState], A
 _ASYMMETRY = 1e-6
 # k-means sees this many rows for each of its centres; more do not move the centres noticeably.
 _ROWS_PER_CENTRE = 30
-# Values of a kernel block held at once: 32 MB of float64, so that rows can be streamed.
-_BLOCK_ELEMENTS = 1 << 22
+# Values of a kernel held at once: 32 MB of float64, so that rows can be streamed.
+_BATCH_ELEMENTS = 1 << 22
+# Beyond this γ‖x‖² the digits that ‖x‖² + ‖y‖² − 2x·y loses show in the kernel.
+_FAR = 1e4
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -49,6 +53,8 @@ class Anchors:
     function: Callable[[Any, Any], Any] | None
     rows: Any
     columns: NDArray[np.intp] | None = None
+    # Differs from `function` by what centring removes, and loses fewer digits to it.
+    equivalent: Callable[[Array, Array], Array] | None = None
 
     def kernel(self, X: Any, Y: Any = None) -> Array:
         """Kernel values in float64 between the rows of X and of Y (of X itself where None)."""
@@ -57,20 +63,56 @@ class Anchors:
 
     def values(self, X: Any) -> Array:
         """Kernel values of rows against the anchors; may be X itself where it is precomputed."""
+        if self.equivalent is not None:
+            return self.equivalent(dense(X), dense(self.rows))
         if self.function is not None:
             return self.kernel(X, self.rows)
         return dense(X if self.columns is None else X[:, self.columns])
 
     def gram(self, X: Any) -> Array:
         """Kernel matrix of the anchors, X being their rows of the table that was given."""
+        if self.equivalent is not None:
+            return self.values(self.rows)
         return self.values(X) if self.function is None else self.kernel(self.rows)
 
     def scores(self, X: Any, shift: Array, coefficients: Array, offset: Array) -> NDArray[Any]:
-        """(k(x) − shift)·coefficients − offset, block by block, in the floating type of X."""
+        """(k(x) − shift)·coefficients − offset, batch by batch, in the floating type of X."""
         scores = np.empty((X.shape[0], len(offset)), dtype=X.dtype)
-        for block in row_blocks(X.shape[0], len(coefficients)):
-            scores[block] = (self.values(X[block]) - shift) @ coefficients - offset
+        for batch in row_batches(X.shape[0], len(coefficients)):
+            scores[batch] = (self.values(X[batch]) - shift) @ coefficients - offset
         return scores
+
+
+def equivalent_kernel(kernel: object, gamma: float, X: Any) -> Callable[[Any, Any], Any] | None:
+    """Return a kernel that is the same once it is centred, and precise far from zero; or None.
+
+    Rows are moved to their mean, which no distance notices, and of the Gaussian kernel one is
+    subtracted, next to which small distances would be lost.
+    """
+    if not isinstance(X, np.ndarray) or kernel not in ("linear", "rbf"):
+        return None
+    origin = X.astype(np.float64).mean(axis=0)
+    return partial(_linear if kernel == "linear" else partial(_gaussian, gamma), origin)
+
+
+def _linear(origin: Array, X: Array, Y: Array) -> Array:
+    return np.asarray((X - origin) @ (Y - origin).T)
+
+
+def _gaussian(gamma: float, origin: Array, X: Array, Y: Array) -> Array:
+    """exp(−γ‖x − y‖²) − 1."""
+    X, Y = X - origin, Y - origin
+    norms, others = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", Y, Y)
+    if gamma * max(norms.max(initial=0.0), others.max(initial=0.0)) > _FAR:
+        squares = scipy.spatial.distance.cdist(X, Y, "sqeuclidean")
+    else:
+        squares = X @ Y.T
+        squares *= -2.0
+        squares += norms[:, None]
+        squares += others
+        np.maximum(squares, 0.0, out=squares)
+    squares *= -gamma
+    return np.asarray(np.expm1(squares, out=squares))
 
 
 def all_rows(function: Callable[[Any, Any], Any] | None, rows: Rows) -> tuple[Rows, Anchors]:
@@ -98,7 +140,7 @@ def few_rows(
     """
     if anchors.function is not None:
         landmarks, _ = choose_landmarks(rows, count, random, cluster)
-        few = Anchors(anchors.function, landmarks)
+        few = Anchors(anchors.function, landmarks, equivalent=anchors.equivalent)
         return few, few.gram(None)
     _, chosen = choose_landmarks(rows, count, random, None)
     assert chosen is not None
@@ -171,9 +213,9 @@ def inverse_coefficients(
     return np.asarray(solution)
 
 
-def row_blocks(n_rows: int, width: int) -> list[slice]:
-    """Split rows so that a block of kernel values against `width` rows stays small."""
-    step = max(64, _BLOCK_ELEMENTS // max(width, 1))
+def row_batches(n_rows: int, width: int) -> list[slice]:
+    """Split rows so that a batch of kernel values against `width` rows stays small."""
+    step = max(64, _BATCH_ELEMENTS // max(width, 1))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
@@ -193,7 +235,7 @@ def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float
     raise InvalidInputError(
         f"the kernel matrix of {n_rows} rows takes {_readable(matrix)}, and {_readable(needed)} "
         f"with its eigenvectors, but {kind} {_readable(allowed)}. Set n_landmarks (500 "
-        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BLOCK_ELEMENTS)}), "
+        f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BATCH_ELEMENTS)}), "
         f"{'set rank, ' if not partial else ''}or fit on fewer rows."
     )
 

@@ -1,27 +1,154 @@
 """The space in which a kernel problem is linear: exact, by landmarks, or the paper's coefficients.
 
 ψ(x) = (k(x) − shift)·projection − offset are the coordinates of a row; its pooled second moments
-are diagonal. K = UΛUᵀ is the centred kernel matrix, n the number (or weight) of the rows.
+are diagonal. K = UΛUᵀ is the centred kernel matrix (n, n), w the weights of its rows, n their
+number (or weight), H = I − 1wᵀ/Σw what centres it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
 
-from fairpca.kernels._anchors import Anchors, row_blocks
-from fairpca.kernels._spectrum import Clipped, Spectrum, SpectrumOptions, centred_spectrum
+from fairpca.exceptions import InvalidInputError
+from fairpca.kernels._anchors import Anchors, row_batches
 from fairpca.linalg import Array, symmetrize
 from fairpca.moments import Contrast, ContrastSet, GroupMoments
 from fairpca.rows import Rows
 
-FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
-
-# Directions of the landmarks' span in which the rows do not vary, as a share of the largest.
+# Eigenvalues, and variances of directions, below this share of the largest are rounding; it is
+# scikit-learn's threshold for float64.
 _ZERO = 1e-12
+# Rounding of the kernel's values by this share of the largest eigenvalue is worth a word.
+_ROUGH = 1e-9
+# A kernel counts as not positive semidefinite from this share of the largest eigenvalue on.
+_NEGATIVE = 1e-9
+# Positive semidefinite whatever their parameters; additive_chi2 is so once it is centred.
+_POSITIVE = frozenset({"linear", "rbf", "laplacian", "cosine", "chi2", "additive_chi2"})
+
+
+def is_positive(kernel: object, degree: float, coef0: float) -> bool:
+    """Whether a kernel's centred matrix is known to be positive semidefinite.
+
+    Examples
+    --------
+    >>> from fairpca.kernels import is_positive
+    >>> is_positive("rbf", 3, 1), is_positive("sigmoid", 3, 1)
+    (True, False)
+    """
+    if not isinstance(kernel, str):
+        return False
+    is_whole = float(degree).is_integer() and coef0 >= 0.0
+    return is_whole if kernel in ("poly", "polynomial") else kernel in _POSITIVE
+
+
+@dataclass(frozen=True)
+class SpectrumOptions:
+    """How eigenpairs are computed; the example is that of `KernelSpace`."""
+
+    rank: int | None  # number of the largest eigenpairs; None: all that are not zero
+    is_positive: bool = False  # known to be positive semidefinite
+    precision: float = float(np.finfo(np.float64).eps)  # relative rounding error of the kernel
+    # Start of the iteration that finds a few eigenpairs.
+    random: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(0))
+
+
+class Clipped(NamedTuple):
+    """What a kernel that is not positive semidefinite loses."""
+
+    most_negative: float
+    largest: float
+
+    @property
+    def message(self) -> str:
+        """What to tell the user."""
+        return (
+            "the kernel is not positive semidefinite: the most negative eigenvalue of its centred "
+            f"matrix is {self.most_negative:.6g}, the largest {self.largest:.6g}. Negative "
+            "eigenvalues are clipped to zero, so the fit is that of the nearest positive "
+            "semidefinite kernel."
+        )
+
+
+class Spectrum(NamedTuple):
+    """Positive eigenpairs of √w·HKHᵀ·√w, in falling order.
+
+    values (r,), vectors (n, r), shift (n,): weighted column means of K, trace and square: sums of
+    all eigenvalues and of their squares, clipped: what was negative, where there was any, is_rough:
+    whether centring took so many digits that scores have few.
+    """
+
+    values: Array
+    vectors: Array
+    shift: Array
+    trace: float
+    square: float
+    clipped: Clipped | None
+    is_rough: bool
+
+
+def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) -> Spectrum:
+    """Return the eigenpairs of the centred matrix that are positive; `K` is overwritten."""
+    size = float(np.abs(K).max(initial=0.0))
+    shift = K.mean(axis=0) if weights is None else (weights @ K) / weights.sum()
+    K -= shift
+    # What is left to subtract is the row mean of what was just centred by columns.
+    K -= (K.mean(axis=1) if weights is None else (K @ weights) / weights.sum())[:, None]
+    null = np.ones(len(K)) if weights is None else np.sqrt(weights)
+    if weights is not None:
+        K *= null
+        K *= null[:, None]
+    trace, square = float(np.trace(K)), float(np.vdot(K, K))
+    values, vectors, smallest = _eigenpairs(K, options)
+    largest = float(values[0])
+    rounding = len(K) * float(np.finfo(np.float64).eps) * size
+    if largest <= rounding:
+        raise InvalidInputError(
+            "the centred kernel matrix is zero: to this kernel all rows are alike. Give rows that "
+            "differ, or another kernel or gamma."
+        )
+    is_negative = smallest < -max(_NEGATIVE, len(K) * options.precision) * largest
+    kept = values > max(max(_ZERO, options.precision) * largest, rounding)
+    vectors = np.ascontiguousarray(vectors[:, kept])
+    # Rounding mixes the direction that centring removed into eigenvectors of tiny eigenvalues,
+    # whose coordinates are divided by the root of those: a constant of a row would come back.
+    vectors -= np.outer(null, (null @ vectors) / (null @ null))
+    clipped = Clipped(smallest, largest) if is_negative else None
+    is_rough = rounding > _ROUGH * largest
+    return Spectrum(values[kept], vectors, shift, trace, square, clipped, is_rough)
+
+
+def _eigenpairs(K: Array, options: SpectrumOptions) -> tuple[Array, Array, float]:
+    """Largest eigenvalues, falling, their vectors, and the smallest (0: of no interest)."""
+    n = len(K)
+    rank = n if options.rank is None else min(options.rank, n)
+    if rank == n:
+        values, vectors = np.linalg.eigh(K)
+        return values[::-1], vectors[:, ::-1], 0.0 if options.is_positive else float(values[0])
+    smallest = 0.0
+    if not options.is_positive:
+        # A partial decomposition never sees the negative end.
+        smallest = float(scipy.linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
+    if n > 200 and rank < 10:
+        start = options.random.uniform(-1.0, 1.0, n)
+        values, vectors = scipy.sparse.linalg.eigsh(K, rank, which="LA", v0=start)
+    else:
+        # The transpose is the same matrix in LAPACK's order, so that nothing is copied.
+        values, vectors = scipy.linalg.eigh(
+            K.T, subset_by_index=(n - rank, n - 1), overwrite_a=True, check_finite=False
+        )
+    order = np.argsort(values)[::-1]
+    return values[order], vectors[:, order], smallest
+
+
+FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +177,7 @@ class KernelSpace:
     contrasts: ContrastSet
     reference: Array  # (k, r): coordinates of the training rows or landmarks
     clipped: Clipped | None  # what a kernel that is not positive semidefinite lost
+    is_rough: bool  # whether centring took so many digits that scores have few
 
     def oriented(self, basis: Array) -> Array:
         """Flip columns of a basis so that the row farthest out is on the positive side."""
@@ -77,6 +205,7 @@ def exact_space(
         form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -90,24 +219,46 @@ def _whitened(spectrum: Spectrum, weights: Array | None) -> tuple[Array, Array]:
     return projection * scale, features / scale
 
 
+@dataclass(frozen=True, eq=False)
+class LandmarkFeatures:
+    """Features of rows in the span of centred landmarks; called with a batch of X."""
+
+    anchors: Anchors
+    shift: Array
+    projection: Array
+
+    def __call__(self, X: Any) -> Array:
+        """Return the features (n, m) of rows (n, p)."""
+        pieces = [
+            (self.anchors.values(X[batch]) - self.shift) @ self.projection
+            for batch in row_batches(X.shape[0], len(self.projection))
+        ]
+        return np.concatenate(pieces)
+
+
+def sum_in_batches(rows: Rows, function: LandmarkFeatures) -> GroupMoments:
+    """Sum the features of rows in memory, a batch at a time."""
+    batches = row_batches(len(rows), len(function.projection))
+    parts = (rows.take(batch) for batch in batches)
+    return reduce(add, (GroupMoments.from_rows(p.with_features(function(p.X))) for p in parts))
+
+
 def landmark_space(
-    rows: Rows, anchors: Anchors, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
+    summed: Callable[[LandmarkFeatures], GroupMoments],
+    anchors: Anchors,
+    K: Array,
+    options: SpectrumOptions,
+    form_contrasts: FormContrasts,
 ) -> KernelSpace:
     """Span of the centred landmarks, rotated so that the covariance of the rows is diagonal.
 
-    Moments are summed over blocks of rows; `rank` is applied to the rows' covariance, not to the
-    landmarks' kernel matrix `K`, which is overwritten.
+    `summed` gives the moments of the features of all rows, such as `sum_in_batches` of some rows;
+    `rank` is applied to the rows' covariance, not to the landmarks' kernel matrix `K`, which is
+    overwritten.
     """
     spectrum = centred_spectrum(K, None, replace(options, rank=None))
     projection, features = _whitened(spectrum, None)
-    moments = None
-    for block in row_blocks(len(rows), len(projection)):
-        inside = rows.take(block)
-        values = anchors.values(inside.X)
-        values -= spectrum.shift
-        part = GroupMoments.from_rows(inside.with_features(values @ projection))
-        moments = part if moments is None else moments + part
-    assert moments is not None
+    moments = summed(LandmarkFeatures(anchors, spectrum.shift, projection))
     _, mean, covariance = moments.pooled()
     variances, rotation = np.linalg.eigh(covariance)
     keep = len(variances) if options.rank is None else options.rank
@@ -118,11 +269,12 @@ def landmark_space(
         projection @ rotation,
         mean @ rotation,
         variances,
-        variances * rows.weight,
+        variances * moments.weight,
         float(np.trace(covariance)),
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
@@ -161,15 +313,15 @@ def coefficient_space(
         ),
         features,
         spectrum.clipped,
+        spectrum.is_rough,
     )
 
 
 def _printed_contrasts(contrasts: ContrastSet, features: Array) -> ContrastSet:
-    """f_k = K(X,X₊)e/#P − K(X,X₋)e/#N and Q_k = K(X,X₊)K(X₊,X) − K(X,X₋)K(X₋,X), over n.
-
-    The contrasts given are those of the unit vectors: their mean gap has one entry for each row,
-    1/#P, −1/#N or 0, which says who is compared, whatever attribute or stratum the contrast is of.
-    """
+    """f_k = K(X,X₊)e/#P − K(X,X₋)e/#N and Q_k = K(X,X₊)K(X₊,X) − K(X,X₋)K(X₋,X), over n."""
+    # The contrasts given are those of the unit vectors: their mean gap has one entry for each row,
+    # 1/#P, −1/#N or 0, which says who is compared, whatever attribute or stratum the contrast is
+    # of.
     n = len(features)
 
     def translate(contrast: Contrast) -> Contrast:

@@ -1,13 +1,73 @@
-"""Symmetric matrices: their extreme eigenpairs, norms and subspaces; scores on them."""
+"""Symmetric matrices: eigenpairs, norms, subspaces, scores, level searches; the BLAS guard."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
+import threadpoolctl
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+
+
+class _SharedLimit:
+    """The limit belongs to the process: the first thread sets it, the last to leave lifts it."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = Lock(), 0
+        self.limits: Any = None
+
+    def enter(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.limits = threadpoolctl.ThreadpoolController().limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                _release_control()
+                self.limits.restore_original_limits()
+                _release_control()
+
+
+def _release_control() -> None:
+    # Newer threadpoolctl lets only the thread that set a limit lift it, but ours may be gone first.
+    controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
+    if hasattr(controller, "clear_controlling_thread"):
+        controller.clear_controlling_thread(force=True)
+
+
+_SHARED_LIMIT = _SharedLimit()
+
+
+@contextmanager
+def single_blas_thread() -> Iterator[None]:
+    """Keep BLAS at one thread inside the block.
+
+    The matrices here are small: handing a 50×50 product to a second thread costs more than the
+    product, and on a machine whose cores are busy the threads wait for each other. Blocks may
+    nest and run in several threads at once; BLAS gets its threads back when the last one ends.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.linalg import single_blas_thread
+    >>> with single_blas_thread():
+    ...     float(np.eye(2).trace())
+    2.0
+    """
+    _SHARED_LIMIT.enter()
+    try:
+        yield
+    finally:
+        _SHARED_LIMIT.leave()
+
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -100,3 +160,68 @@ def project(X: Any, mean: Any, components: Any, scale: Any = None) -> Any:
     mean, basis = mean.astype(X.dtype), components.T.astype(X.dtype)
     scores = X @ basis - mean @ basis if issparse(X) else (X - mean) @ basis
     return scores if scale is None else scores / scale.astype(X.dtype)
+
+
+def fantope_eigenvalues(values: Array, rank: float, *, at_most: bool = False) -> Array:
+    """Eigenvalues of the projection onto the Fantope {0 ⪯ P ⪯ I, tr P = rank}.
+
+    They are clip(values − θ, 0, 1) with θ such that they sum to `rank`; with `at_most` the set is
+    tr P ≤ rank and θ is zero where the clipped values already sum to less.
+
+    Examples
+    --------
+    >>> fantope_eigenvalues(np.array([2.0, 0.5, 0.5]), 2).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    if at_most and np.clip(values, 0.0, 1.0).sum() <= rank:
+        return np.clip(values, 0.0, 1.0)
+    # The sum is piecewise linear and falls with θ; its kinks are at values and values − 1.
+    kinks = np.sort(np.concatenate([values, values - 1.0]))
+    ordered = np.sort(values)
+    cumulative = np.concatenate([[0.0], np.cumsum(ordered)])
+    above_zero = np.searchsorted(ordered, kinks, side="right")
+    above_one = np.searchsorted(ordered, kinks + 1.0, side="left")
+    inside = cumulative[above_one] - cumulative[above_zero]
+    sums = inside - kinks * (above_one - above_zero) + (len(values) - above_one)
+    right = int(np.clip(np.searchsorted(-sums, -rank), 1, len(kinks) - 1))
+    left = right - 1
+    drop = sums[left] - sums[right]
+    share = (sums[left] - rank) / drop if drop > 0.0 else 0.0
+    theta = kinks[left] + share * (kinks[right] - kinks[left])
+    return np.asarray(np.clip(values - theta, 0.0, 1.0))
+
+
+def shared_level(values: Array, mass: float, weights: Array | None = None) -> float:
+    """Level s ≥ 0 with Σ weights·(values − s)₊ = mass; 0 where even s = 0 leaves less.
+
+    It is the multiplier of the shared bound in the proximal step of mass·max(values, 0).
+
+    Examples
+    --------
+    >>> shared_level(np.array([3.0, 1.0, -1.0]), 1.0)
+    2.0
+    """
+    order = np.argsort(values)[::-1]
+    ordered = values[order]
+    weight = np.ones(len(values)) if weights is None else weights[order]
+    levels = (np.cumsum(weight * ordered) - mass) / np.cumsum(weight)
+    above = np.flatnonzero(ordered > levels)
+    return max(float(levels[above[-1]]), 0.0) if len(above) else 0.0
+
+
+def clipping_level(singular_values: Array, price: float, step: float) -> float:
+    """Level s that minimises price·s² + step/2·Σ(σ − s)₊² over s ≥ 0.
+
+    Clipping all singular values of a set of matrices at s is the proximal step of
+    price·(largest singular value)².
+
+    Examples
+    --------
+    >>> clipping_level(np.array([3.0, 0.5]), 1.0, 2.0)
+    1.5
+    """
+    ordered = np.sort(singular_values)[::-1]
+    counts = np.arange(1, len(ordered) + 1)
+    levels = step * np.cumsum(ordered) / (2.0 * price + step * counts)
+    above = np.flatnonzero(ordered > levels)
+    return float(levels[above[-1]]) if len(above) else 0.0

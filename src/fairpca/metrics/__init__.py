@@ -19,6 +19,7 @@ from fairpca.metrics.scorers import (
     refit_within,
     variance_scorer,
 )
+from fairpca.metrics.served import group_loss
 
 __all__ = [
     "ATTACKERS",
@@ -48,6 +49,7 @@ __all__ = [
     "explained_variance",
     "fair_scorer",
     "gaussian_bound",
+    "group_loss",
     "mean_gap",
     "mmd2",
     "refit_within",

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.linalg import Array, single_blas_thread
+from fairpca.metrics._classifiers import Signs
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._measure import MIN_CROSS_FIT, Settings, halves_of, train
 from fairpca.metrics._result import pair_label
-from fairpca.metrics._thresholds import Signs
 from fairpca.rows import Level, Rows, Stratum
 
 _EPOCHS = 30
@@ -38,6 +38,13 @@ class Attack:
         Control features and their values; empty without control features.
     held_out : HeldOut
         Difference of rates on rows that it was not trained on, with its interval.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import Attack, HeldOut
+    >>> held_out = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
+    >>> Attack("trees", "sex", ("f", "m"), {}, held_out).held_out.low
+    0.2
     """
 
     attacker: str

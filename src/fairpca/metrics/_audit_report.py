@@ -27,6 +27,12 @@ class SmallGroup:
         The group.
     n_rows : int
         Its rows.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import SmallGroup
+    >>> SmallGroup("race", "other", 7).n_rows
+    7
     """
 
     attribute: str
@@ -46,6 +52,12 @@ class Headline:
         Which groups.
     held_out : HeldOut
         Value and interval.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import Headline, HeldOut
+    >>> Headline("trees", "sex: f, m", HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))).by
+    'trees'
     """
 
     by: str
@@ -83,6 +95,8 @@ class AuditReport:
         Rows that were left out because their group is unknown, by attribute.
     decisions : DecisionReport or None
         Rates of decisions by group, where there were any.
+    losses : dict of lists, or None
+        What each group loses, as `group_loss` says, where the original features were given.
 
     Examples
     --------
@@ -111,6 +125,7 @@ class AuditReport:
     options: dict[str, Any]
     unknown: dict[str, int] = field(default_factory=dict)
     decisions: DecisionReport | None = None
+    losses: dict[str, list[Any]] | None = None
 
     @property
     def bounds(self) -> tuple[float | None, ...]:
@@ -182,6 +197,7 @@ class AuditReport:
             "small_groups": [asdict(group) for group in self.small_groups],
             "unknown": self.unknown,
             "decisions": None if self.decisions is None else self.decisions.to_dict(),
+            "losses": self.losses,
             "cut": list(self.cut),
             "asked": self.options,
         }
@@ -218,6 +234,12 @@ class AuditReport:
             named = [f"{g.attribute}={g.group} ({g.n_rows})" for g in self.small_groups]
             lines.append(f"fewer than {self.min_group} rows, no headline: {', '.join(named)}")
         lines += [f"{name}: {n} rows of unknown group left out" for name, n in self.unknown.items()]
+        if self.losses is not None:
+            place = int(np.argmax(self.losses["loss"]))
+            kept, best, loss, group = (
+                self.losses[name][place] for name in ("variance", "best", "loss", "group")
+            )
+            lines.append(f"worst served: {group} keeps {kept:.4g} of {best:.4g}, loses {loss:.4g}")
         if self.decisions is not None:
             lines.append(repr(self.decisions))
         notes = dict.fromkeys(result.note for result in self.results if result.note)

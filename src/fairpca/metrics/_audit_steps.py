@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca._progress import Progress
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.metrics._attackers import attack
 from fairpca.metrics._audit_report import AuditReport, SmallGroup
+from fairpca.metrics._budget import Budget, Part, cost_of
 from fairpca.metrics._measure import NO_DIRECTION, Settings, lacks_direction, measure
-from fairpca.metrics._plan import Budget, Part, cost_of
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics.bounds import largest_gaussian_bound
 from fairpca.metrics.delta import check_dimension, check_settings
@@ -103,7 +104,7 @@ class Audit:
         self._d = rows.X.shape[1]
         self._searched: DeltaResult | None = None
 
-    def run(self, progress: Callable[[int, int], None] | None) -> AuditReport:
+    def run(self, progress: Progress | None) -> AuditReport:
         """Take one step after the other until all are done or the budget is."""
         report = self._begin()
         steps = list(self._steps())

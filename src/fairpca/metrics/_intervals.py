@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fairpca.linalg import Array
-from fairpca.metrics._thresholds import Signs
+from fairpca.metrics._classifiers import Signs
 
 
 class Interval(NamedTuple):
@@ -57,10 +57,8 @@ def difference(plus: Share, minus: Share, confidence: float) -> Interval:
 
 
 def ratio(plus: Share, minus: Share, confidence: float) -> Interval:
-    """Return the interval of the ratio of two shares on the logarithmic scale.
-
-    Half a row is added to every count, so that a share of zero has an interval, too.
-    """
+    """Return the interval of the ratio of two shares on the logarithmic scale."""
+    # Half a row is added to every count, so that a share of zero has an interval, too.
     counts = [(s.value * s.size + 0.5, s.size + 0.5) for s in (plus, minus)]
     centre = math.log(counts[0][0] / counts[0][1]) - math.log(counts[1][0] / counts[1][1])
     variance = sum(1 / hits - 1 / size for hits, size in counts)
@@ -99,6 +97,13 @@ class HeldOut:
         Of the difference, were the groups alike.
     n_rows : tuple of two int
         Rows of the two groups that it was measured on.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import HeldOut
+    >>> found = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
+    >>> found.low, found.high
+    (0.2, 0.6)
     """
 
     value: float

@@ -13,20 +13,19 @@ from scipy.stats import chi2
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
-from fairpca.metrics._classifiers import Fit, Statistic
+from fairpca.metrics._classifiers import Fit, Signs, Statistic, masses
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._orthants import OrthantStatistic
 from fairpca.metrics._plane import LineStatistic, PlaneStatistic
-from fairpca.metrics._rbf import KernelStatistic
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
-from fairpca.metrics._thresholds import Signs, masses
+from fairpca.metrics._svm import KernelStatistic
 from fairpca.rows import Pair, Rows, Stratum
 
 NULL_ROWS = 2000  # rows on which a null repeats a search: 200 take half a minute
 _SAME_MEAN = 1e-9  # of the range of a component: what rounding leaves of equal means
 _ROUNDING = 1e-13  # below any difference of shares that rows can make
-_CHUNK_CELLS = 1 << 22  # permutations × rows that are held at a time: 32 MB
+_NUMBERS_AT_ONCE = 1 << 22  # permutations × rows that are held at a time: 32 MB
 MIN_CROSS_FIT = 4
 
 NO_DIRECTION = (
@@ -241,11 +240,9 @@ def _nulls(
     n_permutations: int,
     number: int,
 ) -> list[_Null]:
-    """Permute the rows, or a sample of them; then the sample's own values are what is compared.
-
-    Under permuted groups values shrink with the root of the rows, by which those of a sample
-    are scaled for display. The p-value does not depend on it: both sides are scaled alike.
-    """
+    """Permute the rows, or a sample of them; then the sample's own values are what is compared."""
+    # Under permuted groups values shrink with the root of the rows, by which those of a sample
+    # are scaled for display. The p-value does not depend on it: both sides are scaled alike.
     found: list[_Null | None] = [None] * len(methods)
     for method in dict.fromkeys(methods):
         how = replace(settings, method=method)
@@ -275,14 +272,12 @@ def _size(signs: Signs) -> float:
 def _permute(
     statistic: Statistic, signs: Sequence[Signs], n_permutations: int, seed: tuple[int, int]
 ) -> list[Array]:
-    """Return the null values of each pair; all see the same permutations of the rows.
-
-    Rows are permuted as wholes, so that attributes keep their dependence on each other, and the
-    largest value over pairs has a null of its own.
-    """
+    """Return the null values of each pair; all see the same permutations of the rows."""
+    # Rows are permuted as wholes, so that attributes keep their dependence on each other, and the
+    # largest value over pairs has a null of its own.
     rng = np.random.default_rng(seed)
     n = len(signs[0])
-    size = max(1, _CHUNK_CELLS // n)
+    size = max(1, _NUMBERS_AT_ONCE // n)
     nulls = [np.empty(n_permutations) for _ in signs]
     for start in range(0, n_permutations, size):
         stop = min(start + size, n_permutations)

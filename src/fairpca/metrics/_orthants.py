@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Fit, OrthantRule
-from fairpca.metrics._thresholds import Signs, masses
+from fairpca.metrics._classifiers import Fit, OrthantRule, Signs, masses
 
-_CHUNK_CELLS = 1 << 20  # pairs of rows compared at a time: a megabyte of flags
-_BLOCK_CELLS = 1 << 20  # cells of the two-dimensional grid held at a time
+_PAIRS_AT_ONCE = 1 << 20  # pairs of rows compared at a time: a megabyte of flags
+_CORNERS_AT_ONCE = 1 << 20  # corners of the two-dimensional grid held at a time
 _MAX_TABLE = 40_000_000  # cells of the table that the three-dimensional grid needs: 320 MB
 _STARTS = 8  # best rows that coordinate ascent starts from
 
@@ -50,21 +49,21 @@ class Orthants:
     # -- the rows themselves -------------------------------------------------------------------
 
     def _dominance(self) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """Yield blocks of rows with flags: which rows does each row of the block dominate."""
+        """Yield batches of rows with flags: which rows does each row of the batch dominate."""
         n, d = self._U.shape
         # Ranks compare as coordinates do, and many small integers compare in one instruction.
         kind = np.uint16 if n <= 2**16 else np.uint32
         rank = np.ascontiguousarray(self._rank.T, dtype=kind)
-        size = max(1, _CHUNK_CELLS // n)
+        size = max(1, _PAIRS_AT_ONCE // n)
         flags, more = np.empty((2, size, n), dtype=bool)
         for start in range(0, n, size):
-            block = slice(start, min(start + size, n))
-            used = block.stop - block.start
-            np.less_equal(rank[0], rank[0, block, None], out=flags[:used])
+            batch = slice(start, min(start + size, n))
+            used = batch.stop - batch.start
+            np.less_equal(rank[0], rank[0, batch, None], out=flags[:used])
             for k in range(1, d):
-                np.less_equal(rank[k], rank[k, block, None], out=more[:used])
+                np.less_equal(rank[k], rank[k, batch, None], out=more[:used])
                 np.logical_and(flags[:used], more[:used], out=flags[:used])
-            yield block, flags[:used]
+            yield batch, flags[:used]
 
     def at_rows(self, signs: Signs, sample_weight: Array | None = None) -> Array:
         """Return the signed masses of the orthants at all rows, pairs × rows, not divided."""
@@ -86,18 +85,18 @@ class Orthants:
     def _popcounts(self, groups: NDArray[np.bool_]) -> Array:
         counts = np.zeros(groups.shape)
         masks = _pack(groups)
-        for block, flags in self._dominance():
+        for batch, flags in self._dominance():
             bits = _pack(flags)
             for i, mask in enumerate(masks):
-                counts[i, block] = np.bitwise_count(bits & mask).sum(axis=1, dtype=np.int64)
+                counts[i, batch] = np.bitwise_count(bits & mask).sum(axis=1, dtype=np.int64)
         return counts
 
     def _weighted(self, weights: NDArray, kind: type) -> Array:
         """Multiply the 0/1 dominance matrix by many weight vectors."""
         weights = np.ascontiguousarray(weights, dtype=kind)
         total = np.empty(weights.shape)
-        for block, flags in self._dominance():
-            total[:, block] = weights @ flags.astype(kind).T
+        for batch, flags in self._dominance():
+            total[:, batch] = weights @ flags.astype(kind).T
         return total
 
     def best_row(self, at_rows: Array) -> Corner:
@@ -163,7 +162,7 @@ class Orthants:
     def _grid_2d(self, mass: Array) -> Corner:
         rank_x, rank_y = self._rank.T
         levels_x, levels_y = self._levels
-        rows = max(1, _BLOCK_CELLS // len(levels_y))
+        rows = max(1, _CORNERS_AT_ONCE // len(levels_y))
         carry = np.zeros(len(levels_y))
         best = Corner(0.0, self._U.max(axis=0))
         sorted_x = rank_x[self._order[:, 0]]

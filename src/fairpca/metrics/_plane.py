@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Fit, half_space
-from fairpca.metrics._thresholds import TIE_TOLERANCE, Signs, best_cut, masses
+from fairpca.metrics._classifiers import TIE_TOLERANCE, Fit, Signs, best_cut, half_space, masses
 
-_BLOCK_CELLS = 1 << 16  # anchors × points held at a time: half a megabyte an array
-_CHUNK_PAIRS = 32  # pairs advanced together: their sums stay in the cache
-_STRETCH = 64  # events summed one after the other; the stretches are summed side by side
+_NUMBERS_AT_ONCE = 1 << 16  # anchors × points held at a time: half a megabyte an array
+_PAIRS_AT_ONCE = 32  # pairs advanced together: their sums stay in the cache
+_RUN = 64  # events summed one after the other; the runs are summed side by side
 # Slopes closer than this are one event. Not evaluating between two events can miss a set but
 # never invents one; slopes of points on a grid are separated by far more.
 _SLOPE_TOLERANCE = 1e-12
@@ -29,7 +28,7 @@ _HORIZONTAL = -1e300  # slope key of a horizontal line, below every finite slope
 
 @dataclass(frozen=True, eq=False)
 class _Events:
-    """Events of a block of anchors; one row for each anchor, one column for each event."""
+    """Events of a batch of anchors; one row for each anchor, one column for each event."""
 
     order: NDArray[np.intp]  # point of each event, by rising angle
     leaves: NDArray[np.bool_]  # whether the point leaves the left side; it enters otherwise
@@ -110,8 +109,8 @@ class PlaneSweep:
             [np.bincount(self._inverse, row, minlength=self._n_distinct) for row in mass]
         )
 
-    def _blocks(self) -> list[NDArray[np.intp]]:
-        size = max(1, _BLOCK_CELLS // self._n_distinct)
+    def _batches(self) -> list[NDArray[np.intp]]:
+        size = max(1, _NUMBERS_AT_ONCE // self._n_distinct)
         indices = np.arange(self._n_distinct)
         return [indices[i : i + size] for i in range(0, self._n_distinct, size)]
 
@@ -121,25 +120,23 @@ class PlaneSweep:
         if self._n_distinct < 2:
             return best
         point_mass = self._aggregate(mass[None])[0]
-        for anchors in self._blocks():
+        for anchors in self._batches():
             found = turn(self._x, self._y, point_mass, anchors)
             if found.value > best.value:
                 best = found
         return best
 
     def suprema(self, mass: Array) -> Array:
-        """Return the largest absolute mass for many pairs; events are sorted once.
-
-        Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
-        and of the set and its complement one is met so in half a turn around all the points.
-        """
+        """Return the largest absolute mass for many pairs; events are sorted once."""
+        # Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
+        # and of the set and its complement one is met so in half a turn around all the points.
         found = np.zeros(len(mass))
         if self._n_distinct < 2:
             return found
         point_mass = self._aggregate(mass)
-        chunks = [slice(i, i + _CHUNK_PAIRS) for i in range(0, len(mass), _CHUNK_PAIRS)]
-        signed = [_both_signs(point_mass[chunk]) for chunk in chunks]
-        for anchors in self._blocks():
+        parts = [slice(i, i + _PAIRS_AT_ONCE) for i in range(0, len(mass), _PAIRS_AT_ONCE)]
+        signed = [_both_signs(point_mass[part]) for part in parts]
+        for anchors in self._batches():
             events = _events(self._x, self._y, anchors)
             sources = events.order + self._n_distinct * events.leaves
             # The anchor's own event is moot: the last row of the tables is zero.
@@ -147,10 +144,10 @@ class PlaneSweep:
             start = events.start @ point_mass.T
             for row in range(len(anchors)):
                 last = np.flatnonzero(~events.unfinished[row])
-                for chunk, table in zip(chunks, signed, strict=True):
+                for part, table in zip(parts, signed, strict=True):
                     high, low = _extremes(table, sources[row], last)
-                    for extreme in (high + start[row, chunk], low + start[row, chunk]):
-                        np.maximum(found[chunk], np.abs(extreme), out=found[chunk])
+                    for extreme in (high + start[row, part], low + start[row, part]):
+                        np.maximum(found[part], np.abs(extreme), out=found[part])
         return found
 
 
@@ -168,23 +165,21 @@ def _extremes(
     sources: NDArray[np.intp],
     last: NDArray[np.intp],
 ) -> tuple[Array, Array]:
-    """Return the largest and smallest prefix sums over the events of one anchor, or zero.
-
-    A running sum along the slow axis is what NumPy does worst. Cut into stretches of equal
-    length, all stretches advance together, and the sums before each are added to its extremes.
-    """
+    """Return the largest and smallest prefix sums over the events of one anchor, or zero."""
+    # A running sum along the slow axis is what NumPy does worst. Cut into runs of equal
+    # length, all runs advance together, and the sums before each are added to its extremes.
     n_rows = len(last)
-    length = min(_STRETCH, n_rows)
-    n_stretches = -(-n_rows // length)
-    padding = n_stretches * length - n_rows
+    length = min(_RUN, n_rows)
+    n_runs = -(-n_rows // length)
+    padding = n_runs * length - n_rows
     if n_rows == len(sources):
         padded = np.append(sources, np.full(padding, len(table) - 1))
-        sums = table.take(padded.reshape(n_stretches, length).T, axis=0)
+        sums = table.take(padded.reshape(n_runs, length).T, axis=0)
     else:  # events at one angle happen at once
         first = np.append(0, last[:-1] + 1)
         grouped = np.add.reduceat(table.take(sources, axis=0), first, axis=0)
         grouped = np.pad(grouped, ((0, padding), (0, 0)))
-        sums = np.stack(np.split(grouped, n_stretches), axis=1)
+        sums = np.stack(np.split(grouped, n_runs), axis=1)
     for step in range(1, length):
         np.add(sums[step], sums[step - 1], out=sums[step])
     before = np.cumsum(sums[-1], axis=0) - sums[-1]

@@ -46,6 +46,13 @@ class NullSummary:
     p_value_of : str
         "permutations"; or "held-out rows", of a cross-fitted classifier, where only a sample was
         permuted.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import delta_fairness
+    >>> U, groups = [[0.0], [1.0], [0.0], [2.0], [0.0], [1.5]], list("ababab")
+    >>> delta_fairness(U, groups, n_permutations=19).null.n_permutations
+    19
     """
 
     mean: float
@@ -94,6 +101,13 @@ class DeltaPair:
         What to know before reading the value; mostly empty.
     small : bool
         Whether a group is too small for the pair to be the largest one of a result.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import delta_fairness
+    >>> [pair] = delta_fairness([[0.0], [1.0], [0.0], [2.0]], list("abab")).pairs
+    >>> pair.groups, pair.value
+    (('a', 'b'), 1.0)
     """
 
     attribute: str
@@ -337,7 +351,7 @@ class DeltaResult:
         if self.note:
             lines.append(f"  note: {self.note}")
         if len(self.pairs) > 1:
-            lines.append(f"  largest of {len(self.pairs)} comparisons:")
+            lines.append(f"  largest of {len(self.pairs)} pairs:")
             for row in sorted(self.pairs, key=lambda row: -row.value)[:10]:
                 lines.append(f"    {row.value:.3f}  {row.label()}")
         return "\n".join(lines)

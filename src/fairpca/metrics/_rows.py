@@ -11,7 +11,9 @@ from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.rows import Rows, check_matrix, known_rows
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_matrix
+from fairpca.rows._pairs import known_rows
 
 
 def read_rows(

@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Fit, half_space
-from fairpca.metrics._plane import turn
-from fairpca.metrics._svm import svm_directions, train_svms, whiten
-from fairpca.metrics._thresholds import (
+from fairpca.metrics._classifiers import (
     TIE_TOLERANCE,
     Cut,
+    Fit,
     Signs,
     best_cut,
+    half_space,
     masses,
     sup_over_thresholds,
 )
+from fairpca.metrics._plane import turn
+from fairpca.metrics._svm import svm_directions, train_svms, whiten
 
 # Below this norm (the whitened rows have unit variance) an SVM's weight vector is rounding.
 ZERO_WEIGHT = 1e-6
@@ -82,11 +83,11 @@ def _tilt(
 
 
 def _anchors(scores: Array, mass: Array, count: int) -> NDArray[np.intp]:
-    """Return rows at the best thresholds of separate stretches of the scores."""
+    """Return rows at the best thresholds of separate parts of the scores."""
     order = np.argsort(scores)
     sums = np.abs(np.cumsum(mass[order]))
-    stretches = np.array_split(np.arange(len(order)), min(4 * count, len(order)))
-    peaks = np.array([stretch[np.argmax(sums[stretch])] for stretch in stretches])
+    parts = np.array_split(np.arange(len(order)), min(4 * count, len(order)))
+    peaks = np.array([part[np.argmax(sums[part])] for part in parts])
     highest = peaks[np.argsort(-sums[peaks], kind="stable")[:count]]
     return order[highest]
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
-from fairpca.metrics._rows import counted, read_all
+from fairpca.metrics._rows import counted, read_all, read_matrix
 from fairpca.metrics.decisions import decision_rates
-from fairpca.rows import UNKNOWN_GROUP, known_rows
+from fairpca.metrics.served import group_loss
+from fairpca.rows import UNKNOWN_GROUP
+from fairpca.rows._pairs import known_rows
 
 
 def audit(
@@ -41,7 +44,8 @@ def audit(
     score: Any = None,
     label: Any = None,
     positive: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    original: Any = None,
+    progress: Progress | None = None,
 ) -> AuditReport:
     """Measure a representation by every family and attacker, with nulls, intervals and bounds.
 
@@ -88,6 +92,8 @@ def audit(
         What was decided about the rows and what was true; adds `decision_rates` to the report.
     positive : value, optional
         As in `decision_rates`.
+    original : array-like of shape (n, p), optional
+        The features that U represents, row by row; adds what each group loses (`group_loss`).
     progress : callable, optional
         Called with the number of steps that are done, and of all steps.
 
@@ -138,6 +144,15 @@ def audit(
     columns = given.groups.categorical if given.groups is not None else ()
     left = {column.name: int((~known_rows(column)).sum()) for column in columns}
     report = replace(report, unknown={name: count for name, count in left.items() if count})
+    if original is not None:
+        features = read_matrix(original, "original")
+        if len(features) != len(given.X):
+            raise InvalidInputError(
+                f"original has {len(features)} rows, but U has {len(given.X)}.",
+                parameter="original",
+            )
+        losses = group_loss(given.with_features(features), U=given.X, joint=joint)
+        report = replace(report, losses=losses)
     if decision is None and score is None:
         return report
     rates = decision_rates(

@@ -12,16 +12,9 @@ from numpy.typing import NDArray
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._intervals import Share, difference, ratio
-from fairpca.rows import (
-    UNKNOWN_GROUP,
-    Attribute,
-    Level,
-    Rows,
-    check_weights,
-    encode_groups,
-    intersection,
-    known_rows,
-)
+from fairpca.rows import UNKNOWN_GROUP, Attribute, Level, Rows, encode_groups
+from fairpca.rows._checks import check_weights
+from fairpca.rows._pairs import intersection, known_rows
 
 _Flags = NDArray[np.bool_]
 MEASURES = ("selection", "above median", "true positives", "false positives")
@@ -53,6 +46,12 @@ class GroupRate:
         Rate over the highest, with its interval.
     left_out : str
         Why the group is not compared; empty where it is.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import GroupRate
+    >>> GroupRate("selection", "sex", "f", n_rows=50, n_selected=20, rate=0.4).rate
+    0.4
     """
 
     measure: str
@@ -290,7 +289,7 @@ def _compare(
     weights: Array | None,
     limits: tuple[int, float],
 ) -> list[GroupRate]:
-    """Return the rates of the groups that occur, small ones without a comparison."""
+    """Return the rates of the groups that occur, small ones not compared."""
     known, inside = masks
     shares: dict[int, Share | None] = {}
     rates: dict[int, GroupRate] = {}

@@ -10,12 +10,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
+from fairpca.metrics._classifiers import Signs
 from fairpca.metrics._rows import read_rows
-from fairpca.metrics._thresholds import Signs
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, Stratum
 
-_CHUNK_ROWS = 1024  # rows of a kernel matrix computed at a time
+_BATCH_ROWS = 1024  # rows of a kernel matrix computed at a time
 _MEDIAN_ROWS = 1000  # rows whose distances give the median
 
 
@@ -202,9 +202,9 @@ def _kernel_sum(
 ) -> float:
     """Sum the kernel over all pairs of rows, without holding the whole matrix."""
     total = 0.0
-    for start in range(0, len(left), _CHUNK_ROWS):
-        block = slice(start, start + _CHUNK_ROWS)
+    for start in range(0, len(left), _BATCH_ROWS):
+        batch = slice(start, start + _BATCH_ROWS)
         total += float(
-            left_weight[block] @ rbf_kernel(left[block], right, gamma=gamma) @ right_weight
+            left_weight[batch] @ rbf_kernel(left[batch], right, gamma=gamma) @ right_weight
         )
     return total

@@ -9,7 +9,8 @@ import numpy as np
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._rows import read_matrix
-from fairpca.rows import check_weights, encode_groups
+from fairpca.rows import encode_groups
+from fairpca.rows._checks import check_weights
 
 
 def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: Any = None) -> float:

@@ -1,11 +1,12 @@
 """Rows become moments, moments become contrasts; nothing after this room sees a row."""
 
 from fairpca._choices import COMPARE
+from fairpca.moments._cells import Pooled, Standardization
 from fairpca.moments._groups import GroupCovariances
 from fairpca.moments._span import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
 from fairpca.moments.folds import Figures, FoldedMoments, figures
-from fairpca.moments.group_moments import GroupMoments, Pooled, Standardization
+from fairpca.moments.group_moments import GroupMoments
 
 __all__ = [
     "COMPARE",

@@ -1,17 +1,25 @@
-"""Moments of one set of rows about its own mean, and their exact merging.
+"""Moments of one set of rows about its own mean, dense or sparse, and their exact merging.
+
+Centring would fill a sparse matrix, and without centring a large mean costs digits. Both are
+avoided by looking at how full a column is. In a column that is at most half full the zeros
+themselves keep the variance above half the mean square, so subtracting the mean afterwards costs
+one bit at most. A column that is more than half full is centred as a dense one, which at most
+doubles its storage.
 
 Letters: x a row of features, z a row of numeric attributes, w a weight (of a row, or the sum of a
-part), a and b the distance of a part's mean of x and of z from the mean of the whole.
+part), a and b the distance of a part's mean of x and of z from the mean of the whole, u the weight
+times a centred numeric attribute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, diags_array
 
 from fairpca.linalg import symmetrize
 
@@ -19,6 +27,35 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 _GUESS_STRIDE = 128
 _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
+
+
+class Pooled(NamedTuple):
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).pooled()
+    Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
+    """
+
+    weight: float
+    mean: FloatArray
+    covariance: FloatArray
+
+
+class Standardization(NamedTuple):
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
+
+    Examples
+    --------
+    >>> from fairpca import GroupMoments
+    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).standardization().scale
+    array([1.])
+    """
+
+    mean: FloatArray
+    scale: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,27 +96,25 @@ def summarise(
     attributes: FloatArray,
     weights: FloatArray | None,
     rows: NDArray[np.intp],
-    block: int,
+    batch: int,
 ) -> Cell:
-    """Compute the moments of some rows of a matrix, a block at a time."""
+    """Compute the moments of some rows of a matrix, a batch at a time."""
     if weights is None and attributes.shape[1] == 0:
         return _summarise_plain(matrix, rows)
     parts = []
-    for start in range(0, len(rows), block):
-        part = rows[start : start + block]
+    for start in range(0, len(rows), batch):
+        part = rows[start : start + batch]
         x = _take_rows(matrix, part).astype(np.float64, copy=False)
         w = None if weights is None else weights.take(part)
-        parts.append(_summarise_block(x, attributes.take(part, axis=0), w))
+        parts.append(_summarise_batch(x, attributes.take(part, axis=0), w))
     return merge(parts)
 
 
 def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
-    """Moments of rows that count the same, with few passes over memory.
-
-    Rows are centred at the mean of every so manieth, and the sums are moved to the mean of all at
-    the end. That costs few digits whatever the values: if d is the distance of the two means, n d²
-    is at most `_GUESS_STRIDE` times the scatter, because the rows sampled are part of it.
-    """
+    """Moments of rows that count the same, with few passes over memory."""
+    # Rows are centred at the mean of every so manieth, and the sums are moved to the mean of all at
+    # the end. That costs few digits whatever the values: if d is the distance of the two means, n
+    # d² is at most `_GUESS_STRIDE` times the scatter, because the rows sampled are part of it.
     n, p = len(rows), matrix.shape[1]
     origin = matrix[rows[0]].astype(np.float64)
     # Distances from a row, so that a constant column is exactly constant.
@@ -104,8 +139,8 @@ def _take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
     return matrix.take(rows, axis=0)
 
 
-def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -> Cell:
-    """Two passes over one block; `x` and `z` are copies and are centred in place."""
+def _summarise_batch(x: FloatArray, z: FloatArray, weights: FloatArray | None) -> Cell:
+    """Two passes over one batch; `x` and `z` are copies and are centred in place."""
     n = len(x)
     w = np.ones(n) if weights is None else weights
     total = float(w.sum())
@@ -122,12 +157,10 @@ def _summarise_block(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
 
 
 def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
-    """Subtract the weighted mean in place; return it and what rounding took off it.
-
-    Averaging the distances from the first row makes a constant column exactly constant; the second
-    round removes what rounding left of the mean, which counts when the mean is far larger than the
-    deviation, or the first row far from the others.
-    """
+    """Subtract the weighted mean in place; return it and what rounding took off it."""
+    # Averaging the distances from the first row makes a constant column exactly constant; the
+    # second round removes what rounding left of the mean, which counts when the mean is far larger
+    # than the deviation, or the first row far from the others.
     origin = x[0]
     centre = origin + (w @ (x - origin)) / total
     x -= centre
@@ -144,11 +177,10 @@ def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def merge(cells: Sequence[Cell]) -> Cell:
-    """Moments of the union of disjoint sets of rows, from their moments alone.
-
-    Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the third
-    order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to zero).
-    """
+    """Moments of the union of disjoint sets of rows, from their moments alone."""
+    # Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the
+    # third order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to
+    # zero).
     if len(cells) == 1:
         return cells[0]
     w = np.array([cell.weight for cell in cells])
@@ -232,3 +264,86 @@ def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
     index = np.array(order, dtype=np.intp)
     names = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")
     return replace(cell, **{name: getattr(cell, name)[index] for name in names})
+
+
+# Above this share of non-zeros a column is centred as a dense one.
+DENSE_SHARE = 0.5
+
+
+def summarise_sparse(
+    matrix: Any,
+    attributes: FloatArray,
+    weights: FloatArray | None,
+    rows: NDArray[np.intp],
+    batch: int,
+) -> Cell:
+    """Compute the moments of some rows of a sparse matrix; the counterpart of `summarise`."""
+    filled = max(matrix.nnz / (matrix.shape[0] * matrix.shape[1]), 1e-3)
+    step = max(int(batch / filled), 1)
+    parts = []
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        x = matrix[part].astype(np.float64)
+        w = np.ones(len(part)) if weights is None else weights.take(part)
+        parts.append(_summarise_sparse_batch(x, attributes.take(part, axis=0), w))
+    return merge(parts)
+
+
+def _summarise_sparse_batch(x: Any, z: FloatArray, w: FloatArray) -> Cell:
+    """Moments of one batch; the columns are split by how full they are."""
+    total = float(w.sum())
+    z_mean = centre(z, w, total)
+    u = z * w[:, None]
+    columns = csc_array(x)
+    full = _full_columns(columns, w, total)
+    thin = np.flatnonzero(~full)
+    dense = np.asfortranarray(columns[:, np.flatnonzero(full)].toarray())
+    means = centre(dense, w, total)
+    mean, mean_rest = np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    mean[full], mean_rest[full] = means
+    sparse = columns[:, thin]
+    mean[thin] = sparse.T @ w / total
+
+    scatter = _second_moments(dense, sparse, w, np.flatnonzero(full), thin)
+    scatter[np.ix_(thin, thin)] -= total * np.outer(mean[thin], mean[thin])
+    cross = np.zeros((z.shape[1], x.shape[1]))
+    cross[:, full], cross[:, thin] = u.T @ dense, (sparse.T @ u).T
+    third = np.empty((z.shape[1], x.shape[1], x.shape[1]))
+    offset = np.where(full, 0.0, mean)  # what has not been subtracted yet; u sums to zero
+    for index in range(z.shape[1]):
+        moved = np.outer(cross[index], offset)
+        third[index] = _second_moments(dense, sparse, u[:, index], np.flatnonzero(full), thin)
+        third[index] -= moved + moved.T
+    z_scatter = np.einsum("ij,ij->j", u, z)
+    features = (mean, mean_rest, symmetrize(scatter))
+    return Cell(x.shape[0], total, *features, *z_mean, z_scatter, cross, symmetrize(third))
+
+
+def _full_columns(columns: Any, w: FloatArray, total: float) -> NDArray[np.bool_]:
+    """Mark the columns whose non-zeros hold more than half the rows or half the weight."""
+    present = csc_array(
+        (np.ones_like(columns.data), columns.indices, columns.indptr), shape=columns.shape
+    )
+    count = np.diff(columns.indptr)
+    marked: NDArray[np.bool_] = count > DENSE_SHARE * columns.shape[0]
+    marked |= present.T @ w > DENSE_SHARE * total
+    return marked
+
+
+def _second_moments(
+    dense: FloatArray,
+    sparse: Any,
+    w: FloatArray,
+    full: NDArray[np.intp],
+    thin: NDArray[np.intp],
+) -> FloatArray:
+    """Sum of w x xᵀ with the dense columns in places `full` and the sparse ones in `thin`."""
+    p = len(full) + len(thin)
+    sums = np.zeros((p, p))
+    weighted = dense * w[:, None]
+    sums[np.ix_(full, full)] = weighted.T @ dense
+    mixed = (sparse.T @ weighted).T
+    sums[np.ix_(full, thin)] = mixed
+    sums[np.ix_(thin, full)] = mixed.T
+    sums[np.ix_(thin, thin)] = (sparse.T @ (diags_array(w) @ sparse)).toarray()
+    return sums

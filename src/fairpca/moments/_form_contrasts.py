@@ -20,7 +20,8 @@ from fairpca.exceptions import (
 from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
-from fairpca.rows import Level, check_compare, face
+from fairpca.rows import Level
+from fairpca.rows._pairs import check_compare, face
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
@@ -57,7 +58,7 @@ def check_question(
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One side of a comparison: its label, its name in a warning and its moments."""
+    """One side of a contrast: its label, its name in a warning and its moments."""
 
     label: str
     name: str
@@ -78,7 +79,7 @@ class _Builder:
     sides: list[tuple[Cell, Cell]] | None = None  # where they are wanted: what was compared in full
 
     def compare(self, attribute: str, stratum: str | None, plus: _Side, minus: _Side) -> None:
-        """Record one comparison, as far as the sizes of its sides allow."""
+        """Record one contrast, as far as the sizes of its sides allow."""
         mean_gap: FloatArray | None = None
         cov_gap: FloatArray | None = None
         status = "not compared: empty"

@@ -26,7 +26,15 @@ _OUTSIDE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The points origin + Wᵀy: `origin` (p,) and `basis` W (r, p) with orthonormal rows."""
+    """The points origin + Wᵀy: `origin` (p,) and `basis` W (r, p) with orthonormal rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.moments import Span
+    >>> Span(np.zeros(3), np.eye(3)[:1]).place(np.array([2.0]))
+    array([2., 0., 0.])
+    """
 
     origin: FloatArray
     basis: FloatArray

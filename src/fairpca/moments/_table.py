@@ -17,11 +17,12 @@ from fairpca.moments._cells import (
     merge,
     permute_attributes,
     summarise,
+    summarise_sparse,
     with_attribute,
 )
-from fairpca.moments._sparse import summarise_sparse
-from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, numeric_strata_error, sort_levels
-from fairpca.rows._checks import block_rows
+from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, sort_levels
+from fairpca.rows._checks import rows_at_once
+from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""
@@ -74,12 +75,12 @@ def tabulate(rows: Rows) -> Table:
     numeric = [attribute.values for attribute in groups.numeric]
     values = np.column_stack(numeric) if numeric else np.empty((n_rows, 0))
     columns = groups.categorical + strata.categorical
-    block = block_rows(matrix.shape[1])
+    batch = rows_at_once(matrix.shape[1])
     cells: dict[Key, Cell] = {}
     for members in _rows_by_cell(columns, n_rows, weights):
         key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-            cells[key] = summarise_rows(matrix, values, weights, members, block)
+            cells[key] = summarise_rows(matrix, values, weights, members, batch)
         _check_sums(cells[key])
     names = tuple(attribute.name for attribute in groups.numeric)
     return _canonical(Table(groups.names, names, strata.names, cells))
@@ -124,11 +125,9 @@ def _rows_by_cell(
 
 
 def merge_tables(left: Table, right: Table) -> Table:
-    """Moments of the rows of both tables, in the column order of `left`.
-
-    Whether a column names groups or holds numbers is decided by all its values together, as it
-    would be had the rows come at once.
-    """
+    """Moments of the rows of both tables, in the column order of `left`."""
+    # Whether a column names groups or holds numbers is decided by all its values together, as it
+    # would be had the rows come at once.
     _check_columns(left, right)
     for name in left.attributes:
         if name in right.numeric and name not in left.numeric:

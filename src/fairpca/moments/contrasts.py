@@ -81,6 +81,14 @@ class ProjectedGaps(NamedTuple):
 
     `mean` has the lengths of the projected mean gaps, `cov` the spectral norms of the projected
     covariance gaps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca import GroupMoments
+    >>> moments = GroupMoments.from_arrays([[1.0], [3.0], [2.0], [4.0]], list("aabb"))
+    >>> moments.contrasts().projected_gaps(np.eye(1)).mean
+    [1.0]
     """
 
     mean: list[float | None]

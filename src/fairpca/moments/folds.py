@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import gaussian_delta
-from fairpca.moments._cells import Cell, FloatArray, mean_difference
+from fairpca.moments._cells import Cell, FloatArray, Standardization, mean_difference
 from fairpca.moments._form_contrasts import check_question, form_contrasts
 from fairpca.moments._table import Key, merge_tables
-from fairpca.moments.group_moments import GroupMoments, Standardization
-from fairpca.rows import Attribute, Groups, Rows, fold_of
+from fairpca.moments.group_moments import GroupMoments
+from fairpca.rows import Attribute, Groups, Rows
+from fairpca.rows._folds import fold_of
 
 FOLD = "(fold)"
 """Name of the hidden stratum that keeps the folds apart during a pass."""
@@ -33,6 +34,12 @@ class Figures(NamedTuple):
         Share of the variance of the features that is kept.
     gaussian_bound : float or None
         Largest bound of Δ for half-spaces, were the groups normal; may be infinite.
+
+    Examples
+    --------
+    >>> from fairpca.moments import Figures
+    >>> Figures(mean_gap=0.1, cov_gap=0.2, variance=0.7, gaussian_bound=None).variance
+    0.7
     """
 
     mean_gap: float | None

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import FloatArray, merge, rescale
+from fairpca.moments._cells import FloatArray, Pooled, Standardization, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
 from fairpca.moments._groups import GroupCovariances, group_covariances
 from fairpca.moments._holes import (
@@ -32,27 +32,12 @@ from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
 
 
-class Pooled(NamedTuple):
-    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
-
-    weight: float
-    mean: FloatArray
-    covariance: FloatArray
-
-
-class Standardization(NamedTuple):
-    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
-
-    mean: FloatArray
-    scale: FloatArray
-
-
 @dataclass(frozen=True, eq=False)
 class GroupMoments:
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
-    comparison can be formed later without the rows. Made by `from_arrays`, `from_rows` or
+    contrast can be formed later without the rows. Made by `from_arrays`, `from_rows` or
     `load`.
 
     Parameters
@@ -159,7 +144,7 @@ class GroupMoments:
         >>> GroupMoments.from_incomplete(Rows.attach(X, ["a", "b", "b"])).pooled().mean
         array([2.])
         """
-        columns = rows.feature_names or tuple(map(str, range(rows.X.shape[1])))
+        columns = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
         X, holes = fill_holes(rows.X, columns)
         return cls.from_rows(replace(rows, X=X), holes=holes)
 
@@ -298,13 +283,7 @@ class GroupMoments:
         return self.table.levels(self.table.key_names.index(name))
 
     def pooled(self) -> Pooled:
-        """Moments of all rows together.
-
-        Examples
-        --------
-        >>> GroupMoments.from_arrays(np.array([[1.0], [3.0]]), ["a", "b"]).pooled()
-        Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
-        """
+        """Moments of all rows together."""
         return self._pooled
 
     @cached_property

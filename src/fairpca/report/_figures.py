@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
+from fairpca._choices import FIGURES, TABLES
 from fairpca.experiments import figure2, table2
+from fairpca.experiments._experiment import read_csv, write_atomically
 from fairpca.experiments._methods import METHODS
-from fairpca.experiments._store import read_csv, write_atomically
 from fairpca.experiments.figure1 import PANELS, planes
 from fairpca.report._verdicts import KINDS, Verdict, texts
 
@@ -45,7 +46,7 @@ def draw_figures(out: Path) -> list[Path]:
     ['figure1.png', 'figure1.svg']
     """
     files = []
-    for name, draw in (("figure1", _figure1), ("figure2", _figure2), ("figure3", _figure3)):
+    for name, draw in zip(FIGURES, (_figure1, _figure2, _figure3), strict=True):
         if (out / f"{name}.csv").is_file():
             files += _save(draw(read_csv(out / f"{name}.csv")), out, name)
     return files
@@ -53,8 +54,7 @@ def draw_figures(out: Path) -> list[Path]:
 
 def draw_agreement(verdicts: Sequence[Verdict], out: Path) -> list[Path]:
     """Draw every printed cell against ours, coloured by verdict."""
-    tables = [name for name in ("table1", "table2", "table3", "table4", "table5")
-              if any(verdict.table == name for verdict in verdicts)]  # fmt: skip
+    tables = [name for name in TABLES if any(verdict.table == name for verdict in verdicts)]
     panels = [(name, share) for name in tables for share in (True, False)]
     panels = [(name, share) for name, share in panels if _in_panel(verdicts, name, share)]
     columns = min(4, len(panels))
@@ -148,8 +148,8 @@ def _boundaries(axis: Any, U: Any, z: Any) -> None:
     grid = np.meshgrid(*(np.linspace(a, b, 80) for a, b in zip(low, high, strict=True)))
     points = np.column_stack([side.ravel() for side in grid])
     for kernel, style, width in (("linear", "-", 2.0), ("rbf", ":", 1.2)):
-        machine = SVC(kernel=kernel, class_weight="balanced").fit(U, z)
-        scores = machine.decision_function(points).reshape(grid[0].shape)
+        svm = SVC(kernel=kernel, class_weight="balanced").fit(U, z)
+        scores = svm.decision_function(points).reshape(grid[0].shape)
         if scores.min() < 0.0 < scores.max():
             axis.contour(
                 *grid, scores, levels=[0.0], colors="red", linestyles=style, linewidths=width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -10,12 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from fairpca._choices import TABLES
 from fairpca.datasets import dataset_info
 from fairpca.experiments import table2
-from fairpca.experiments._methods import METHODS, PAPER_METHODS
-from fairpca.experiments._protocol import DATASETS
-from fairpca.experiments._results import Estimate, Results, printed, printed_clusters
-from fairpca.experiments._store import read_csv, write_atomically
+from fairpca.experiments._experiment import (
+    Estimate,
+    Results,
+    printed,
+    printed_clusters,
+    read_csv,
+    write_atomically,
+)
+from fairpca.experiments._methods import DATASETS, METHODS, PAPER_METHODS
 from fairpca.experiments.search import SEARCHED
 from fairpca.report._figures import draw_agreement
 from fairpca.report._verdicts import (
@@ -63,14 +70,9 @@ def write_report(out: Path, path: Path) -> Path:
     if judged:
         draw_agreement(judged, out)
     parts = [_head(judged, manifest)]
-    sections: dict[str, Part] = {
-        "search": _search,
-        "table1": _table1,
-        "table2": _table2,
-        "table3": _table3,
-        "table4": _table4,
-        "table5": _table5,
-    }
+    tables = (_table1, _table2, _table3, _table4, _table5)
+    sections: dict[str, Part] = {"search": _search, **dict(zip(TABLES, tables, strict=True))}
+    sections["leak"] = _leak
     parts += [part(present[name], judged) for name, part in sections.items() if name in present]
     parts += [_figures(_copy_pictures(out, path)), _run(manifest)]
     write_atomically(path, "\n".join(parts))
@@ -305,6 +307,46 @@ def _two_measures(
         rows.append([*cells, _verdict(judged, table, dataset, definition)])
     head = ["data", *(texts()["methods"][method] for method in methods), "verdict"]
     return f"{texts()['sections'][table].lstrip()}\n{_markdown(head, rows)}"
+
+
+def _leak(path: Path, judged: Sequence[Verdict]) -> str:
+    results = Results(path)
+    head = ["data"]
+    for d in (2, 5):
+        head += [f"DeltaFairPCA, d = {d}", f"FairPCA, d = {d}"]
+    rows = []
+    for dataset, definition in results.rows:
+        cells = [_row_name(dataset, definition)]
+        for d, method in itertools.product((2, 5), ("delta", "same_leak")):
+            names = ("variance", "linear", "gaussian")
+            found = [results.get(dataset, definition, method, name, d) for name in names]
+            texts_of = [_beside(value, None, 1 if i == 0 else 2) for i, value in enumerate(found)]
+            cells.append("; ".join(texts_of))
+        rows.append(cells)
+    return (
+        f"{texts()['sections']['leak'].lstrip()}\n{_leak_summary(results)}\n{_markdown(head, rows)}"
+    )
+
+
+def _leak_summary(results: Results) -> str:
+    """Say where FairPCA could be made as tight, and what it keeps there."""
+    parts = []
+    for d in (2, 5):
+        gains, never = [], 0
+        for where in results.rows:
+            pair = [
+                [results.get(*where, method, name, d) for name in ("variance", "gaussian")]
+                for method in ("delta", "same_leak")
+            ]
+            (kept, leak), (other, other_leak) = pair
+            if kept is None or leak is None or other is None or other_leak is None:
+                continue
+            gains.append(kept.mean - other.mean)
+            never += other_leak.mean > leak.mean + 0.01
+        if gains:
+            text: str = texts()["leak_summary"]
+            parts.append(text.format(d=d, count=len(gains), never=never, median=np.median(gains)))
+    return "\n".join(parts)
 
 
 def _copy_pictures(out: Path, path: Path) -> list[str]:

@@ -11,10 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fairpca.experiments._methods import PAPER_METHODS
-from fairpca.experiments._protocol import DATASETS, definitions
-from fairpca.experiments._results import Estimate, Results, printed, printed_clusters
-from fairpca.experiments._store import read_csv
+from fairpca.experiments._experiment import Estimate, Results, printed, printed_clusters, read_csv
+from fairpca.experiments._methods import DATASETS, PAPER_METHODS, definitions
 
 KINDS = ("agrees", "known", "unknown")
 VARIANCE_TOLERANCE = {"pca": 2.0, "mean": 2.0, "both": 3.0}
@@ -144,8 +142,8 @@ def _judge(
 
 
 def _cause(where: dict[str, str]) -> str:
-    """Find the first rule all of whose conditions hold."""
-    for rule in texts()["causes"]:
-        if all(where[key] in rule[key] for key in where if key in rule):
-            return str(rule["text"])
+    """Find the first cause all of whose conditions hold."""
+    for cause in texts()["causes"]:
+        if all(where[key] in cause[key] for key in where if key in cause):
+            return str(cause["text"])
     return ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
@@ -15,12 +16,12 @@ from fairpca.exceptions import InvalidInputError
 Floats: TypeAlias = NDArray[np.float64]
 
 # Numbers looked at together: a few megabytes, so that a check never doubles the memory.
-BLOCK_ELEMENTS = 1 << 20
+ELEMENTS_AT_ONCE = 1 << 20
 
 
-def block_rows(n_features: int) -> int:
+def rows_at_once(n_features: int) -> int:
     """Rows of `n_features` values that are handled at once; enough for efficient products."""
-    return max(256, BLOCK_ELEMENTS // max(n_features, 1))
+    return max(256, ELEMENTS_AT_ONCE // max(n_features, 1))
 
 
 def check_container(X: Any) -> None:
@@ -60,6 +61,7 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float64)
     except (TypeError, ValueError) as error:
+        check_no_text(X, of)
         raise InvalidInputError(
             f"{of} cannot be read as a matrix of real numbers ({error}): encode its columns first.",
             parameter=of,
@@ -71,32 +73,105 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
             parameter=of,
         )
     checked = None if names is None else tuple(str(name) for name in names)
-    place = _first_bad_value(matrix)
-    if place is not None:
-        row, column = place
-        name = column if checked is None else repr(checked[column])
-        raise InvalidInputError(
-            f"{of} holds NaN or infinite values, the first in row {row}, column {name}: "
-            "drop those rows or fill them in.",
-            parameter=of,
-        )
+    check_finite(matrix, checked, of)
     return matrix, checked
 
 
-def _first_bad_value(matrix: Any) -> tuple[int, int] | None:
-    """Row and column of the first value that is not finite."""
-    if isinstance(matrix, csr_array):
-        bad = np.flatnonzero(~np.isfinite(matrix.data))
-        if not len(bad):
-            return None
-        row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
-        return row, int(matrix.indices[bad[0]])
-    step = block_rows(matrix.shape[1])
-    for start in range(0, len(matrix), step):
-        places = np.argwhere(~np.isfinite(matrix[start : start + step]))
-        if len(places):
-            return start + int(places[0, 0]), int(places[0, 1])
-    return None
+def check_finite(
+    matrix: Any, names: Sequence[str] | None, of: str = "X", *, missing: str = "error"
+) -> None:
+    """Refuse infinite values and NaN, counted by column, unless `missing` says what it means."""
+    n_rows, width = matrix.shape
+    step = rows_at_once(width)
+    values = matrix.data if hasattr(matrix, "tocoo") else matrix
+    parts = (values[start : start + step] for start in range(0, len(values), step))
+    if all(np.isfinite(part).all() for part in parts):
+        return
+    rows, columns = _places(matrix, np.isnan) if missing == "error" else ((), ())
+    known = [f"x{index}" for index in range(width)] if names is None else names
+    if len(rows):
+        counts = np.bincount(columns)
+        by_column = {known[index]: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
+        raise missing_values_error(len(np.unique(rows)), n_rows, by_column, of)
+    infinite = _places(matrix, np.isinf)[1]
+    if len(infinite):
+        raise infinite_error(known[int(infinite.min())], of)
+
+
+def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
+    """Rows and columns of the values that pass a test."""
+    if not hasattr(matrix, "tocoo"):
+        rows, columns = np.nonzero(test(matrix))
+        return rows, columns
+    found = matrix.tocoo()
+    chosen = test(found.data)
+    return found.row[chosen], found.col[chosen]
+
+
+def check_no_text(X: Any, of: str = "X") -> None:
+    """Refuse columns of text, by name; any container."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    columns: dict[str, Any] = {}
+    if isinstance(frame, nw.DataFrame):
+        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
+    elif not issparse(X):
+        try:
+            array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        except ValueError:  # rows of different lengths
+            return
+        columns = {f"x{i}": column for i, column in enumerate(array.T if array.ndim == 2 else ())}
+    text = [name for name, values in columns.items() if _is_text(values)]
+    if text:
+        raise not_numbers_error(dict.fromkeys(text, "text"), of)
+
+
+def _is_text(values: Any) -> bool:
+    if values.dtype.kind in "biufc":
+        return False
+    try:
+        values.astype(np.float64)
+    except ValueError:
+        return True
+    except TypeError:  # neither text nor numbers
+        return False
+    return False
+
+
+# The words of a mistake are the same whatever the rows were held in.
+
+
+def missing_values_error(
+    incomplete: int, n_rows: int, by_column: Mapping[str, int], of: str
+) -> InvalidInputError:
+    """Say that rows have missing values, in which columns, and what to do."""
+    return InvalidInputError(
+        f"{describe_missing(incomplete, n_rows, by_column)}, NaN or null: fill them in, leave the "
+        "columns out, or use missing='drop-rows' or missing='mean'.",
+        parameter=of,
+    )
+
+
+def describe_missing(incomplete: int, n_rows: int, by_column: Mapping[str, int]) -> str:
+    """Say how many rows have missing values, and in which columns."""
+    counts = ", ".join(f"{name!r} {count:,}" for name, count in by_column.items())
+    return f"{incomplete:,} of {n_rows:,} rows have missing values (by column: {counts})"
+
+
+def infinite_error(name: str, of: str) -> InvalidInputError:
+    """Say that a feature holds infinite values."""
+    return InvalidInputError(
+        f"column {name!r} holds infinite values: drop those rows or clip them.", parameter=of
+    )
+
+
+def not_numbers_error(kinds: Mapping[str, str], of: str) -> InvalidInputError:
+    """Say which features are no numbers, and what they are."""
+    listed = ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
+    return InvalidInputError(
+        f"features that are not numbers: {listed}. One-hot encode them (a table does, where "
+        "categorical names them), or leave them out.",
+        parameter=of,
+    )
 
 
 def check_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
@@ -118,20 +193,29 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -
         return None
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise _bad_weights(f"cannot be read as numbers ({error}).") from None
+    except (TypeError, ValueError):
+        raise weights_error("text") from None
     if weights.shape != (n_rows,):
-        raise _bad_weights(
-            f"has shape {weights.shape} but {of} has {n_rows} rows: give one weight for each row."
+        raise InvalidInputError(
+            f"sample_weight has shape {weights.shape} but {of} has {n_rows} rows: give one weight "
+            "for each row.",
+            parameter="sample_weight",
         )
     if not np.isfinite(weights).all():
-        raise _bad_weights("holds NaN or infinite values: give finite weights.")
+        raise weights_error("not finite")
     if (weights < 0).any():
-        raise _bad_weights("holds negative values: weights must be >= 0.")
+        raise weights_error("negative")
     if n_rows and not (weights > 0).any():
-        raise _bad_weights("is zero for every row: no row is left to use.")
+        raise weights_error("zero", n_rows)
     return weights
 
 
-def _bad_weights(what: str) -> InvalidInputError:
-    return InvalidInputError(f"sample_weight {what}", parameter="sample_weight")
+def weights_error(mistake: str, n_rows: int = 0) -> InvalidInputError:
+    """Say what is wrong with weights: "text", "not finite", "negative" or "zero"."""
+    words = {
+        "text": "cannot be read as numbers: give one for each row.",
+        "not finite": "holds NaN or infinite values: give finite weights.",
+        "negative": "holds negative values: weights must be >= 0.",
+        "zero": f"is zero for every row: no row can be used ({n_rows:,} read).",
+    }
+    return InvalidInputError(f"sample_weight {words[mistake]}", parameter="sample_weight")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.rows._checks import Floats, block_rows
+from fairpca.rows._checks import Floats, rows_at_once
 
 MISSING_GROUP = "missing"
 """Name of the group of rows whose group is missing, where they have one."""
-MISSING_ADVICE = (
-    "fill them in, leave the columns out, or use missing='drop-rows' or missing='mean'."
-)
 
 
 def holds_nan(X: Any) -> bool:
@@ -35,7 +32,7 @@ def nan_places(X: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         places = np.flatnonzero(np.isnan(X.data))
         marked[np.searchsorted(X.indptr, places, side="right") - 1] = True
         return np.bincount(X.indices[places], minlength=X.shape[1]), marked
-    step = block_rows(X.shape[1])
+    step = rows_at_once(X.shape[1])
     for start in range(0, len(X), step):
         absent = np.isnan(X[start : start + step])
         counts += absent.sum(axis=0)
@@ -43,26 +40,10 @@ def nan_places(X: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     return counts, marked
 
 
-def check_complete(X: Any, names: Sequence[str] | None) -> None:
-    """Refuse NaN, naming the columns and how many they have."""
-    if holds_nan(X):
-        counts, marked = nan_places(X)
-        found = count_text(name_counts(counts, names), int(marked.sum()), len(marked))
-        raise InvalidInputError(f"X contains NaN: {found}: {MISSING_ADVICE}", parameter="missing")
-
-
 def name_counts(counts: NDArray[np.intp], names: Sequence[str] | None) -> dict[str, int]:
     """Return the columns with missing values by name, or by place where they have none."""
     found = [int(index) for index in np.flatnonzero(counts)]
-    return {str(i if names is None else names[i]): int(counts[i]) for i in found}
-
-
-def count_text(missing: Mapping[str, int], incomplete: int, n_rows: int) -> str:
-    """Say how many rows have missing values, and in which columns."""
-    shown = [f"{name!r} {count:,}" for name, count in list(missing.items())[:20]]
-    more = f", and {len(missing) - 20} more" if len(missing) > 20 else ""
-    counts = ", ".join(shown) + more
-    return f"{incomplete:,} of {n_rows:,} rows have missing values (by column: {counts})"
+    return {f"x{i}" if names is None else str(names[i]): int(counts[i]) for i in found}
 
 
 def imputed(found: str) -> str:

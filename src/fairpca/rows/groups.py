@@ -28,7 +28,15 @@ MAX_FLOAT_LEVELS = 2
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """One categorical column: its name, the sorted values that occur, and a code per row."""
+    """One categorical column: its name, the sorted values that occur, and a code per row.
+
+    Examples
+    --------
+    >>> from fairpca.rows import encode_groups
+    >>> [sex] = encode_groups(["m", "f", "m"], n_rows=3).categorical
+    >>> sex.levels, sex.codes
+    (('f', 'm'), array([1, 0, 1]))
+    """
 
     name: str
     levels: tuple[Level, ...]
@@ -37,7 +45,14 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class NumericAttribute:
-    """One numeric column: its name and a finite number per row."""
+    """One numeric column: its name and a finite number per row.
+
+    Examples
+    --------
+    >>> from fairpca.rows import encode_groups
+    >>> encode_groups([20.5, 31.0, 47.2], n_rows=3).numeric[0].values
+    array([20.5, 31. , 47.2])
+    """
 
     name: str
     values: NDArray[np.float64]
@@ -45,7 +60,14 @@ class NumericAttribute:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Encoded columns of ``sensitive_features`` or ``control_features``."""
+    """Encoded columns of ``sensitive_features`` or ``control_features``.
+
+    Examples
+    --------
+    >>> from fairpca.rows import encode_groups
+    >>> encode_groups(["m", "f", "m"], n_rows=3).names
+    ('sensitive_feature',)
+    """
 
     categorical: tuple[Attribute, ...]
     numeric: tuple[NumericAttribute, ...]

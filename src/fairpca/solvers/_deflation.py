@@ -15,15 +15,13 @@ _WIDEST = 100
 
 
 def deflate(reduced: ReducedProblem, *, is_exact: bool = True) -> tuple[Array, Array]:
-    """Return a basis found greedily, and one multiplier per component and contrast.
-
-    Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or priced above the largest
-    gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
-    every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Where that would
-    leave too few dimensions for the components still to come, only the v_i are kept out and the
-    basis is left for refinement to mend. A start for refinement need not be exact: of many
-    dimensions those with the most variance will do.
-    """
+    """Return a basis found greedily, and one multiplier per component and contrast."""
+    # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or priced above the largest
+    # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
+    # every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Where that would
+    # leave too few dimensions for the components still to come, only the v_i are kept out and the
+    # basis is left for refinement to mend. A start for refinement need not be exact: of many
+    # dimensions those with the most variance will do.
     widest = max(_WIDEST, 6 * reduced.d)
     if reduced.size > widest and len(reduced.Q) == 1 and not is_exact:
         N = reduced.leading(widest)[1]

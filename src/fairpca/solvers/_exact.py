@@ -18,13 +18,11 @@ def top_basis(reduced: ReducedProblem) -> Array:
 
 
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
-    """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound.
-
-    The dual is one-dimensional: minimise over λ ≥ 0 the sum of the d largest eigenvalues of
-    S − λffᵀ plus λ·limit. Where the optimal subspace jumps at the best λ, the two subspaces on
-    either side differ in one direction, and a rotation between them meets the limit exactly, so
-    there is no duality gap.
-    """
+    """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound."""
+    # The dual is one-dimensional: minimise over λ ≥ 0 the sum of the d largest eigenvalues of
+    # S − λffᵀ plus λ·limit. Where the optimal subspace jumps at the best λ, the two subspaces on
+    # either side differ in one direction, and a rotation between them meets the limit exactly, so
+    # there is no duality gap.
     f = reduced.F[0]
     outer = np.outer(f, f)
 

@@ -30,13 +30,11 @@ def minimize_dual(
     largest: float = np.inf,
     slope_tol: float = 0.0,
 ) -> tuple[DualPoint, DualPoint]:
-    """Minimise a convex function over [0, largest] from values and slopes.
-
-    Returns the two ends of the final bracket: slope < 0 on the left, ≥ 0 on the right. Where the
-    minimum lies at an end of the interval, both are that end. A kink of the function (an
-    eigenvalue crossing) is met by intersecting tangents, a smooth minimum by the secant of the
-    slopes; the two take turns.
-    """
+    """Minimise a convex function over [0, largest] from values and slopes."""
+    # Returns the two ends of the final bracket: slope < 0 on the left, ≥ 0 on the right. Where the
+    # minimum lies at an end of the interval, both are that end. A kink of the function (an
+    # eigenvalue crossing) is met by intersecting tangents, a smooth minimum by the secant of the
+    # slopes; the two take turns.
     left = evaluate(0.0)
     if left.slope >= 0.0:
         return left, left

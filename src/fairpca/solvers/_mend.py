@@ -13,7 +13,7 @@ import numpy as np
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import Array, complement_basis, orthonormalize
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
-from fairpca.solvers._refinement import Refined, refine
+from fairpca.solvers._refinement import Refined, nudge, refine
 from fairpca.solvers._tight import solve_tight
 
 # A limit of zero is aimed at as this share of the largest gap.
@@ -34,16 +34,18 @@ def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
         smallest = _search(reduced, total, smallest)
     if reduced.violation(smallest.basis) > FEASIBLE:
         raise _refusal(reduced, smallest.basis, is_proven=False)
-    again = refine(reduced, smallest.basis)
+    # What is inside by having no variance at all is stationary too.
+    again = refine(reduced, nudge(smallest.basis))
     return again if reduced.violation(again.basis) <= FEASIBLE else smallest
 
 
 def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -> Refined:
     """Look for a smaller gap from random starts, always the same ones, until one will do."""
-    rng = np.random.default_rng(0)
+    rng, known = np.random.default_rng(0), [smallest.basis]
     for _ in range(_RANDOM_STARTS):
         start = orthonormalize(rng.normal(size=(reduced.size, reduced.d)))
-        found = refine(total, start)
+        found = refine(total, start, known=known)
+        known.append(found.basis)
         if total.cov_gap(found.basis) < total.cov_gap(smallest.basis):
             smallest = found
         if reduced.violation(smallest.basis) <= FEASIBLE:

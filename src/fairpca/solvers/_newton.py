@@ -40,11 +40,9 @@ class Multipliers:
 def polish(
     reduced: ReducedProblem, V: Array, multipliers: Multipliers, unit: float
 ) -> tuple[Array, Multipliers] | None:
-    """Return the optimal point next to V to rounding precision, or None if there is none.
-
-    `unit` is the size of the covariance, against which residuals are judged. Factorising is what
-    costs, so a factorised system serves as long as its steps shrink the residual well.
-    """
+    """Return the optimal point next to V to rounding precision, or None if there is none."""
+    # `unit` is the size of the covariance, against which residuals are judged. Factorising is what
+    # costs, so a factorised system serves as long as its steps shrink the residual well.
     if (reduced.size - reduced.d) * reduced.d > _LARGEST_SYSTEM:
         return None
     last, best, system = np.inf, np.inf, None

@@ -251,7 +251,10 @@ class ReducedProblem:
         if self.limit is not None and self.cov_scale > 0.0:
             worst = (self.cov_gap(V) - self.limit) / self.cov_scale
         if len(self.F):
-            worst = max(worst, self.mean_excess(V) / self.mean_scale)
+            # Of lengths, not of their squares: a small limit would drown in those.
+            most = np.sqrt(max(self.mean_excess(V) + self.mean_limit, 0.0))
+            excess = most - np.sqrt(self.mean_limit)
+            worst = max(worst, float(excess / np.sqrt(self.mean_scale)))
         return max(worst, 0.0)
 
     def objective(self, V: Array) -> float:
@@ -322,10 +325,8 @@ def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
 
 
 def smallest_cov_gap(values: Array, d: int) -> float:
-    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c.
-
-    By interlacing (Fan and Pall) it is attained for a single contrast.
-    """
+    """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c."""
+    # By interlacing (Fan and Pall) it is attained for a single contrast.
     if not len(values):
         return 0.0
     return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))

@@ -15,6 +15,7 @@ import scipy.optimize
 from fairpca.linalg import (
     Array,
     eigenvalue_excess,
+    orthonormalize,
     shared_level,
     symmetrize,
 )
@@ -32,10 +33,13 @@ _FIRST_GRADIENT = 1e-3
 _LAST_GRADIENT = 1e-8
 _INNER_ITERATIONS = 400
 _OUTER_ITERATIONS = 40
-_MOST_ITERATIONS = 4000
+# Evaluations, not iterations, are what costs: on kinks a line search takes many.
+_INNER_EVALUATIONS = 800
+_MOST_EVALUATIONS = 6000
 # A violation that outlives so many raises of the penalty is there to stay.
 _MOST_RAISES = 10
 _MEMORY = 20
+_NUDGE = 1e-3
 # Curvature below this share of the largest is not evened out. Bold steps along flat directions find
 # worse optima now and then, so where ascent is cheap anyway it goes by small ones.
 _FLATTEST = 0.03
@@ -174,7 +178,7 @@ class _Ascent:
     ) -> None:
         self.problem, self.V, self.known = reduced, start, known
         self.lagrangian = _Lagrangian(reduced, initial_multipliers(reduced, multipliers))
-        self.n_iter = 0
+        self.n_iter = self.spent = 0
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
         self.raised = 0
@@ -183,18 +187,22 @@ class _Ascent:
     def step(self, number: int) -> None:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
-        self.V, steps = _minimize(lagrangian, self.V, self.accuracy)
-        self.n_iter += steps
+        self.V, steps, evaluations = _minimize(lagrangian, self.V, self.accuracy)
+        self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
         M, bound, b = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
         self.change = _relative_change(M, lagrangian.M) + _relative_change(b, lagrangian.b)
         lagrangian.M, lagrangian.b = M, b
         self.violation = _violation(self.problem, self.V, bound)
         self.ended = self._end(Multipliers(M, b, bound))
         if self.violation > max(0.25 * last, _FEASIBLE):
+            # Stationary but outside: a saddle, which the gradient alone does not leave.
+            self.V = nudge(self.V) if steps == 0 and self.ended is None else self.V
             self.raised += 1
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
-        self.accuracy = max(min(0.1 * self.accuracy, 0.1 * self.change), _LAST_GRADIENT)
+        # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
+        wanted = max(min(0.1 * self.accuracy, 0.1 * self.change), _LAST_GRADIENT)
+        self.accuracy = max(wanted, 0.01 * self.violation)
 
     def _end(self, multipliers: Multipliers) -> Status | None:
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
@@ -208,7 +216,7 @@ class _Ascent:
             self.next_polish *= 0.1
         is_lost = self.raised > _MOST_RAISES and self.violation > _FEASIBLE
         # What is next to something known already is not worth as much work.
-        if is_lost or self.n_iter > _MOST_ITERATIONS / (1 + len(self.known)):
+        if is_lost or self.spent > _MOST_EVALUATIONS / (1 + len(self.known)):
             return self.status_at_limit
         is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
         return Status.CONVERGED if is_settled and self.accuracy <= _LAST_GRADIENT else None
@@ -238,7 +246,7 @@ def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     return Y @ inverse.T, inverse
 
 
-def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int]:
+def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int, int]:
     lagrangian.start_at(V)
     result = scipy.optimize.minimize(
         lagrangian,
@@ -247,13 +255,14 @@ def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array
         method="L-BFGS-B",
         options={
             "maxiter": _INNER_ITERATIONS,
+            "maxfun": _INNER_EVALUATIONS,
             "maxcor": _MEMORY,
             "ftol": 0.0,
             "gtol": accuracy * lagrangian.unit,
         },
     )
     Y = lagrangian.centre + lagrangian.stretch * result.x.reshape(V.shape)
-    return _orthonormal_factor(Y)[0], int(result.nit)
+    return _orthonormal_factor(Y)[0], int(result.nit), int(result.nfev)
 
 
 def _polished(
@@ -265,6 +274,11 @@ def _polished(
     # Newton knows stationary points, not maxima: only one next to where ascent led will do.
     is_near = _turn(V, found[0]) <= _LARGEST_TURN and reduced.violation(found[0]) <= _FEASIBLE
     return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
+
+
+def nudge(V: Array) -> Array:
+    """Return a basis close by, always the same one."""
+    return orthonormalize(V + _NUDGE * np.random.default_rng(0).normal(size=V.shape))
 
 
 def _turn(V: Array, other: Array) -> float:

@@ -49,6 +49,9 @@ class Status(Enum):
 class Snapshot:
     """Where a solve stands; handed to the `callback` of `solve` after every iteration.
 
+    Elsewhere in the library ``progress(done, total)`` tells how far work is; nobody knows how many
+    iterations there will be, but the gap between objective and bound says how far they have come.
+
     Parameters
     ----------
     stage : {"basis", "bound"}
@@ -169,6 +172,14 @@ class Solution:
     """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended.
 
     `weights` are those of the groups in the bound, where the worst-served one is maximised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve
+    >>> solution = solve(FairProblem(np.diag([3.0, 1.0]), np.empty((0, 2)), np.empty((0, 2, 2)), 1))
+    >>> solution.basis.ravel(), solution.status.name
+    (array([1., 0.]), 'CONVERGED')
     """
 
     basis: Array

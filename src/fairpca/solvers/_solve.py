@@ -148,7 +148,7 @@ def _exact(reduced: ReducedProblem) -> _Found:
 def _whole_space(reduced: ReducedProblem) -> _Found:
     # As many components as dimensions: there is one subspace only, feasible or not.
     V = np.eye(reduced.size)
-    if reduced.mean_excess(V) > FEASIBLE * reduced.mean_scale:
+    if reduced.violation(V) > FEASIBLE and reduced.mean_excess(V) > 0.0:
         raise unattainable_mean_tol(reduced)
     value = reduced.objective(V)
     return _Found(V, Bound(value, value, V, 0, Status.CONVERGED), 0, "exact")

@@ -50,12 +50,10 @@ def solve_tight(
     known: Refined | None = None,
     watch: Watch | None = None,
 ) -> Bound:
-    """Bound a problem with at least one covariance gap or bounded mean gap, and with d < size.
-
-    `known` is the basis to certify: its multipliers are the first guess, and solving stops where it
-    would certify nothing new. Of many contrasts only a few bind. Leaving some out can only raise
-    the bound, so it stays valid; those that the relaxed point then violates are put back.
-    """
+    """Bound a problem with at least one covariance gap or bounded mean gap, and with d < size."""
+    # `known` is the basis to certify: its multipliers are the first guess, and solving stops where
+    # it would certify nothing new. Of many contrasts only a few bind. Leaving some out can only
+    # raise the bound, so it stays valid; those that the relaxed point then violates are put back.
     rounds = _Rounds(reduced, Progress(tol), known, max_iter, watch)
     status = rounds.terminate()
     if status is None:

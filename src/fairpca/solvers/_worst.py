@@ -140,7 +140,7 @@ def _pure(
         (*found.starts, total), key=lambda V: (served.values(V).min(), np.vdot(V, reduced.S @ V))
     )
     n_iter = found.n_iter
-    method = "exact" if len(served.S) <= 2 else "refined"
+    method = "exact" if len(served.S) <= 2 else "weighted"
     for _ in range(_MOST_PASSES):
         value = float(served.values(best).min())
         if found.bound - value <= 0.1 * tol * abs(found.bound) + _ROUNDING * reduced.d:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from csv import Error as BadRows
+from csv import reader as csv_rows
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +23,7 @@ from fairpca.tables._roles import Roles
 SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 
 # The types of the columns come from the first so many bytes.
-BLOCK_BYTES = 8 << 20
+BATCH_BYTES = 8 << 20
 # What one task of an engine reads of a file that is not packed.
 RANGE_BYTES = 64 << 20
 
@@ -49,16 +52,35 @@ class CsvPart:
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         """Read some columns, a batch at a time."""
+        stream = _Quotes(self._stream())
         try:
-            with self._open(list(columns)) as reader:
+            with self._open(list(columns), stream) as reader:
                 yield from reader
+            if stream.count % 2:
+                self._check_closed()
         except (*READ_ERRORS, UnicodeDecodeError) as error:
             raise self._failure(error) from None
+
+    def _check_closed(self) -> None:
+        """Refuse a quote that is never closed: it swallows all rows to the end of the file.
+
+        Arrow does not say so. Inside a field that does not begin with one a quote is a mark like
+        any other, so that an odd number of them is a reason to look, no more.
+        """
+        text = io.TextIOWrapper(self._stream(), "utf-8", newline="")
+        try:
+            for _ in csv_rows(text, delimiter=self.separator, strict=True):
+                pass
+        except BadRows:
+            raise InvalidInputError(
+                f'{self.path}: a quote (") is opened and not closed, so that rows to the end of '
+                "the file are one field: mend the file."
+            ) from None
 
     def schema(self) -> pa.Schema:
         """Read the header and infer the types that were not given."""
         try:
-            with self._open(None) as reader:
+            with self._open(None, self._stream()) as reader:
                 schema = reader.schema
                 names = schema.names
         except (*READ_ERRORS, UnicodeDecodeError) as error:
@@ -86,10 +108,10 @@ class CsvPart:
             for start in starts
         ]
 
-    def _open(self, columns: list[str] | None) -> Any:
+    def _open(self, columns: list[str] | None, stream: Any) -> Any:
         return csv.open_csv(
-            self._stream(),
-            read_options=csv.ReadOptions(block_size=BLOCK_BYTES, column_names=self.names),
+            stream,
+            read_options=csv.ReadOptions(block_size=BATCH_BYTES, column_names=self.names),
             parse_options=csv.ParseOptions(
                 delimiter=self.separator, newlines_in_values=self.stop is None
             ),
@@ -126,6 +148,28 @@ class CsvPart:
                 "column in one way, or give moments_from_csv its type."
             )
         return unreadable(self.path, "the file", error)
+
+
+class _Quotes:
+    """A stream that counts the quotes read through it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.count = stream, 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes."""
+        content: bytes = self.stream.read(size)
+        self.count += content.count(b'"')
+        return content
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is nothing left to read."""
+        return bool(self.stream.closed)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self.stream.close()
 
 
 def _not_text(path: str, what: str) -> InvalidInputError:

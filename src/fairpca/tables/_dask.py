@@ -16,12 +16,13 @@ import pyarrow as pa
 from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.linalg import project, single_blas_thread
+from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import MISSING_ADVICE, check_matrix, encode_groups, fill_means
+from fairpca.rows import encode_groups
+from fairpca.rows._checks import check_matrix
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
-from fairpca.tables._partial import Partial, describe_missing, finish, merge_partials
+from fairpca.tables._partial import Partial, finish, merge_partials
 from fairpca.tables._pass import summarise_unit
 from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
 from fairpca.tables.table import Table
@@ -79,7 +80,8 @@ def moments_from_dask(
             raise InvalidInputError("an array has no names: features and categorical need a table.")
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
-        roles, parts = _collections(data, sensitive, control, weight, None, **options)
+        given = (data, sensitive, control, weight, None)
+        roles, parts = collections(_sum_features, *given, **options)
         return finish(_compute(parts, roles), roles, named=False)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
@@ -103,12 +105,9 @@ def lazy_moments(
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
-    roles, parts = _collections(X, sensitive, control, weight, names, numeric=numeric, **options)
-    total = _compute(parts, roles)
-    if roles.missing == "error" and set(total.missing) & set(roles.features):
-        found = f"X contains NaN: {describe_missing(total)}: {MISSING_ADVICE}"
-        raise InvalidInputError(found, parameter="missing")
-    moments = finish(total, roles, named=names is not None)
+    given = (X, sensitive, control, weight, names)
+    roles, parts = collections(_sum_features, *given, numeric=numeric, **options)
+    moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
             f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
@@ -126,12 +125,16 @@ def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:
 
 
 def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
-    """Merge delayed sums as a tree, always in the same order."""
+    return merge_tree(parts, partial(_merge, roles=roles))
+
+
+def merge_tree(parts: Sequence[Any], function: Callable[[list[Any]], Any]) -> Any:
+    """Merge what delayed tasks have found as a tree, always in the same order."""
     from dask import delayed
 
     if not parts:
         raise InvalidInputError("X has no partitions: give a table with rows.")
-    merge = delayed(partial(_merge, roles=roles))
+    merge = delayed(function)
     level = list(parts)
     while len(level) > 1:
         level = [merge(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
@@ -143,10 +146,19 @@ def _merge(parts: list[Partial], roles: Roles) -> Partial:
         return merge_partials(parts, roles)
 
 
-def _collections(
-    X: Any, sensitive: Any, control: Any, weight: Any, names: Sequence[str] | None, **options: Any
+def collections(
+    work: Callable[..., Any],
+    X: Any,
+    sensitive: Any,
+    control: Any,
+    weight: Any,
+    names: Sequence[str] | None,
+    **options: Any,
 ) -> tuple[Roles, list[Any]]:
-    """Roles of features and groups that are collections of their own, and their delayed sums."""
+    """Roles of features and groups that are collections of their own, and the delayed work.
+
+    `work` is called with a partition of features, its groups by argument, and the roles.
+    """
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
     given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))
@@ -162,10 +174,10 @@ def _collections(
         **options,
     )
     given = {name: part for name, part in given.items() if part is not None}
-    function = partial(_sum_block, roles=roles)
+    function = partial(work, roles=roles)
     if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
         return roles, _frame_parts(X, given, function)
-    return roles, _block_parts(X, given, function)
+    return roles, _array_parts(X, given, function)
 
 
 def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[str, ...]:
@@ -198,11 +210,9 @@ def _frame_schema(meta: Any) -> pa.Schema:
 
 
 def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
-    """Delayed sums where everything is a data frame.
-
-    One expression for all of them: Dask joins small partitions while it optimises a read, and how
-    many depends on the columns, so that frames optimised apart would not fit together any more.
-    """
+    """Delayed sums where everything is a data frame."""
+    # One expression for all of them: Dask joins small partitions while it optimises a read, and how
+    # many depends on the columns, so that frames optimised apart would not fit together any more.
     import pandas as pd
     from dask import delayed
 
@@ -228,14 +238,14 @@ def _sum_partition(*parts: Any, function: Callable[..., Partial], metas: Mapping
     return pd.Series([function(declared[0], groups)], dtype=object)
 
 
-def _block_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
+def _array_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
     """Delayed sums where arrays take part."""
     from dask import delayed
 
-    others = {name: _aligned_blocks(part, X, name) for name, part in groups.items()}
+    others = {name: _aligned(part, X, name) for name, part in groups.items()}
     return [
-        delayed(function)(block, {name: blocks[index] for name, blocks in others.items()})
-        for index, block in enumerate(_row_blocks(X))
+        delayed(function)(part, {name: found[index] for name, found in others.items()})
+        for index, part in enumerate(_row_partitions(X))
     ]
 
 
@@ -247,15 +257,15 @@ def _check_partitions(name: str, found: int, wanted: int) -> None:
         )
 
 
-def _row_blocks(X: Any) -> list[Any]:
-    """Delayed blocks of whole rows."""
+def _row_partitions(X: Any) -> list[Any]:
+    """Delayed partitions of whole rows."""
     if hasattr(X, "rechunk"):
         return list((X.rechunk({1: -1}) if X.ndim == 2 else X).to_delayed().ravel())
     return list(X.to_delayed(optimize_graph=False))
 
 
-def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
-    """Blocks of groups or weights that belong to the blocks of X."""
+def _aligned(part: Any, X: Any, name: str) -> list[Any]:
+    """Partitions of groups or weights that belong to those of X."""
     from dask import delayed
 
     count = X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
@@ -264,11 +274,11 @@ def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     if is_lazy(part):
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
-        blocks = _row_blocks(part)
-        _check_partitions(name, len(blocks), count)
+        found = _row_partitions(part)
+        _check_partitions(name, len(found), count)
         if not hasattr(meta := getattr(part, "_meta", None), "iloc"):
-            return blocks
-        return [delayed(as_declared)(block, meta) for block in blocks]
+            return found
+        return [delayed(as_declared)(part, meta) for part in found]
     if not known:
         raise InvalidInputError(
             f"{name} is in memory while X is a Dask collection whose partitions have unknown "
@@ -281,16 +291,16 @@ def _aligned_blocks(part: Any, X: Any, name: str) -> list[Any]:
     return [rows[end - size : end] for end, size in zip(ends, chunks, strict=True)]
 
 
-def as_declared(block: Any, meta: Any) -> Any:
-    """Cast the number columns of a pandas block to the types that the whole table has."""
+def as_declared(part: Any, meta: Any) -> Any:
+    """Cast the number columns of a pandas partition to the types that the whole table has."""
     if meta.ndim == 1:
-        return as_declared(block.to_frame(), meta.to_frame()).iloc[:, 0]
+        return as_declared(part.to_frame(), meta.to_frame()).iloc[:, 0]
     types = {
         name: dtype
         for name, dtype in meta.dtypes.items()
-        if getattr(dtype, "kind", "O") in "iufb" and block[name].dtype != dtype
+        if getattr(dtype, "kind", "O") in "iufb" and part[name].dtype != dtype
     }
-    return block.astype(types) if types and len(block) else block
+    return part.astype(types) if types and len(part) else part
 
 
 def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
@@ -300,15 +310,21 @@ def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
     return _sum_columns(Columns.of(batch, roles), roles)
 
 
-def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
-    """Sum a block of features with its groups."""
+def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
+    """Sum a partition of features with its groups."""
+    return _sum_columns(partition_columns(X, groups, roles), roles)
+
+
+def partition_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Columns:
+    """Return the columns of a partition of features with its groups."""
     names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
     parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
     for name, column in (item for part in parts.values() for item in part.items()):
         if len(column) != n_rows:
             raise InvalidInputError(
-                f"{name} has {len(column)} rows in a block of {n_rows}: give both the same chunks."
+                f"{name} has {len(column)} rows in a partition of {n_rows}: give both the same "
+                "chunks."
             )
     features: dict[str, pa.Array] = {}
     matrix: Any = None
@@ -318,7 +334,7 @@ def _sum_block(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
         features = _arrow_columns(X, roles.features)
         check_numbers({name: column.type for name, column in features.items()})
     columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in GROUPS))
-    return _sum_columns(replace(columns, matrix=matrix), roles)
+    return replace(columns, matrix=matrix)
 
 
 def _sum_columns(columns: Columns, roles: Roles) -> Partial:
@@ -328,15 +344,15 @@ def _sum_columns(columns: Columns, roles: Roles) -> Partial:
         return summarise_batches((columns.slice(start, size) for start in starts), roles)
 
 
-def _arrow_columns(block: Any, names: Sequence[str]) -> dict[str, pa.Array]:
-    """Arrow arrays of the columns of a pandas or NumPy block, by their places."""
-    block = block if hasattr(block, "iloc") else np.asarray(block)
-    if block.ndim == 1:
-        columns = [block]
-    elif hasattr(block, "iloc"):
-        columns = [block.iloc[:, index] for index in range(block.shape[1])]
+def _arrow_columns(part: Any, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Arrow arrays of the columns of a pandas or NumPy partition, by their places."""
+    part = part if hasattr(part, "iloc") else np.asarray(part)
+    if part.ndim == 1:
+        columns = [part]
+    elif hasattr(part, "iloc"):
+        columns = [part.iloc[:, index] for index in range(part.shape[1])]
     else:
-        columns = list(np.ascontiguousarray(block.T))
+        columns = list(np.ascontiguousarray(part.T))
     arrays = {}
     for name, column in zip(names, columns, strict=True):
         try:
@@ -366,34 +382,3 @@ def sample(X: Any) -> Any:
     if getattr(X, "ndim", 2) != 2:
         raise InvalidInputError(f"X has {X.ndim} dimensions: give a table with rows and columns.")
     return np.empty((0, X.shape[1]), dtype=X.dtype)
-
-
-def lazy_transform(
-    X: Any,
-    mean: Any,
-    components: Any,
-    scale: Any,
-    names: Sequence[str],
-    dtype: Any,
-    impute: bool = False,
-) -> Any:
-    """Scores of a Dask collection as one with the same partitions; nothing is computed yet."""
-    projection = {"mean": mean, "components": components, "scale": scale, "impute": impute}
-    function = partial(_project_block, **projection)
-    if hasattr(X, "rechunk"):
-        X = X.rechunk({1: -1})
-        chunks = (X.chunks[0], (len(components),))
-        meta = np.empty((0, len(components)), dtype=dtype)
-        return X.map_blocks(function, chunks=chunks, dtype=dtype, meta=meta)
-    meta = X._meta.iloc[:, :0].assign(**{name: np.empty(0, dtype) for name in names})
-    return X.map_partitions(partial(_project_frame, function, list(names)), meta=meta)
-
-
-def _project_block(X: Any, mean: Any, components: Any, scale: Any, impute: bool) -> Any:
-    if impute:
-        X = fill_means(X if issparse(X) else np.asarray(X, dtype=np.float64), mean)
-    return project(check_matrix(X)[0], mean, components, scale)
-
-
-def _project_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
-    return type(frame)(function(frame), columns=names, index=frame.index)

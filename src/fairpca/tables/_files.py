@@ -5,9 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
@@ -54,11 +52,9 @@ class Listing:
 
 
 def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) -> Listing:
-    """List the files of a table, sorted by path; a directory without such suffixes is read whole.
-
-    Globs know ``**``, ``key=value`` directories are columns, addresses are those of pyarrow, and
-    `filesystem` is where plain paths lie (None: the local disk).
-    """
+    """List the files of a table, sorted by path; a directory without such names is read whole."""
+    # Globs know ``**``, ``key=value`` directories are columns, addresses are those of pyarrow, and
+    # `filesystem` is where plain paths lie (None: the local disk).
     if isinstance(source, str | os.PathLike):
         items = [os.fspath(source)]
     elif isinstance(source, Iterable):
@@ -196,41 +192,3 @@ def _hive_values(relative: str) -> dict[str, str | None]:
     return {
         unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in pairs
     }
-
-
-@contextmanager
-def replacing_any(system: Any, path: str) -> Iterator[str]:
-    """Yield a name beside a path of any file system; what is written there takes its place.
-
-    A file or a directory; what was there goes only after that, and comes back after an error.
-    """
-    beside, old = _beside(path), _beside(path)
-    try:
-        yield beside
-        exists = system.get_file_info(path).type != fs.FileType.NotFound
-        if exists:
-            system.move(path, old)
-        try:
-            system.move(beside, path)
-        except BaseException:
-            if exists:
-                system.move(old, path)
-            raise
-        _remove(system, old)
-    finally:
-        _remove(system, beside)
-
-
-def _beside(path: str) -> str:
-    """Name for the output while it is incomplete, in the same directory."""
-    folder, _, name = path.rpartition("/")
-    hidden = f".{name}.{uuid.uuid4().hex[:8]}.part"
-    return f"{folder}/{hidden}" if folder else hidden
-
-
-def _remove(system: Any, path: str) -> None:
-    kind = system.get_file_info(path).type
-    if kind == fs.FileType.File:
-        system.delete_file(path)
-    elif kind == fs.FileType.Directory:
-        system.delete_dir(path)

@@ -20,18 +20,11 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._holes import fill_holes
 from fairpca.moments.folds import with_folds
-from fairpca.rows import (
-    MISSING_GROUP,
-    Attribute,
-    Groups,
-    NumericAttribute,
-    Rows,
-    check_cells,
-    check_weights,
-    encode_groups,
-    sort_levels,
-    unique_columns,
-)
+from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
+from fairpca.rows._checks import check_weights, infinite_error, weights_error
+from fairpca.rows._identifiers import unique_columns
+from fairpca.rows._missing import MISSING_GROUP
+from fairpca.rows.groups import check_cells
 from fairpca.tables._partial import (
     Levels,
     Partial,
@@ -52,10 +45,8 @@ CACHED_LEVELS = 64
 
 
 def batch_rows(n_columns: int) -> int:
-    """Rows that are read and summed at once, between 1,024 and 32,768.
-
-    As many as there are columns at least: the sums of fewer rows are kept in another form.
-    """
+    """Rows that are read and summed at once, between 1,024 and 32,768."""
+    # As many as there are columns at least: the sums of fewer rows are kept in another form.
     return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), max(1024, n_columns), 32768))
 
 
@@ -188,8 +179,8 @@ def absent(column: pa.Array) -> Any:
 def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
     """Make Rows of complete columns, and say which levels the categorical features have."""
     n_rows, weights = columns.n_rows, None
-    for name, column in columns.weight.items():
-        weights = check_weights(_weights(column, name), n_rows)
+    for column in columns.weight.values():
+        weights = check_weights(_weights(column), n_rows)
     groups = strata = None
     if columns.sensitive:
         groups = encode_columns(
@@ -208,8 +199,8 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
 
 def positive_rows(columns: Columns) -> Any:
     """Mark the rows whose weight is not zero; None where all are used."""
-    for name, column in columns.weight.items():
-        weights = _weights(column, name)
+    for column in columns.weight.values():
+        weights = _weights(column)
         if not weights.all():
             return weights != 0.0
     return None
@@ -252,22 +243,17 @@ def check_finite(columns: Columns, roles: Roles) -> None:
         places = np.flatnonzero(np.isinf(columns.matrix.data))
         bad = [roles.features[index] for index in columns.matrix.indices[places]]
     if bad:
-        raise InvalidInputError(
-            f"column {bad[0]!r} holds infinite values: drop those rows or clip them.",
-            parameter="features",
-        )
+        raise infinite_error(bad[0], "features")
 
 
 def _finite(values: Any) -> bool:
     return values.dtype.kind != "f" or not np.isinf(values).any()
 
 
-def _weights(column: pa.Array, name: str) -> Any:
+def _weights(column: pa.Array) -> Any:
     known = (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
     if not any(test(column.type) for test in known):
-        raise InvalidInputError(
-            f"the weights {name!r} are {column.type}: give numbers.", parameter="sample_weight"
-        )
+        raise weights_error("text")
     return _numbers(column).astype(np.float64)
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from fairpca._choices import MISSING, UNKNOWN
-from fairpca._models import read_model_file
+from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
 from fairpca.tables._kernel import absent, level_text
@@ -107,7 +107,9 @@ class Projection:
 def read_model(model: AnyModel) -> Weights:
     """Take what is needed for projecting rows from a fitted model or its file."""
     if isinstance(model, str | os.PathLike):
-        kind, parameters, state, standardization = read_model_file(model)
+        model = read_model_file(model)
+    if isinstance(model, ModelFile):
+        kind, parameters, state, standardization = model
         whiten, missing = parameters["whiten"], parameters.get("missing", MISSING[0])
     else:
         fitted, standardization = model if isinstance(model, tuple) else (model, None)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from fairpca._files import replacing
+from fairpca._progress import Counter
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
@@ -31,12 +31,7 @@ from fairpca.tables._roles import Roles
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-Progress: TypeAlias = bool | Callable[[int, int | None], None] | None
-"""True for a bar on standard error, or a function of the rows done and, where known, in all."""
-
 MAX_THREADS = 8
-BAR_WIDTH = 24
-SECONDS_BETWEEN = 0.1
 FORMAT, VERSION = "fairpca.checkpoint", 1
 
 
@@ -87,18 +82,22 @@ def summarise_unit(
         raise error.at(unit.path) from None
 
 
-def sum_units(units: Iterable[Any], roles: Roles, bar: Bar) -> Partial:
+def sum_units(units: Iterable[Any], roles: Roles, counter: Counter) -> Partial:
     """Sum units one after the other, in this thread."""
     total = Partial(levels=dict.fromkeys(roles.categorical, ()))
     for unit in units:
         counting = refused(total.missing, roles)
-        part = summarise_unit(unit, roles, counting=counting, tell=bar.add)
+        part = summarise_unit(unit, roles, counting=counting, tell=counter.add)
         total = merge_partials([total, part], roles)
     return total
 
 
 def sum_row_groups(
-    groups: Sequence[RowGroup], roles: Roles, threads: int, bar: Bar, kept: Checkpoint | None
+    groups: Sequence[RowGroup],
+    roles: Roles,
+    threads: int,
+    counter: Counter,
+    kept: Checkpoint | None,
 ) -> Partial:
     """Sum row groups in order by several threads, from wherever an earlier pass has stopped."""
     state = State()
@@ -106,7 +105,7 @@ def sum_row_groups(
         files = {group.path: group.part.file.fingerprint for group in groups}
         state = kept.load(list(files.values()))
     for partial in (state.total, state.current):
-        bar.skip(0 if partial is None else partial.n_rows)
+        counter.skip(0 if partial is None else partial.n_rows)
     failing = False  # read by the threads: after a missing value rows are only counted
 
     def work(group: RowGroup) -> Partial:
@@ -119,7 +118,7 @@ def sum_row_groups(
             failing = failing or refused(result.missing, roles)
             if kept is not None and not failing:
                 kept.save(state)
-            bar.add(result.n_rows)
+            counter.add(result.n_rows)
     finally:
         if kept is not None and not failing and (state.files or state.groups):
             kept.save(state, now=True)
@@ -181,7 +180,7 @@ class Checkpoint:
                 "it, or name another one."
             )
         self._number = content["number"]
-        done = [list(item) for item in content["files"]]
+        done = [list(item) if isinstance(item, list) else [item] for item in content["files"]]
         for was, now in zip(done, fingerprints, strict=False):
             if was != now:
                 raise self._refused(
@@ -193,8 +192,15 @@ class Checkpoint:
                 f"{done[len(fingerprints)][0]} is in the checkpoint {name} but not among the "
                 "files: remove the checkpoint and start again."
             )
+        try:
+            return self._state(content, done, fingerprints[len(done) : len(done) + 1])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._unreadable() from None
+
+    def _state(
+        self, content: dict[str, Any], done: list[list[Any]], following: list[list[Any]]
+    ) -> State:
         state = State(total=self._partial(content["total"]), files=tuple(done))
-        following = fingerprints[len(done) : len(done) + 1]
         if [content["current_file"]] != following:
             return state
         current, groups = self._partial(content["current"]), content["groups"]
@@ -258,11 +264,16 @@ class Checkpoint:
     def _read(self) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads(self._state_file.read_text())
-            if (content["format"], content["version"]) == (FORMAT, VERSION):
+            known = (content["format"], content["version"]) == (FORMAT, VERSION)
+            shapes = {"request": dict, "number": int, "files": list}
+            if known and all(isinstance(content[name], kind) for name, kind in shapes.items()):
                 return content
-        except (ValueError, KeyError, TypeError, OSError):
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
             pass
-        raise self._refused(
+        raise self._unreadable()
+
+    def _unreadable(self) -> InvalidInputError:
+        return self._refused(
             f"{str(self.path)!r} is not a checkpoint that this fairpca can read: remove it, or "
             "name another one."
         )
@@ -276,50 +287,3 @@ class Checkpoint:
         for file in self.path.glob("*-*.npz"):
             if file.name not in kept and file.name.startswith(("total-", "current-")):
                 file.unlink()
-
-
-class Bar:
-    """Draws a bar on standard error, or calls a function, as rows are done."""
-
-    def __init__(self, total: int | None, progress: Progress) -> None:
-        self.total = total
-        self.progress = progress
-        self.done = 0
-        self._start = time.monotonic()
-        self._drawn = 0.0
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.progress is True:
-            self._draw()
-            sys.stderr.write("\n")
-            sys.stderr.flush()
-
-    def skip(self, rows: int) -> None:
-        """Count rows that an earlier pass has done."""
-        self.total = None if self.total is None else self.total - rows
-
-    def add(self, rows: int) -> None:
-        """Count rows and show it."""
-        self.done += rows
-        if callable(self.progress):
-            self.progress(self.done, self.total)
-        elif self.progress and time.monotonic() - self._drawn > SECONDS_BETWEEN:
-            self._draw()
-
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        seconds = max(self._drawn - self._start, 1e-9)
-        rate = self.done / seconds
-        text = f"{self.done:,} rows, {rate / 1e6:.2f} million/s"
-        if self.total:
-            share = min(self.done / self.total, 1.0)
-            left = (self.total - self.done) / rate if rate else 0.0
-            filled = round(share * BAR_WIDTH)
-            bar = "#" * filled + "." * (BAR_WIDTH - filled)
-            text = f"[{bar}] {share:4.0%} of {self.total:,} rows, {rate / 1e6:.2f} million/s, "
-            text += f"{left:.0f} s left"
-        sys.stderr.write(f"\r{text:<79}")
-        sys.stderr.flush()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, MISSING_GROUPS
+from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Groupless, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
+from fairpca.rows._checks import not_numbers_error
 
-Missing = Literal["error", "drop-rows", "mean"]
-MissingGroups = Literal["raise", "own"]
 Names = str | Iterable[str] | None
 
 _PARAMETER_OF = {
@@ -30,7 +29,7 @@ class RoleOptions(TypedDict, total=False):
     numeric: Names
     categorical: Names
     missing: Missing
-    missing_groups: MissingGroups
+    missing_groups: Groupless
     max_cells: int
     max_levels: int
     folds: int
@@ -41,6 +40,14 @@ class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
     The parts and options are those of `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.assign("sex").features
+    ('height',)
     """
 
     features: tuple[str, ...]  # those that are numbers, in order
@@ -50,7 +57,7 @@ class Roles:
     weight: str | None = None
     numeric: tuple[str, ...] = ()
     missing: Missing = "error"
-    missing_groups: MissingGroups = "raise"
+    missing_groups: Groupless = "raise"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
     folds: int = 0  # 0: one sum for all rows
@@ -89,7 +96,7 @@ def assign_roles(
     numeric: Names = None,
     categorical: Names = None,
     missing: Missing = "error",
-    missing_groups: MissingGroups = "raise",
+    missing_groups: Groupless = "raise",
     max_cells: int = MAX_CELLS,
     max_levels: int = MAX_LEVELS,
     folds: int = 0,
@@ -112,7 +119,7 @@ def assign_roles(
             parameter="sensitive_features",
         )
     check_choice("missing", missing, MISSING)
-    check_choice("missing_groups", missing_groups, MISSING_GROUPS)
+    check_choice("missing_groups", missing_groups, GROUPLESS)
     if folds:
         check_folds(folds)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
@@ -203,14 +210,15 @@ def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
 
 def check_numbers(features: Mapping[str, pa.DataType]) -> None:
     """Refuse features of other types than numbers."""
-    bad = [f"{name!r} ({kind})" for name, kind in features.items() if not is_number(kind)]
+    bad = {name: _kind_name(kind) for name, kind in features.items() if not is_number(kind)}
     if bad:
-        listed = ", ".join(bad)
-        raise InvalidInputError(
-            f"features that are not numbers: {listed}. Name the columns to be one-hot "
-            "encoded in categorical, or name the features without them.",
-            parameter="features",
-        )
+        raise not_numbers_error(bad, "features")
+
+
+def _kind_name(kind: pa.DataType) -> str:
+    inner = kind.value_type if kinds.is_dictionary(kind) else kind
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return "text" if any(test(inner) for test in tests) else str(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Unpack
 
@@ -26,9 +26,9 @@ from fairpca.tables._partial import Partial, finish, merge_partials
 from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
 from fairpca.tables.table import Table
 
-# Partial sums that one task, and the driver, merge at a time: with thousands of partitions the
-# driver would otherwise have to hold thousands of matrices.
-FAN_IN = 32
+# Tasks that merge the partial sums: with thousands of partitions the driver would otherwise have
+# to hold thousands of matrices.
+MERGERS = 4
 
 _SCHEMA = "partial binary"
 
@@ -43,8 +43,8 @@ def moments_from_spark(
 ) -> GroupMoments:
     """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
 
-    Every task sums its partition in Arrow batches and sends one small block of moments; more than
-    32 of them are merged by tasks before the driver sees the rest. Needs pyspark 4.0 or later with
+    Every task sums its partition in Arrow batches and sends the moments of its rows; a few tasks
+    merge them before the driver sees the rest. Needs pyspark 4.0 or later with
     Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
     (``PYSPARK_PYTHON``).
 
@@ -54,6 +54,12 @@ def moments_from_spark(
         The table.
     sensitive, features, control, weight, **options
         As in `moments_from_parquet`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import moments_from_spark
+    >>> data = session.read.parquet("people")  # doctest: +SKIP
+    >>> moments = moments_from_spark(data, sensitive=["sex"])  # doctest: +SKIP
     """
     schema = _arrow_schema(data)
     roles = assign_roles(schema, sensitive, features, control, weight, **options)
@@ -94,14 +100,10 @@ def _check_headers(table: Table) -> None:
 
 
 def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> GroupMoments:
-    selected = _numbered(data, roles.columns)
-    count = _partition_count(selected)
     work = partial(_summarise_partition, roles=roles, types=types)
-    partials = selected.mapInArrow(work, _SCHEMA)
-    while count > FAN_IN:
-        count = -(-count // FAN_IN)
-        merge = partial(_merge_partition, roles=roles)
-        partials = partials.repartition(count).mapInArrow(merge, _SCHEMA)
+    partials = _numbered(data, roles.columns).mapInArrow(work, _SCHEMA)
+    merge = partial(_merge_partition, roles=roles)
+    partials = partials.repartition(MERGERS).mapInArrow(merge, _SCHEMA)
     found = [_unpack(row["partial"]) for row in partials.collect()]
     return finish(merge_partials(found, roles) if found else Partial(), roles)
 
@@ -115,6 +117,11 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
         The table, with the features of the model by name.
     model : FairPCA, SavedModel, str or path
         As in `project_table`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import transform_spark
+    >>> reduced = transform_spark(data, "model.npz")  # doctest: +SKIP
     """
     from pyspark.sql.types import DoubleType, StructType
 
@@ -161,18 +168,12 @@ def _numbered(data: Any, names: Iterable[str]) -> Any:
     """Select columns under plain names: mapInArrow cannot handle dots and backticks in them."""
     from pyspark.sql import functions as F
 
-    quoted = ("`" + name.replace("`", "``") + "`" for name in names)
-    return data.select(*(F.col(name).alias(f"c{index}") for index, name in enumerate(quoted)))
+    columns = (F.col(_quoted(name)) for name in names)
+    return data.select(*(column.alias(f"c{index}") for index, column in enumerate(columns)))
 
 
-def _partition_count(data: Any) -> int:
-    """Partitions of a table; Spark Connect does not tell, so that one round of merging is made."""
-    from pyspark.errors import PySparkException
-
-    try:
-        return int(data.rdd.getNumPartitions())
-    except PySparkException:
-        return FAN_IN + 1
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _summarise_partition(
@@ -191,11 +192,13 @@ def _summarise_partition(
 
 
 def _merge_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
-    found = [item for batch in batches for item in batch.column(0).to_pylist()]
-    if not found:
-        return
+    """Add partial sums as they come, so that a task holds two of them."""
+    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
     try:
-        yield _pack(merge_partials([_unpack(item) for item in found], roles))
+        for batch in batches:
+            for item in batch.column(0):
+                total = merge_partials([total, _unpack(item.as_py())], roles)
+        yield _pack(total)
     except InvalidInputError as error:
         yield _pack(error)
 
@@ -213,7 +216,7 @@ def _unpack(content: bytes | bytearray) -> Partial:
 
 
 @contextmanager
-def spark_session(master: str | None) -> Iterator[Any]:
+def spark_session(master: str | None, quiet: bool = False) -> Iterator[Any]:
     """Open a Spark session, or use the one that is active; None stands for ``local[*]``."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -226,7 +229,8 @@ def spark_session(master: str | None) -> Iterator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master or "local[*]").appName("fairpca")
     try:
-        session = builder.config("spark.ui.enabled", "false").getOrCreate()
+        with _silenced() if quiet else nullcontext():
+            session = builder.config("spark.ui.enabled", "false").getOrCreate()
     except (PySparkException, Py4JError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InvalidInputError(
@@ -238,3 +242,18 @@ def spark_session(master: str | None) -> Iterator[Any]:
     finally:
         if active is None:
             session.stop()
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Give the Java process that starts here nowhere to write its log lines."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

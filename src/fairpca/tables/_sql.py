@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from fairpca._choices import Missing, Unknown
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables._model import AnyModel, read_model
-from fairpca.tables._pass import Progress
-from fairpca.tables._roles import Missing, Names
+from fairpca.tables._roles import Names
 from fairpca.tables._stream import Stream, plain_type, reading
 from fairpca.tables.project import Job
 from fairpca.tables.table import Table
@@ -38,7 +39,14 @@ _SPOKEN = re.compile(r"(?i)\b(password|passwd|pwd|secret|token)\b(\s*[=:]\s*)('[
 
 
 class Database:
-    """An address, and connections to it; embedded engines share one, which they need."""
+    """An address, and connections to it; embedded engines share one, which they need.
+
+    Examples
+    --------
+    >>> from fairpca.tables import Database
+    >>> Database("postgresql://me:secret@host/people")
+    Database(PostgreSQL)
+    """
 
     def __init__(self, uri: str) -> None:
         scheme, _, rest = str(uri).partition(":")
@@ -123,6 +131,11 @@ def open_query(sql: str, database: str | Database) -> Table:
     -------
     Table
         For `moments_from_table`, `project_table` and `project_into`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import open_query
+    >>> table = open_query("SELECT * FROM people", "sqlite:people.db")  # doctest: +SKIP
     """
     found = database if isinstance(database, Database) else Database(database)
     found.check_exists()
@@ -194,8 +207,8 @@ def project_into(
     keep: Names = (),
     force: bool = False,
     missing: Missing | None = None,
-    unknown: Literal["error", "ignore"] = "error",
-    progress: Progress = None,
+    unknown: Unknown = "error",
+    progress: Progress | None = None,
 ) -> int:
     """Write the scores of the rows of a table into a table of a database; return their number.
 
@@ -212,6 +225,11 @@ def project_into(
         Name of the new table, or ``schema.name``.
     force : bool, default False
         Whether an existing table may be replaced.
+
+    Examples
+    --------
+    >>> from fairpca.tables import project_into
+    >>> project_into(table, "model.npz", "sqlite:people.db", "reduced")  # doctest: +SKIP
     """
     found = database if isinstance(database, Database) else Database(database)
     job = Job(table, read_model(model).bind(table.schema, missing, unknown), keep, kept_first=True)
@@ -246,7 +264,7 @@ def project_into(
 class _Rows:
     """Scored batches for a driver, which counts them and keeps an error that drivers garble."""
 
-    def __init__(self, job: Job, progress: Progress) -> None:
+    def __init__(self, job: Job, progress: Progress | None) -> None:
         self.job, self.progress = job, progress
         self.count = 0
         self.error: BaseException | None = None

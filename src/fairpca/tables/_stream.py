@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from fairpca._progress import Counter
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables._kernel import Columns, batch_rows, summarise
 from fairpca.tables._partial import Partial, merge_partials
-from fairpca.tables._pass import Bar, Checkpoint, State, in_order
+from fairpca.tables._pass import Checkpoint, State, in_order
 from fairpca.tables._roles import Roles
 
 # Errors of these packages are about rows that cannot be read; others are defects of ours.
@@ -232,7 +233,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def sum_stream(
-    stream: Stream, roles: Roles, threads: int, bar: Bar, kept: Checkpoint | None
+    stream: Stream, roles: Roles, threads: int, counter: Counter, kept: Checkpoint | None
 ) -> Partial:
     """Sum batches by several threads, added in order, from wherever an earlier pass stopped."""
     name = [stream.path, str(stream.schema)]
@@ -247,7 +248,7 @@ def sum_stream(
 
     batches = _left(stream, roles, state, work)
     total = state.current or Partial(levels=dict.fromkeys(roles.categorical, ()))
-    bar.skip(total.n_rows)
+    counter.skip(total.n_rows)
     try:
         for part in in_order(work, batches, threads):
             total = merge_partials([total, part], roles)
@@ -255,7 +256,7 @@ def sum_stream(
             state = State(current=total, current_file=name, mark=(part.n_rows, _digest(part)))
             if kept is not None and not failing:
                 kept.save(state)
-            bar.add(part.n_rows)
+            counter.add(part.n_rows)
     finally:
         if kept is not None and not failing and state.mark:
             kept.save(state, now=True)

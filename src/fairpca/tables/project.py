@@ -6,22 +6,22 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 from pyarrow import fs
 
-from fairpca._choices import MISSING, UNKNOWN
+from fairpca._choices import MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import replacing
+from fairpca._progress import Counter, Progress
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.linalg import single_blas_thread
-from fairpca.tables._files import Source, open_filesystem, replacing_any, resolved
+from fairpca.tables._files import Source, open_filesystem, resolved
 from fairpca.tables._model import AnyModel, Projection, read_model
 from fairpca.tables._parquet import SUFFIXES, ParquetPart, RowGroup
-from fairpca.tables._pass import Bar, Progress
-from fairpca.tables._roles import Missing, Names, as_names, check_choice
+from fairpca.tables._roles import Names, as_names, check_choice
 from fairpca.tables._write import OUTPUTS, is_csv, open_writer
 from fairpca.tables.table import Table, open_table
 
@@ -35,9 +35,9 @@ def project_table(
     force: bool = False,
     kept_first: bool = False,
     missing: Missing | None = None,
-    unknown: Literal["error", "ignore"] = "error",
+    unknown: Unknown = "error",
     safe_csv: bool = False,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Write the scores of the rows of a table, in bounded memory.
 
@@ -69,7 +69,7 @@ def project_table(
     safe_csv : bool, default False
         Whether text that a spreadsheet would run as a formula gets an apostrophe in front, in CSV
         files; no other program then reads what was there.
-    progress : bool or callable, optional
+    progress : callable, optional
         As in `moments_from_parquet`.
 
     Examples
@@ -104,10 +104,22 @@ def project_table(
 
 
 def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Refuse what `project_table`, with these parameters, could not or must not write."""
+    """Refuse what `project_table`, with these parameters, could not or must not write.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import check_target, open_table
+    >>> check_target(open_table(pa.table({"a": [1.0]})), "reduced.csv")
+    """
     path, name = Path(out), os.fspath(out)
     is_directory = table.listing is not None and not table.listing.single
-    folder = path.resolve().parent
+    try:
+        path.exists()
+        folder = path.resolve().parent
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(f"{name}: {reason}.", parameter="out") from None
     if name.lower().endswith(OUTPUTS):
         if path.is_dir():
             raise InvalidInputError(f"{name} is a directory, not a file.", parameter="out")
@@ -139,7 +151,7 @@ def transform_parquet(
     keep: Names = (),
     overwrite: bool = False,
     filesystem: Any = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
 ) -> int:
     """Write the scores of Parquet rows to Parquet, in bounded memory; return how many there are.
 
@@ -238,11 +250,12 @@ class Job:
         scores = [pa.field(name, pa.float64()) for name in self.projection.output_names]
         return pa.schema(kept + scores if self.kept_first else scores + kept)
 
-    def run(self, write: Callable[[pa.Table], None], progress: Progress) -> None:
+    def run(self, write: Callable[[pa.Table], None], progress: Progress | None) -> None:
         """Project every unit of the table."""
-        with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
+        counter = Counter(self.table.n_rows, progress)
+        with single_blas_thread():
             for unit in self.table.units(self.types):
-                self.write_unit(unit, self.schema, write, bar)
+                self.write_unit(unit, self.schema, write, counter)
         self.warn_of_dropped()
 
     def warn_of_dropped(self) -> None:
@@ -251,19 +264,20 @@ class Job:
             found = f"{self.dropped:,} rows lack a feature and were left out."
             warnings.warn(found, DroppedRowsWarning, stacklevel=4)
 
-    def scored_batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:
+    def scored_batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """Project the rows of all units, a batch at a time."""
         columns = tuple(dict.fromkeys((*self.projection.columns, *self.kept)))
-        with Bar(self.table.n_rows, progress) as bar, single_blas_thread():
+        counter = Counter(self.table.n_rows, progress)
+        with single_blas_thread():
             for unit in self.table.units(self.types):
                 for batch in unit.batches(columns):
                     scored = self._scored_of(unit, batch, self.schema)
                     yield scored
-                    bar.add(scored.num_rows)
+                    counter.add(scored.num_rows)
         self.warn_of_dropped()
 
     def write_unit(
-        self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], bar: Bar
+        self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], counter: Counter
     ) -> None:
         """Project what one unit holds; a row group stays a row group."""
         copied = [name for name in schema.names if name not in self.projection.output_names]
@@ -271,7 +285,7 @@ class Job:
         waiting = []
         for batch in unit.batches(columns):
             waiting.append(self._scored_of(unit, batch, schema))
-            bar.add(waiting[-1].num_rows)
+            counter.add(waiting[-1].num_rows)
             if not isinstance(unit, RowGroup):
                 write(pa.Table.from_batches(waiting, schema))
                 waiting = []
@@ -299,18 +313,18 @@ class Job:
 
 
 def _write_directory(
-    job: Job, system: Any, path: str, progress: Progress, *, single: bool = False
+    job: Job, system: Any, path: str, progress: Progress | None, *, single: bool = False
 ) -> None:
     """Write the files of a table below a directory (or one in its place), beside it at first."""
-    bar = Bar(job.table.n_rows, progress)
-    with replacing_any(system, path) as beside, bar, single_blas_thread():
+    counter = Counter(job.table.n_rows, progress)
+    with replacing(path, system) as beside, single_blas_thread():
         for part in job.table.parts:
             place = beside if single else f"{beside}/{part.file.relative}"
-            _write_part(job, part, system, place, bar)
+            _write_part(job, part, system, place, counter)
     job.warn_of_dropped()
 
 
-def _write_part(job: Job, part: ParquetPart, system: Any, place: str, bar: Bar) -> None:
+def _write_part(job: Job, part: ParquetPart, system: Any, place: str, counter: Counter) -> None:
     """Write one file, row group by row group; its hive keys stand in its path."""
     folder = place.rpartition("/")[0]
     if folder:
@@ -322,7 +336,7 @@ def _write_part(job: Job, part: ParquetPart, system: Any, place: str, bar: Bar) 
     ):
         for group in range(len(part.rows)):
             unit = RowGroup(part, group, use_threads=True)
-            job.write_unit(unit, schema, writer.write_table, bar)
+            job.write_unit(unit, schema, writer.write_table, counter)
 
 
 def _check_replaceable(

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
-from fairpca._choices import ENGINES
+from fairpca._choices import ENGINES, Engine
+from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._dask import moments_by_dask
 from fairpca.tables._files import Source
-from fairpca.tables._pass import Progress
 from fairpca.tables._roles import Names, RoleOptions, Roles, check_choice
 from fairpca.tables._spark import moments_by_spark, spark_session
 from fairpca.tables._stream import open_stream
 from fairpca.tables.table import Table, open_table
-
-Engine = Literal["local", "dask", "spark"]
 
 
 def moments_from_parquet(
@@ -30,7 +28,7 @@ def moments_from_parquet(
     *,
     filesystem: Any = None,
     threads: int | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 5.0,
     **options: Unpack[RoleOptions],
@@ -58,8 +56,8 @@ def moments_from_parquet(
         Row groups that are read and summed at the same time; None: one for each core, at most 8.
         Fewer where the table is so wide that their readers would be felt in memory. The result
         does not depend on it.
-    progress : bool or callable, default False
-        True draws a bar on standard error; a function is called with rows done and rows in all.
+    progress : callable, optional
+        Called with the rows done and, where it is known, the rows in all.
     checkpoint : str or path, optional
         Directory in which the sums so far are kept, so that a pass that was interrupted, or that
         met a damaged file, goes on where it stopped when called again. Removed at the end.
@@ -121,7 +119,7 @@ def moments_from_csv(
     separator: str = ",",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     **options: Unpack[RoleOptions],
 ) -> GroupMoments:
     r"""Sum the rows of CSV files in one pass, in memory that does not grow with them.
@@ -167,7 +165,7 @@ def moments_from_arrow(
     weight: str | None = None,
     *,
     threads: int | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = 5.0,
     **options: Unpack[RoleOptions],
@@ -223,7 +221,7 @@ def moments_from_files(
     scheduler: str | None = None,
     master: str | None = None,
     separator: str = ",",
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     features: Names = None,
     control: Names = None,
@@ -281,8 +279,9 @@ def moments_from_table(
     engine: Engine = "local",
     scheduler: str | None = None,
     master: str | None = None,
-    progress: Progress = False,
+    progress: Progress | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    quiet: bool = False,
 ) -> GroupMoments:
     """Sum the rows of an open table with the engine of choice.
 
@@ -294,13 +293,23 @@ def moments_from_table(
         What its `assign` returned.
     engine, scheduler, master, progress, checkpoint
         As in `moments_from_files`.
+    quiet : bool, default False
+        Whether the log lines of a Spark that is started here are kept off standard error.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import moments_from_table, open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> moments_from_table(table, table.assign("sex")).levels("sex")
+    ('f', 'm')
     """
     _check_engine(engine, table, checkpoint)
     if engine == "dask":
         with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
     if engine == "spark":
-        with spark_session(master) as session, _explained("spark"):
+        with spark_session(master, quiet) as session, _explained("spark"):
             return moments_by_spark(session, table, roles)
     return table.moments(roles, progress=progress, checkpoint=checkpoint)
 
@@ -331,7 +340,19 @@ def _check_engine(engine: str, table: Table, checkpoint: Any) -> None:
 
 
 def column_names(source: Source, separator: str = ",") -> list[str]:
-    """Names of the columns of files, hive keys included; parameters as in `moments_from_files`."""
+    r"""Names of the columns of files, hive keys included; parameters as in `moments_from_files`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fairpca.tables import column_names
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "people.csv")
+    ...     _ = file.write_text("height,sex\n1.6,f\n")
+    ...     column_names(file)
+    ['height', 'sex']
+    """
     return open_table(source, separator=separator).names
 
 

@@ -11,21 +11,21 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
+from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import Rows, fill_means, known_means
+from fairpca.rows import Rows
+from fairpca.rows._missing import fill_means, known_means
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
 from fairpca.tables._files import Listing, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
-from fairpca.tables._partial import Partial, check_missing, finish
+from fairpca.tables._partial import Partial, check_missing, finish, no_rows_error
 from fairpca.tables._pass import (
-    Bar,
     Checkpoint,
-    Progress,
     default_threads,
     in_order,
     sum_row_groups,
@@ -49,6 +49,14 @@ class Table:
 
     Made by `open_table`, which has an example. `schema` has the columns and their types; for CSV
     files they come from the start of the first one.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import open_table
+    >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
+    >>> table.names, table.n_rows
+    (['height', 'sex'], 2)
     """
 
     name: str  # for a heading
@@ -100,7 +108,7 @@ class Table:
         self,
         roles: Roles,
         *,
-        progress: Progress = None,
+        progress: Progress | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_seconds: float = 5.0,
         threads: int | None = None,
@@ -119,13 +127,14 @@ class Table:
             self.check_repeatable()
             kept = Checkpoint(checkpoint, roles.as_dict(), checkpoint_seconds)
         threads = default_threads() if threads is None else max(int(threads), 1)
-        with Bar(self.n_rows, progress) as bar, single_blas_thread():
+        counter = Counter(self.n_rows, progress)
+        with single_blas_thread():
             if self.kind == "parquet":
-                total = self._sum_row_groups(roles, threads, bar, kept)
+                total = self._sum_row_groups(roles, threads, counter, kept)
             elif isinstance(self.parts[0], Stream):
-                total = sum_stream(self.parts[0], roles, threads, bar, kept)
+                total = sum_stream(self.parts[0], roles, threads, counter, kept)
             else:
-                total = sum_units(self.units(self.types(roles)), roles, bar)
+                total = sum_units(self.units(self.types(roles)), roles, counter)
         moments = finish(total, roles, self.name)
         if kept is not None:
             kept.remove()
@@ -141,12 +150,12 @@ class Table:
             )
 
     def _sum_row_groups(
-        self, roles: Roles, threads: int, bar: Bar, kept: Checkpoint | None
+        self, roles: Roles, threads: int, counter: Counter, kept: Checkpoint | None
     ) -> Partial:
         readers = affordable_threads(self.parts[0], roles.columns, threads)
         # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
         spare = min(readers, sum(len(part.rows) for part in self.parts)) < threads
-        return sum_row_groups(self._row_groups(use_threads=spare), roles, readers, bar, kept)
+        return sum_row_groups(self._row_groups(use_threads=spare), roles, readers, counter, kept)
 
     def rows(self, roles: Roles) -> Rows:
         """Read the complete rows of positive weight into memory; `assign` gives the roles."""
@@ -162,19 +171,20 @@ class Table:
         parts = Columns.of(whole, roles)
         missing, used = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(used))
-        check_missing(Partial(None, {}, parts.n_rows, incomplete, missing), roles)
+        found = Partial(None, {}, parts.n_rows, incomplete, missing)
+        check_missing(found, roles)
         if incomplete and roles.missing == "drop-rows":
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise InvalidInputError(f"{self.name}: no row can be used ({len(used):,} read).")
+            raise no_rows_error(found, self.name)
         check_finite(parts, roles)
-        found, _ = to_rows(parts, roles)
+        rows, _ = to_rows(parts, roles)
         if missing and roles.missing == "mean":
-            found = replace(found, X=fill_means(found.X, known_means(found.X, found.weights)))
-        return found, pa.Table.from_batches([whole.select(others)])
+            rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
+        return rows, pa.Table.from_batches([whole.select(others)])
 
     def types(self, roles: Roles) -> dict[str, pa.DataType]:
         """Types of the columns for a whole pass, where the files do not say."""

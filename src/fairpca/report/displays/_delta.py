@@ -26,6 +26,12 @@ class DeltaBar:
         Mean and 95 % quantile of that value when nothing leaks.
     held_out : tuple of three float, or None
         Δ on rows that the classifier has not seen, with the ends of its interval.
+
+    Examples
+    --------
+    >>> from fairpca.report import DeltaBar
+    >>> DeltaBar("half-spaces", 0.4).held_out is None
+    True
     """
 
     label: str

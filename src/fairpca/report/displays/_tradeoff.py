@@ -18,7 +18,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, delta_fairness, mean_gap
 from fairpca.report.displays._base import Display, name_groups, plain_model
 from fairpca.report.displays._scree import variance_bound
-from fairpca.rows import Rows, check_matrix
+from fairpca.rows import Rows
+from fairpca.rows._checks import check_matrix
 
 PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 

@@ -1,0 +1,385 @@
+"""FairPCA as a stage of Spark ML pipelines, with a model, an evaluator, and files without pickle.
+
+Needs pyspark 4.0 or later with Java 17 or 21 (``pip install 'fairpca[spark]'``), and fairpca for
+the Python of the executors. Works on Spark Connect too.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fairpca._models import ModelFile, read_model_file, write_model
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments import GroupMoments
+from fairpca.solvers import FairProblem, solve
+from fairpca.tables._model import Weights, read_model
+from fairpca.tables._roles import is_number
+from fairpca.tables._spark import _arrow_schema, _quoted, moments_from_spark
+
+try:
+    from pyspark.ml import Estimator, Model
+    from pyspark.ml.evaluation import Evaluator
+    from pyspark.ml.functions import array_to_vector, vector_to_array
+    from pyspark.ml.param import Param, Params
+    from pyspark.ml.param import TypeConverters as To
+    from pyspark.ml.param.shared import HasInputCol, HasInputCols, HasOutputCol, HasWeightCol
+    from pyspark.ml.util import (
+        DefaultParamsReadable,
+        DefaultParamsReader,
+        DefaultParamsWriter,
+        MLReadable,
+        MLReader,
+        MLWritable,
+        MLWriter,
+    )
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+except ImportError:
+    raise ImportError(
+        "fairpca.tables.spark needs pyspark: pip install 'fairpca[spark]', and Java 17 or 21"
+    ) from None
+
+
+def _names(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else To.toListString(value)
+
+
+# Spark's name of a parameter of FairPCA: its own name, how it is read, its default.
+_SETTINGS: dict[str, tuple[str, Any, Any]] = {
+    "nComponents": ("n_components", To.toInt, 2),
+    "meanTol": ("mean_tol", To.toFloat, 0.0),
+    "covWeight": ("cov_weight", To.toFloat, None),
+    "covTol": ("cov_tol", To.toFloat, None),
+    "solver": ("solver", To.toString, "refined"),
+    "compare": ("compare", To.toString, "one-vs-rest"),
+    "joint": ("joint", To.toBoolean, False),
+    "reference": ("reference", To.identity, None),
+    "numeric": ("numeric", _names, None),
+    "minGroupSize": ("min_group_size", To.toInt, 2),
+    "certify": ("certify", To.toBoolean, True),
+    "covShift": ("cov_shift", To.toFloat, None),
+    "whiten": ("whiten", To.toBoolean, False),
+    "standardize": ("standardize", To.identity, False),
+    "tol": ("tol", To.toFloat, 1e-4),
+    "maxIter": ("max_iter", To.toInt, 5000),
+}
+
+
+def _parameter(name: str, about: str, converter: Any) -> Any:
+    return Param(Params._dummy(), name, about, typeConverter=converter)
+
+
+class _Columns(HasInputCols, HasInputCol, HasOutputCol):
+    """The features, as number columns or one vector column, and the vector that comes of them."""
+
+    def _set_given(self, given: dict[str, Any]) -> None:
+        unknown = [name for name in given if not self.hasParam(name)]
+        if unknown:
+            known = ", ".join(sorted(param.name for param in self.params))
+            raise InvalidInputError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}: it has {known}.",
+                parameter=unknown[0],
+            )
+        self._set(**given)
+
+    def _features(self, data: Any) -> dict[str, Any]:
+        """Return a Spark column of doubles for each feature, by name."""
+        if self.isSet(self.inputCols):
+            names, types = self.getInputCols(), _arrow_schema(data)
+            for name in names:
+                _check_number(name, types)
+            return {name: F.col(_quoted(name)).cast("double") for name in names}
+        if not self.isSet(self.inputCol):
+            raise InvalidInputError("name the features with inputCols, or a vector with inputCol.")
+        return _unpacked(data, self.getInputCol())
+
+
+def _check_number(name: str, types: Any) -> None:
+    if name not in types.names:
+        raise InvalidInputError(f"the table has no column {name!r}.", parameter="inputCols")
+    if not is_number(types.field(name).type):
+        raise InvalidInputError(
+            f"column {name!r} is {types.field(name).type}: encode it as numbers first, for "
+            "example with StringIndexer and OneHotEncoder.",
+            parameter="inputCols",
+        )
+
+
+def _unpacked(data: Any, name: str) -> dict[str, Any]:
+    """Return the elements of a vector column; a vector of another length has none of them."""
+    if name not in data.columns:
+        raise InvalidInputError(f"the table has no column {name!r}.", parameter="inputCol")
+    values = vector_to_array(F.col(_quoted(name)))
+    first = data.select(F.size(values).alias("n")).where(F.col("n") > 0).first()
+    if first is None:
+        raise InvalidInputError(f"column {name!r} holds no vector.", parameter="inputCol")
+    fits = F.when(F.size(values) == first["n"], values)
+    return {f"{name}[{index}]": F.get(fits, F.lit(index)) for index in range(first["n"])}
+
+
+class _FairParams(_Columns, HasWeightCol):
+    sensitiveCol = _parameter("sensitiveCol", "protected column, or columns", _names)
+    controlCols = _parameter("controlCols", "columns of strata", _names)
+
+
+for _name, (_own, _converter, _) in _SETTINGS.items():
+    setattr(_FairParams, _name, _parameter(_name, f"{_own} of fairpca.FairPCA", _converter))
+
+
+class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
+    """Fair principal components as an estimator of Spark ML.
+
+    The rows are summed by `moments_from_spark` in one pass; the fit itself is local and small.
+
+    Parameters
+    ----------
+    inputCols : list of str
+        Features, one number column each; or
+    inputCol : str
+        one vector column.
+    sensitiveCol : str or list of str
+        Protected attributes.
+    controlCols, weightCol
+        Strata, and a column of weights.
+    outputCol : str, default "fairpca"
+        Vector of scores that the model appends.
+    nComponents, meanTol, covWeight, covTol, solver, compare, joint, reference, numeric
+        The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise minGroupSize, certify,
+        covShift, whiten, standardize, tol and maxIter.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__()
+        self._setDefault(outputCol="fairpca", **{n: s[2] for n, s in _SETTINGS.items()})
+        self._set_given(given)
+
+    def setParams(self, **given: Any) -> FairPCA:
+        """Set parameters by keyword, as the constructor does."""
+        self._set_given(given)
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """Return the parameters of `fairpca.FairPCA` under their own names."""
+        return {own: self.getOrDefault(name) for name, (own, _, _) in _SETTINGS.items()}
+
+    def _fit(self, dataset: Any) -> FairPCAModel:
+        if not self.isSet(self.sensitiveCol):
+            raise InvalidInputError("name the protected column with sensitiveCol.")
+        features = self._features(dataset)
+        control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
+        weight = self.getWeightCol() if self.isSet(self.weightCol) else None
+        sensitive = self.getOrDefault(self.sensitiveCol)
+        data = dataset
+        if not self.isSet(self.inputCols):
+            others = [*sensitive, *(control or ()), *([weight] if weight else ())]
+            groups = (F.col(_quoted(name)) for name in others)
+            data = dataset.select(*(c.alias(n) for n, c in features.items()), *groups)
+        numeric = self.getOrDefault(self.numeric)
+        parts = (sensitive, list(features), control, weight)
+        moments = moments_from_spark(data, *parts, numeric=numeric)
+        model = FairPCAModel(fit_state(moments, self.settings()))
+        return self._copyValues(model)
+
+    def write(self) -> MLWriter:
+        """Return a writer of the parameters."""
+        return _Writer(self)
+
+
+def fit_state(moments: GroupMoments, settings: dict[str, Any]) -> ModelFile:
+    """Fit from moments, without an estimator of scikit-learn; return what a model file holds."""
+    whole, standardize = moments.expanded(), settings["standardize"]
+    scaling = whole.standardization(famd=standardize == "famd") if standardize else None
+    scaled = whole if scaling is None else whole.standardized(scaling)
+    names = ("compare", "joint", "reference", "min_group_size")
+    contrasts = scaled.contrasts(*(settings[name] for name in names))
+    _, mean, covariance = scaled.pooled()
+    prices = {name: settings[name] for name in ("mean_tol", "cov_weight", "cov_tol")}
+    count = settings["n_components"]
+    problem = FairProblem.from_contrasts(covariance, contrasts, count, **prices)
+    how = {name: settings[name] for name in ("certify", "tol", "max_iter", "cov_shift")}
+    solution = solve(problem, settings["solver"], **how)
+    basis, certificate = solution.basis, solution.certificate
+    variance = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
+    state = {
+        "components_": np.ascontiguousarray(basis.T),
+        "n_components_": count,
+        "mean_": mean if scaling is None else scaling.mean,
+        "scale_": None if scaling is None else scaling.scale,
+        "explained_variance_": variance,
+        "explained_variance_ratio_": variance / (float(np.trace(covariance)) or 1.0),
+        "certificate_": certificate,
+        "mean_gap_": certificate.mean_gap,
+        "cov_gap_": certificate.cov_gap,
+        "n_iter_": max(solution.n_iter, 1),
+        "n_features_in_": whole.n_features,
+        "feature_names_in_": np.array(whole.feature_names, dtype=object),
+        "moments_": whole,
+    }
+    return ModelFile("FairPCA", settings, state, None)
+
+
+class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
+    """What `FairPCA` fits: appends a vector of scores to a table, lazily, in Spark itself.
+
+    `record.state` holds the fitted attributes of `fairpca.FairPCA` by name, and `save_model` writes
+    the file that `fairpca transform` and `fairpca.estimators.load_model` read.
+    """
+
+    def __init__(self, record: ModelFile | None = None) -> None:
+        super().__init__()
+        self._setDefault(outputCol="fairpca")
+        self.record = record
+
+    def save_model(self, path: str | os.PathLike[str]) -> Path:
+        """Write a model file to the local disk, as `fairpca.FairPCA.save` does; return its path."""
+        assert self.record is not None
+        return write_model(path, self.record)
+
+    def _transform(self, dataset: Any) -> Any:
+        features, weights = self._features(dataset), self._weights()
+        if len(features) != len(weights.mean):
+            raise InvalidInputError(
+                f"the model knows {len(weights.mean)} features, and the table has {len(features)}."
+            )
+        complete = [_complete(column, name) for name, column in features.items()]
+        centred = [value - float(m) for value, m in zip(complete, weights.mean, strict=True)]
+        scores = [_dot(centred, direction) for direction in _directions(weights)]
+        return dataset.withColumn(self.getOutputCol(), array_to_vector(F.array(*scores)))
+
+    def _weights(self) -> Weights:
+        if self.record is None:
+            raise InvalidInputError("the model is not fitted.")
+        return read_model(self.record)
+
+    def write(self) -> MLWriter:
+        """Return a writer of the parameters and the fitted model."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader:
+        """Return a reader of what `write` wrote."""
+        return _Reader(cls)
+
+
+def _directions(weights: Weights) -> Any:
+    return (
+        weights.components if weights.scale is None else weights.components / weights.scale[:, None]
+    )
+
+
+def _complete(column: Any, name: str) -> Any:
+    """Return a column that raises, when it is computed, where it has no finite number."""
+    words = f"column {name!r} has missing or infinite values: fill them in, or leave those rows out"
+    said = F.raise_error(F.lit(f"fairpca: {words}")).cast("double")
+    finite = ~F.isnan(column) & (F.abs(column) < float("inf"))
+    return F.when(column.isNotNull() & finite, column).otherwise(said)
+
+
+def _dot(columns: list[Any], factors: Any) -> Any:
+    """Sum as a tree: Spark's own expressions are nested, and a chain would be too deep."""
+    terms = [column * float(factor) for column, factor in zip(columns, factors, strict=True)]
+    while len(terms) > 1:
+        terms = [reduce(add, terms[start : start + 8]) for start in range(0, len(terms), 8)]
+    return terms[0]
+
+
+class _Writer(MLWriter):
+    """Writes parameters as JSON and a model as the bytes of its file, by Spark's own writers."""
+
+    def __init__(self, instance: Any) -> None:
+        super().__init__()
+        self.instance = instance
+
+    def save(self, path: str) -> None:
+        session = self._sparkSession or SparkSession.active()
+        mode = "overwrite" if self.shouldOverwrite else "errorifexists"
+        text = DefaultParamsWriter._get_metadata_to_save(self.instance, session)
+        frame = session.createDataFrame([(text,)], "value string")
+        frame.coalesce(1).write.mode(mode).text(f"{path}/metadata")
+        record = getattr(self.instance, "record", None)
+        if record is None:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            content = write_model(Path(folder, "model.npz"), record).read_bytes()
+        frame = session.createDataFrame([(bytearray(content),)], "content binary")
+        frame.coalesce(1).write.mode(mode).parquet(f"{path}/data")
+
+
+class _Reader(MLReader):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def load(self, path: str) -> Any:
+        session = self._sparkSession or SparkSession.active()
+        metadata = DefaultParamsReader.loadMetadata(path, session)
+        content = session.read.parquet(f"{path}/data").first()["content"]
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder, "model.npz")
+            place.write_bytes(bytes(content))
+            found = self.kind(read_model_file(place))
+        found._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(found, metadata)
+        return found
+
+
+class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable, MLWritable):
+    """Judges a vector of scores, for `CrossValidator`: what it keeps, or what it gives away.
+
+    Parameters
+    ----------
+    inputCol : str, default "fairpca"
+        Vector of scores.
+    sensitiveCol : str or list of str
+        Protected attributes.
+    metricName : {"variance", "meanGap", "covGap"}, default "variance"
+        Variance of the scores, less `gapPrice` times their largest gap of means (larger is
+        better); or the largest distance between group means, or between group covariances
+        (smaller is better).
+    gapPrice : float, default 0.0
+        What a unit of the gap costs.
+    compare : str, default "one-vs-rest"
+        As in `fairpca.FairPCA`.
+    """
+
+    sensitiveCol = _FairParams.sensitiveCol
+    compare = _FairParams.compare
+    metricName = _parameter("metricName", "variance, meanGap or covGap", To.toString)
+    gapPrice = _parameter("gapPrice", "what a unit of the gap of means costs", To.toFloat)
+    _METRICS: ClassVar = ("variance", "meanGap", "covGap")
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__()
+        self._setDefault(metricName="variance", gapPrice=0.0, compare="one-vs-rest")
+        self._set_given({"inputCol": "fairpca", **given})
+
+    def isLargerBetter(self) -> bool:
+        """Tell whether the best model has the largest value."""
+        return bool(self.getOrDefault(self.metricName) == "variance")
+
+    def _evaluate(self, dataset: Any) -> float:
+        metric = self.getOrDefault(self.metricName)
+        if metric not in self._METRICS:
+            raise InvalidInputError(f"metricName={metric!r}: use one of {self._METRICS}.")
+        scores, sensitive = self._features(dataset), self.getOrDefault(self.sensitiveCol)
+        groups = (F.col(_quoted(name)) for name in sensitive)
+        data = dataset.select(*(c.alias(n) for n, c in scores.items()), *groups)
+        moments = moments_from_spark(data, sensitive, list(scores)).expanded()
+        contrasts = moments.contrasts(self.getOrDefault(self.compare))
+        gaps = contrasts.projected_gaps(np.eye(moments.n_features))
+        mean, cov = (max((g for g in part if g is not None), default=0.0) for part in gaps)
+        if metric == "variance":
+            kept = float(np.trace(moments.pooled().covariance))
+            return kept - float(self.getOrDefault(self.gapPrice)) * mean
+        return float(mean if metric == "meanGap" else cov)
+
+    def write(self) -> MLWriter:
+        """Return a writer of the parameters."""
+        return _Writer(self)

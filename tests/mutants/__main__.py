@@ -1,0 +1,90 @@
+"""Deliberate faults: ``python tests/mutants`` applies each of `faults.toml` and reports survivors.
+
+Every fault is applied to a copy of `src`, never to the working tree, and the tests that it names
+must fail there. Words after the command choose faults by a part of their names.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SECONDS = 180  # a fault that makes the tests hang is found, too
+NEEDED = 0.95
+PROCESSES = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One small change of the source, and the tests that should miss what it takes away."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def apply(self, source):
+        """Write the fault into a copy of the source."""
+        path = source / "fairpca" / self.file
+        path.write_text(path.read_text().replace(self.old, self.new))
+
+
+def read_faults():
+    """The list; tests are named once for each room."""
+    faults = []
+    for room in tomllib.loads((HERE / "faults.toml").read_text())["room"]:
+        for fault in room["fault"]:
+            tests = tuple(fault.pop("tests", room["tests"]))
+            faults.append(Fault(tests=tests, **fault))
+    return faults
+
+
+def try_fault(fault):
+    """Return "killed", "SURVIVED" or what is wrong with the list, and the seconds it took."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "src")
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        fault.apply(source)
+        environment = os.environ | {"PYTHONPATH": str(source), "CI": "1"}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        try:
+            done = subprocess.run(
+                [*command, *fault.tests],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "killed", time.monotonic() - start
+    said = {0: "SURVIVED", 1: "killed", 2: "killed"}.get(done.returncode, "NO SUCH TEST")
+    return said, time.monotonic() - start
+
+
+def main(words):
+    """Try all faults, or those whose names contain one of the words."""
+    faults = [f for f in read_faults() if not words or any(word in f.name for word in words)]
+    killed = 0
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        for fault, (said, seconds) in zip(faults, pool.map(try_fault, faults), strict=True):
+            killed += said == "killed"
+            print(f"{said:<12} {seconds:5.0f} s  {fault.file}: {fault.name}", flush=True)
+    print(f"{killed} of {len(faults)} faults killed")
+    return 0 if killed >= NEEDED * len(faults) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

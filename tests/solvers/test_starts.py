@@ -1,0 +1,161 @@
+"""Where ascent starts, what it must not end at, and what the pieces of the solvers promise."""
+
+import numpy as np
+import pytest
+from support import random_problem
+
+from fairpca.exceptions import InfeasibleError
+from fairpca.solvers import FairProblem, Status, _mend, _refinement, solve
+from fairpca.solvers._deflation import _room_for_next, deflate
+from fairpca.solvers._exact import top_basis
+from fairpca.solvers._newton import Multipliers
+from fairpca.solvers._problem import FEASIBLE, reduce_problem
+from fairpca.solvers._refinement import Refined, refine
+from fairpca.solvers._tight import solve_tight
+
+
+@pytest.mark.parametrize(
+    ("seed", "contrasts", "d", "options"),
+    [
+        (3, 4, 2, {"cov_tol": 0.15}),
+        (2, 2, 3, {"cov_weight": 5.0}),
+        (0, 4, 3, {"cov_weight": 5.0}),
+    ],
+)
+def test_refined_is_as_good_as_ascent_from_every_start(seed, contrasts, d, options):
+    problem = random_problem(seed, 8, contrasts, d, **options)
+    reduced = reduce_problem(problem)
+    value = solve(problem).certificate.objective / reduced.scale
+    first = refine(reduced, *deflate(reduced, is_exact=False))
+    relaxed = solve_tight(reduced, tol=1e-4, max_iter=5000, known=first).rounded
+    for start in (first.basis, relaxed, top_basis(reduced)):
+        found = refine(reduced, start)
+        if reduced.violation(found.basis) <= FEASIBLE:
+            assert value >= reduced.objective(found.basis) - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deflation_pays_only_for_what_is_above_the_gap_so_far(seed):
+    reduced = reduce_problem(random_problem(seed, 8, 1, 3, cov_weight=1.0))
+    V = deflate(reduced)[0]
+    Q = reduced.Q[0]
+    for j in range(1, 3):
+        spent = reduced.cov_gap(V[:, :j])
+        N = _room_for_next(reduced, V[:, :j])
+        S, inner = N.T @ reduced.S @ N, N.T @ Q @ N
+
+        def value(v, S=S, inner=inner, spent=spent):
+            return v @ S @ v - reduced.price * max(abs(v @ inner @ v) - spent, 0.0)
+
+        others = [
+            np.linalg.eigh(S - weight * inner)[1][:, -1]
+            for weight in np.linspace(-reduced.price, reduced.price, 401)
+        ]
+        assert value(N.T @ V[:, j]) >= max(map(value, others)) - 1e-9
+
+
+@pytest.mark.parametrize("solver", ["refined", "deflation"])
+def test_a_saddle_outside_the_limit_is_left(solver):
+    # All there is lies along one axis, where the gradient vanishes and the gap is too large.
+    Q = np.array([np.diag([1.0, 0.0]), np.diag([-0.9, 0.0])])
+    problem = FairProblem(np.diag([2.0, 0.0]), np.zeros((0, 2)), Q, 1, cov_tol=0.5)
+    certificate = solve(problem, solver).certificate
+    assert certificate.objective == pytest.approx(1.0, abs=1e-6)
+    assert certificate.bound == pytest.approx(1.0, abs=1e-3)
+
+
+def polished_to(monkeypatch, reduced, basis, multipliers):
+    """What becomes of a point that Newton's method ends at."""
+    monkeypatch.setattr(_refinement, "polish", lambda *_: (basis, multipliers))
+    return _refinement._polished(reduced, basis, multipliers, 1.0)
+
+
+def test_newton_may_not_end_outside_or_with_negative_prices(monkeypatch):
+    reduced = reduce_problem(random_problem(0, 6, 2, 2, cov_tol=0.4))
+    good = refine(reduced, top_basis(reduced))
+    fine = Multipliers(good.multipliers, good.mean_costs, 0.4)
+    assert polished_to(monkeypatch, reduced, good.basis, fine) is not None
+    outside = top_basis(reduced)
+    assert reduced.violation(outside) > 1e-3
+    assert polished_to(monkeypatch, reduced, outside, fine) is None
+    wrong = Multipliers(-np.ones_like(good.multipliers), good.mean_costs, 0.4)
+    assert polished_to(monkeypatch, reduced, good.basis, wrong) is None
+
+
+def test_ascent_ends_when_its_evaluations_are_spent(monkeypatch):
+    reduced = reduce_problem(random_problem(3, 8, 4, 2, cov_tol=0.15))
+    whole = refine(reduced, top_basis(reduced))
+    monkeypatch.setattr(_refinement, "_MOST_EVALUATIONS", 10)
+    short = refine(reduced, top_basis(reduced))
+    assert short.status is Status.UNSETTLED
+    assert short.n_iter < whole.n_iter
+
+
+def test_a_mean_is_judged_by_its_length():
+    # A tolerance of a thousandth of the gap: missed by half of itself, 1e-6 of the gap squared.
+    f = np.array([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0]])
+    problem = FairProblem(np.eye(3), f, np.zeros((0, 3, 3)), 1, mean_tol=1e-3)
+    reduced = reduce_problem(problem)
+    V = reduced.basis.T @ np.array([[1.5e-3], [0.0], [1.0]])
+    V /= np.linalg.norm(V)
+    assert reduced.violation(V) == pytest.approx(5e-4, rel=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_contrasts_are_bounded_as_if_all_were_there_at_once(seed, monkeypatch):
+    reduced = reduce_problem(random_problem(seed, 8, 6, 2, mean_tol=None, cov_weight=2.0))
+    some = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    monkeypatch.setattr("fairpca.solvers._tight._FEW_CONTRASTS", 100)
+    every = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    assert some.value == pytest.approx(every.value, rel=3e-4)
+    assert some.relaxed_value <= every.value * (1 + 1e-9)
+    assert some.status is every.status is Status.CONVERGED
+
+
+def test_contrasts_that_were_overlooked_are_put_back():
+    # The first binds at the start; once it is paid for, the others do.
+    Q = np.array([np.diag(10.0 * np.eye(6)[k]) for k in range(6)])
+    Q[0] *= 1.5
+    problem = FairProblem(
+        np.diag([6.0, 5.9, 5.8, 5.7, 5.6, 5.5]), np.zeros((0, 6)), Q, 1, cov_tol=0.5
+    )
+    reduced = reduce_problem(problem)
+    bound = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    # vᵀQ_kv = 10 v_k² (15 v_0²): at most 0.5/15 + 5·0.5/10 of the mass has room.
+    with pytest.raises(InfeasibleError):
+        solve(problem)
+    assert bound.status is Status.INFEASIBLE or bound.value <= 1e-3
+
+
+def test_a_guess_of_multipliers_above_the_price_proves_nothing():
+    problem = random_problem(1, 8, 2, 2, cov_weight=0.5)
+    reduced = reduce_problem(problem)
+    good = refine(reduced, top_basis(reduced))
+    high = Refined(good.basis, 50.0 * good.multipliers, good.mean_costs, 0, Status.CONVERGED)
+    bound = solve_tight(reduced, tol=1e-4, max_iter=0, known=high)
+    assert bound.value >= reduced.objective(good.basis) - 1e-9
+
+
+def test_prices_that_are_spent_are_raised():
+    # Multipliers of a narrow limit are far larger than the first guess of them.
+    problem = random_problem(2, 8, 2, 2, cov_tol=0.1)
+    reduced = reduce_problem(problem)
+    bound = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    best = solve(problem).certificate.objective / reduced.scale
+    assert bound.status is Status.CONVERGED
+    assert best - 1e-9 <= bound.value <= bound.relaxed_value + 2e-4 * abs(bound.value)
+
+
+def test_random_starts_find_what_ascent_missed(monkeypatch):
+    # Ascent is made to end where it began; only a start inside the limit can be found.
+    reduced = reduce_problem(random_problem(0, 6, 2, 1, cov_tol=0.15))
+    good = refine(reduced, top_basis(reduced)).basis
+    starts = iter([top_basis(reduced), *[good] * 20])
+
+    def stay(problem, start, *_, **__):
+        return Refined(next(starts), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.CONVERGED)
+
+    monkeypatch.setattr(_mend, "refine", stay)
+    outside = Refined(top_basis(reduced), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.UNSETTLED)
+    found = _mend.mend(reduced, outside)
+    assert reduced.violation(found.basis) <= FEASIBLE

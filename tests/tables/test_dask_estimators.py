@@ -1,0 +1,133 @@
+"""FairKernelPCA and DeltaFairPCA fit from Dask: a sample in memory, sums of all rows."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from table_support import FEATURES, people
+
+from fairpca import DeltaFairPCA, FairKernelPCA, GroupMoments
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.tables import lazy_moments, lazy_sample
+
+dask = pytest.importorskip("dask", reason="dask is not installed")
+dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not installed")
+da = pytest.importorskip("dask.array", reason="dask[array] is not installed")
+# dask calls pandas in ways that pandas has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.*inplace keyword:DeprecationWarning")
+MODELS = {
+    "kernel": FairKernelPCA(2, n_landmarks=25, cov_weight=0.0),
+    "kernel by lot": FairKernelPCA(2, n_landmarks=25, cov_weight=0.0, landmarks="uniform"),
+    "delta": DeltaFairPCA(2, price=1.0),
+}
+
+
+@pytest.fixture
+def frame():
+    return people(800)
+
+
+def groups_of(table):
+    return {
+        "sensitive_features": table["sex"],
+        "control_features": table["city"],
+        "sample_weight": table["w"],
+    }
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_collections_that_fit_memory_give_the_model_of_memory(model, frame):
+    expected = model.fit(frame[FEATURES], **groups_of(frame)).transform(frame[FEATURES])
+    table = dd.from_pandas(frame, npartitions=5)
+    fitted = model.fit(table[FEATURES], **groups_of(table))
+    assert fitted.feature_names_in_.tolist() == FEATURES
+    scores = fitted.transform(table[FEATURES])
+    assert hasattr(scores, "dask")
+    np.testing.assert_allclose(scores.compute(), expected, atol=1e-9)
+    values = frame[FEATURES].to_numpy()
+    array = da.from_array(values, chunks=(170, 2))
+    held = {name: part.to_numpy() for name, part in groups_of(frame).items()}
+    fitted = model.fit(array, **held)
+    np.testing.assert_allclose(fitted.transform(array).compute(), expected, atol=1e-9)
+
+
+def drawn(frame, size, partitions=7):
+    table = dd.from_pandas(frame, npartitions=partitions)
+    parts = (table[FEATURES], table[["sex", "race"]], table["city"], table["w"])
+    moments = lazy_moments(*parts, names=FEATURES)
+    return moments, lazy_sample(parts, moments, size, names=FEATURES)
+
+
+def test_a_sample_has_rows_of_the_table_and_the_weight_of_every_cell(frame):
+    frame.loc[:3, "sex"] = "x"  # a cell that a plain draw would miss
+    moments, rows = drawn(frame, 120)
+    assert 120 <= len(rows) < 250
+    known = {tuple(row) for row in frame[FEATURES].to_numpy()}
+    assert all(tuple(row) in known for row in rows.X)
+    of_sample = GroupMoments.from_rows(rows)
+    assert list(of_sample.table.cells) == list(moments.table.cells)
+    for key, cell in moments.table.cells.items():
+        assert of_sample.table.cells[key].weight == pytest.approx(cell.weight)
+
+
+def test_a_sample_is_fair_over_partitions_and_of_all_rows_where_they_are_few(frame):
+    counts = np.zeros(len(frame))
+    position = {tuple(row): index for index, row in enumerate(frame[FEATURES].to_numpy())}
+    for shift in range(30):  # other content, other lots
+        moved = frame.assign(w=1.0, race=0)
+        moved[FEATURES] = moved[FEATURES] + shift
+        for row in drawn(moved, 200)[1].X - shift:
+            counts[position[min(position, key=lambda known, row=row: abs(known[0] - row[0]))]] += 1
+    by_part = counts.reshape(8, 100).sum(axis=1) / counts.sum()
+    assert np.abs(by_part - 1 / 8).max() < 0.03
+    _, rows = drawn(frame, 5000)
+    used = frame[frame["w"] > 0]
+    np.testing.assert_array_equal(rows.X, used[FEATURES].to_numpy())
+
+
+def test_mistakes(frame):
+    table = dd.from_pandas(frame, npartitions=3)
+    for model in (FairKernelPCA(2), FairKernelPCA(2, n_landmarks=5, kernel="precomputed")):
+        with pytest.raises(InvalidInputError, match="set n_landmarks"):
+            model.fit(table[FEATURES], sensitive_features=table["sex"])
+    for model in MODELS.values():
+        with pytest.raises(GroupsError, match="sensitive_features was not given"):
+            model.fit(table[FEATURES])
+    holes = dd.from_pandas(frame.assign(a=frame["a"].mask(frame.index == 5)), npartitions=3)
+    for model in MODELS.values():
+        with pytest.raises(InvalidInputError, match=r"'a' 1"):
+            model.fit(holes[FEATURES], sensitive_features=holes["sex"])
+
+
+def slow_part(part, seconds):
+    time.sleep(seconds)
+    return part
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_killed_worker_changes_nothing(frame, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    monkeypatch.setattr("fairpca.estimators._fair_kernel_pca._DRAWN", 300)  # a true sample
+    parts = [frame.iloc[start : start + 50] for start in range(0, 800, 50)]
+    table = dd.from_map(slow_part, parts, seconds=0.05, meta=frame.iloc[:0])
+    given = {"sensitive_features": table["sex"], "sample_weight": table["w"]}
+    models = (
+        FairKernelPCA(2, n_landmarks=8, cov_weight=0.0),
+        DeltaFairPCA(2, price=1.0, max_rows=300),
+    )
+    undisturbed = [model.fit(table[FEATURES], **given).components_ for model in models]
+    made = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1"}
+    with (
+        distributed.LocalCluster(**made, processes=True, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victims = list(client.run(os.getpid).values())
+        killer = threading.Timer(0.6, os.kill, (victims[0], signal.SIGKILL))
+        killer.start()
+        found = [model.fit(table[FEATURES], **given).components_ for model in models]
+        killer.join()
+    for one, other in zip(found, undisturbed, strict=True):
+        np.testing.assert_array_equal(one, other)
