@@ -1,42 +1,36 @@
 """Cost of a solve at every shape, in eigendecompositions of the same matrix in the same run.
 
-    python benchmarks/shapes.py                       p = 100, 200, 400; some minutes
-    python benchmarks/shapes.py --sizes 768,1000,2000 the large ones, a quarter of an hour
-    python benchmarks/shapes.py --out shapes.json     the figures as JSON as well (default: build/)
+    python benchmarks/shapes.py                 everything, about twenty minutes
+    python benchmarks/shapes.py --quick         p = 100 and 200 and the wide tables, a minute
+    python benchmarks/shapes.py --sizes 400     other sizes; --components 5,10 other numbers
 
-Two families of problems: "factors" are rows of a factor model whose groups differ, "decaying" are
-random covariances with a decaying spectrum. One BLAS thread, processor time.
+Two families of problems: "decaying" are random covariances with a decaying spectrum, "factors" are
+covariances of rows of a factor model whose groups differ. One BLAS thread, processor time; an
+eigendecomposition is timed before and after every solve, and the medians of both are divided, so
+that what else the machine does matters little. The figures are in benchmarks/results/shapes.json.
 """
 
 import argparse
-import json
 import time
-from pathlib import Path
+import tracemalloc
+import warnings
 
 import numpy as np
+import results
 import scipy.linalg
+from sklearn.decomposition import PCA
 
+from fairpca import FairPCA
 from fairpca.linalg import complement_basis, single_blas_thread
 from fairpca.solvers import FairProblem, solve
+from fairpca.solvers._problem import reduce_problem
 
 FORMS = {
     "basis only": ({}, {"certify": False}),
     "priced": ({}, {}),
     "limited": ({"cov_tol": 0.05}, {}),
 }
-
-
-def factors(size, rng):
-    """Covariances and means of two groups of rows from a factor model, standardised."""
-    rows = 20 * size
-    loadings = rng.normal(size=(size, 10)) * np.linspace(1.5, 0.5, 10)
-    X = rng.normal(size=(rows, 10)) @ loadings.T + rng.normal(size=(rows, size))
-    z = rng.random(rows) < 0.4
-    X[z] = X[z] * (1.0 + 0.4 * rng.random(size)) + 0.3 * rng.normal(size=size)
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
-    one, other = X[z], X[~z]
-    gap = np.cov(one.T, bias=True) - np.cov(other.T, bias=True)
-    return np.cov(X.T, bias=True), one.mean(axis=0) - other.mean(axis=0), gap
+LARGE = 500
 
 
 def decaying(size, rng):
@@ -54,33 +48,77 @@ def decaying(size, rng):
     return pooled, mean_gap, scale * (one - other)
 
 
-def seconds(function, repetitions=1):
-    """Median processor time, and the last result."""
-    times = []
+def factors(size, rng):
+    """Covariances and means of two groups of rows from a factor model, standardised."""
+    X, z = factor_rows(20 * size, size, rng)
+    one, other = X[z], X[~z]
+    gap = np.cov(one.T, bias=True) - np.cov(other.T, bias=True)
+    return np.cov(X.T, bias=True), one.mean(axis=0) - other.mean(axis=0), gap
+
+
+def factor_rows(rows, size, rng):
+    loadings = rng.normal(size=(size, 10)) * np.linspace(1.5, 0.5, 10)
+    X = rng.normal(size=(rows, 10)) @ loadings.T + rng.normal(size=(rows, size))
+    z = rng.random(rows) < 0.4
+    X[z] = X[z] * (1.0 + 0.4 * rng.random(size)) + 0.3 * rng.normal(size=size)
+    return (X - X.mean(axis=0)) / X.std(axis=0), z
+
+
+def seconds(function):
+    start = time.process_time()
+    result = function()
+    return time.process_time() - start, result
+
+
+def ratio(function, reference, repetitions):
+    """Median time of a function over that of a reference, in turns; seconds; the last result."""
+    reference()
+    spent, unit = [], []
     for _ in range(repetitions):
-        start = time.process_time()
-        result = function()
-        times.append(time.process_time() - start)
-    return float(np.median(times)), result
+        unit.append(seconds(reference)[0])
+        took, result = seconds(function)
+        spent.append(took)
+        unit.append(seconds(reference)[0])
+    return float(np.median(spent) / np.median(unit)), float(np.median(spent)), result
 
 
-def measure(family, size, d):
-    """Rows of the table for one matrix."""
-    S, mean_gap, cov_gap = family(size, np.random.default_rng(0))
-    unit, _ = seconds(lambda: scipy.linalg.eigh(S), 9 if size < 500 else 2)
-    for form, (limits, options) in FORMS.items():
-        problem = FairProblem(S, mean_gap[None], cov_gap[None], d, **limits)
-        spent, solution = seconds(lambda: solve(problem, **options), 3 if size < 500 else 1)  # noqa: B023
-        yield row(family, size, d, form, spent, unit, solution.certificate)
-    plain, mean_only = (
-        FairProblem(S, mean_gap[None], cov_gap[None], d, mean_tol=tol, cov_weight=0.0)
-        for tol in (None, 0.0)
+def row(family, size, d, form, measured, certificate=None):
+    line = {"family": family, "p": size, "d": d, "form": form}
+    line |= {"ratio": round(measured[0], 2), "seconds": round(measured[1], 4)}
+    if certificate is not None:
+        line |= {"gap": certificate.gap, "converged": certificate.converged}
+    gap = "" if certificate is None else f"{100 * certificate.gap:8.4f}"
+    print(
+        f"{family:<9} {size:>6} {d:>3} {form:<28} {measured[0]:>8.1f} {measured[1]:>8.3f} {gap}",
+        flush=True,
     )
-    for form, problem in (("plain PCA", plain), ("equal means only", mean_only)):
-        spent, solution = seconds(lambda: solve(problem))  # noqa: B023
-        yield row(family, size, d, form, spent, unit, solution.certificate)
-    spent, _ = seconds(lambda: erase(S, mean_gap, d))
-    yield row(family, size, d, "LEACE + PCA", spent, unit, None)
+    return line
+
+
+def dense(family, size, d):
+    """Rows of the table for one covariance matrix, in eigendecompositions of it."""
+    S, mean_gap, cov_gap = family(size, np.random.default_rng(0))
+    repetitions = 5 if size < LARGE else 1
+    options = {
+        form: (FairProblem(S, mean_gap[None], cov_gap[None], d, **limits), how)
+        for form, (limits, how) in FORMS.items()
+    }
+    means = FairProblem(S, mean_gap[None], cov_gap[None], d, cov_weight=0.0)
+    options["equal means only"] = (means, {})
+    for form, (problem, how) in options.items():
+        measured = ratio(
+            lambda problem=problem, how=how: solve(problem, **how),
+            lambda: scipy.linalg.eigh(S),
+            repetitions,
+        )
+        yield row(family.__name__, size, d, form, measured, measured[2].certificate)
+    measured = ratio(lambda: erase(S, mean_gap, d), lambda: scipy.linalg.eigh(S), repetitions)
+    yield row(family.__name__, size, d, "LEACE + PCA", measured)
+    top = (size - d, size - 1)
+    measured = ratio(
+        lambda: scipy.linalg.eigh(S, subset_by_index=top), lambda: scipy.linalg.eigh(S), repetitions
+    )
+    yield row(family.__name__, size, d, "PCA", measured)
 
 
 def erase(S, mean_gap, d):
@@ -93,46 +131,76 @@ def erase(S, mean_gap, d):
     return scipy.linalg.eigh(left @ left.T, subset_by_index=(len(S) - d, len(S) - 1))
 
 
-def row(family, size, d, form, spent, unit, certificate):
-    return {
-        "family": family.__name__,
-        "p": size,
-        "d": d,
-        "form": form,
-        "eigendecompositions": spent / unit,
-        "seconds": spent,
-        "gap": None if certificate is None else certificate.gap,
-        "cov_gap": None if certificate is None else certificate.cov_gap,
-        "converged": None if certificate is None else certificate.converged,
-    }
+def wide(size, rows=100, d=5):
+    """A certified fit of few rows, in fits of scikit-learn's PCA of the same rows."""
+    X, z = factor_rows(rows, size, np.random.default_rng(0))
+    fair, plain = FairPCA(d), PCA(d, svd_solver="full")
+    measured = ratio(lambda: fair.fit(X, sensitive_features=z), lambda: plain.fit(X), 5)
+    line = row("rows", size, d, f"n = {rows}, fit over PCA", measured, fair.certificate_)
+    tracemalloc.start()
+    FairPCA(d).fit(X, sensitive_features=z)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    line["memory"] = round((X.nbytes + peak) / X.nbytes, 2)
+    print(f"{'':<20} peak memory {line['memory']} times the rows ({X.nbytes / 1e6:.1f} MB)")
+    yield line
+
+
+def conic(size, d, solver):
+    """The relaxation behind a certificate in a general solver, in our certified solves."""
+    import cvxpy as cp
+
+    S, mean_gap, cov_gap = decaying(size, np.random.default_rng(0))
+    problem = FairProblem(S, mean_gap[None], cov_gap[None], d)
+    reduced = reduce_problem(problem)
+    P, s = cp.Variable((reduced.size, reduced.size), symmetric=True), cp.Variable(nonneg=True)
+    eye = np.eye(reduced.size)
+    limits = [P >> 0, eye - P >> 0, cp.trace(P) == d]
+    for Q in (reduced.Q[0], -reduced.Q[0]):
+        values, vectors = np.linalg.eigh(Q)
+        shift = max(0.0, -values[0])
+        R = (vectors * np.sqrt(np.maximum(values + shift, 0.0))) @ vectors.T
+        limits += [(shift + s) * eye - R @ P @ R >> 0, cp.trace(Q @ P) <= d * s]
+    whole = cp.Problem(cp.Maximize(cp.trace(reduced.S @ P) - reduced.price * s), limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spent, _ = seconds(lambda: whole.solve(solver=solver))
+    ours, found = seconds(lambda: solve(problem))
+    bound, other = found.certificate.bound, whole.value * reduced.scale
+    line = row("decaying", size, d, f"{solver} over ours", (spent / ours, spent))
+    yield line | {"status": whole.status, "difference": abs(other - bound) / bound}
+
+
+def chosen(arguments):
+    """What to measure: functions that yield rows."""
+    numbers = [int(text) for text in arguments.components.split(",")]
+    if arguments.sizes:
+        sizes = [int(text) for text in arguments.sizes.split(",")]
+    else:
+        sizes = [100, 200] if arguments.quick else [100, 200, 400, 768, 1000, 2000]
+    for size in sizes:
+        for d in numbers if size < LARGE else [max(numbers)]:
+            for family in (decaying, factors) if size <= 1000 else (decaying,):
+                yield dense(family, size, d)
+    if not arguments.sizes:
+        for size in (1000, 3000, 50000):
+            yield wide(size)
+        for size in (10, 20) if arguments.quick else (10, 20, 40):
+            for solver in ("CLARABEL", "SCS"):
+                yield conic(size, 2, solver)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="100,200,400")
+    parser.add_argument("--quick", action="store_true", help="the small ones only")
+    parser.add_argument("--sizes", default="", help="numbers of features, instead of everything")
     parser.add_argument("--components", default="5,10")
-    parser.add_argument("--out", type=Path, default=Path("build/shapes.json"))
     arguments = parser.parse_args()
-    sizes, components = (
-        [int(text) for text in given.split(",")]
-        for given in (arguments.sizes, arguments.components)
-    )
-    found = []
-    print(f"{'family':<9} {'p':>5} {'d':>3} {'form':<17} {'eigh':>8} {'seconds':>8} {'gap':>9}")
+    print(f"{'family':<9} {'p':>6} {'d':>3} {'form':<28} {'ratio':>8} {'seconds':>8} {'gap %':>8}")
     with single_blas_thread():
-        for size in sizes:
-            for d in components:
-                for family in (factors, decaying):
-                    for line in measure(family, size, d):
-                        found.append(line)
-                        gap = "" if line["gap"] is None else f"{line['gap']:9.2e}"
-                        print(
-                            f"{line['family']:<9} {size:>5} {d:>3} {line['form']:<17} "
-                            f"{line['eigendecompositions']:>8.1f} {line['seconds']:>8.3f} {gap}",
-                            flush=True,
-                        )
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(found, indent=1))
+        found = [line for lines in chosen(arguments) for line in lines]
+    if not (arguments.quick or arguments.sizes):
+        results.save("shapes", found)
 
 
 if __name__ == "__main__":

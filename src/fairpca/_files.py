@@ -139,10 +139,8 @@ DAMAGED = (
 
 
 def _check_members(handle: IO[bytes]) -> None:
-    """Refuse what could fill the memory from a small file: ours are not packed and do not overlap.
-
-    Two members of one place in the file would be read twice, a thousand a thousand times.
-    """
+    """Refuse what could fill the memory from a small file: ours are not packed, nor overlap."""
+    # Two members of one place in the file would be read twice, a thousand a thousand times.
     with zipfile.ZipFile(handle) as archive:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):

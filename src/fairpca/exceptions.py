@@ -6,6 +6,12 @@ import copy
 from typing import Any, Self
 
 
+def bounded(message: str, longest: int = 2000) -> str:
+    """Return a message without its middle where it is endless; the advice stands at its end."""
+    end = longest // 4
+    return message if len(message) <= longest else f"{message[: longest - end]} … {message[-end:]}"
+
+
 class InvalidInputError(ValueError):
     """An argument cannot be used; the message names it, what was given and what to do.
 
@@ -24,7 +30,7 @@ class InvalidInputError(ValueError):
     """
 
     def __init__(self, message: str, *, parameter: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(bounded(message))
         self.parameter = parameter
 
     def at(self, place: str) -> Self:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairpca.metrics import audit
+from fairpca.metrics import audit, group_loss
 
 FEATURES = ["u", "v"]
 QUICK = ("--permutations", 19, "--slow-permutations", 3, "--features", "u,v")
@@ -246,3 +246,20 @@ def test_bad_questions(refused, write, people, arguments, complaint):
     if "--attackers" in arguments:
         quick = QUICK
     assert complaint in refused("audit", write(people), "--sensitive", "sex", *quick, *arguments)
+
+
+def test_original_columns_say_what_each_group_loses(run, write, people):
+    quick = ("--attackers", "none", "--family", "cdf", "--permutations", "0")
+    asked = (write(people), "-s", "sex", "--features", "u,v", "--original", "u,v,w,x", *quick)
+    losses = json.loads(run("audit", *asked, "--json").stdout)["losses"]
+    expected = group_loss(people[list("uvwx")], people["sex"], U=people[["u", "v"]])
+    np.testing.assert_allclose(losses["loss"], expected["loss"], atol=1e-9)
+    assert losses["group"] == expected["group"]
+    assert "keeps and loses" in run("audit", *asked).stdout
+    scaled = json.loads(run("audit", *asked, "--standardize", "--json").stdout)["losses"]
+    X = people[list("uvwx")] / people[list("uvwx")].std(ddof=0)
+    expected = group_loss(X, people["sex"], U=people[["u", "v"]])
+    np.testing.assert_allclose(scaled["loss"], expected["loss"], atol=1e-9)
+    result = run("audit", write(people), "-s", "sex", "--features", "u,v", "--original", "race")
+    assert result.exit_code != 0
+    assert "--original race: not a column of numbers" in result.stderr

@@ -145,7 +145,8 @@ def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, t
     assert run("fit", write(people), "--sensitive", "sex", "--save", model).exit_code == 0
     new = write(people.assign(race="new"), "new.csv")
     line = refused("transform", model, new, out)
-    assert "--unknown: column 'race' holds 'new'" in line
+    assert line.startswith("--unknown: ")
+    assert "column 'race' holds 'new'" in line
     assert not out.exists()
     assert run("transform", model, new, out, "--unknown", "ignore").exit_code == 0
     from fairpca.estimators import load_model
@@ -160,7 +161,7 @@ def test_lists_go_to_parquet_only(run, refused, write, people, tmp_path):
     path = write(people.assign(list=[[1, 2]] * 120), "people.parquet")
     asked = [*SEX, "--drop", "list", "--keep", "list", "--out"]
     line = refused("fit", path, *asked, tmp_path / "o.csv")
-    assert "--keep names ['list'], whose values CSV cannot hold" in line
+    assert "--keep: keep names ['list'], whose values CSV cannot hold" in line
     assert run("fit", path, *asked, tmp_path / "o.parquet").exit_code == 0
 
 

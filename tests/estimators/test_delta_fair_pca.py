@@ -226,3 +226,12 @@ def test_a_group_too_small_to_be_measured_says_so():
     with pytest.warns(SmallGroupWarning, match="only"):
         fair = DeltaFairPCA(2, price=1.0).fit(X, sensitive_features=z)
     assert np.isfinite(fair.components_).all()
+
+
+@pytest.mark.parametrize("factor", [1e-60, 1e60])
+def test_units_out_of_reach_are_refused(factor):
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(40, 3)), np.arange(40) % 2
+    with pytest.raises(InvalidInputError, match="rescale X, or set standardize=True"):
+        DeltaFairPCA(1, price=0.5).fit(factor * X, sensitive_features=z)
+    DeltaFairPCA(1, price=0.0, standardize=True).fit(factor * X, sensitive_features=z)

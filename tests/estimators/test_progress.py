@@ -60,8 +60,23 @@ def test_a_long_solve_prints_where_it_is(rows, monkeypatch, capsys):
     monkeypatch.setattr(_watch, "SECONDS_BETWEEN_LINES", 0.0)
     FairPCA(verbose=1).fit(X, sensitive_features=z)
     lines = capsys.readouterr().out.splitlines()
-    assert any("bound" in line and "gap" in line and "%" in line for line in lines[:-1])
+    assert all("bound" in line and "gap" in line and "%" in line for line in lines[:-1])
+    assert {"basis", "bound"} <= {word.strip(",") for line in lines[:-1] for word in line.split()}
     assert lines[-1].startswith("[FairPCA] Certificate(")
+
+
+@pytest.mark.parametrize("certify", [False, True])
+def test_a_large_solve_tells_a_bound_from_its_first_step_on(certify):
+    rng = np.random.default_rng(1)
+    X, z = rng.normal(size=(400, 90)) @ rng.normal(size=(90, 90)), np.arange(400) % 2
+    recorder = Recorder()
+    fair = FairPCA(8, cov_tol=0.5, certify=certify).set_callbacks(recorder)
+    fair.fit(X * (1 + 0.3 * z[:, None]), sensitive_features=z)
+    bounds = [step["bound"] for step in recorder.figures]
+    assert len(bounds) > 3
+    assert all(np.isfinite(bounds))
+    assert bounds == sorted(bounds, reverse=True)
+    assert min(bounds) >= fair.certificate_.objective
 
 
 def test_a_short_solve_prints_its_certificate_only(rows, capsys):

@@ -5,6 +5,8 @@ import pytest
 from sklearn.datasets import load_diabetes
 from support import problem_from_rows, random_problem, standardized_uci
 
+from fairpca.solvers import _problem as problems
+from fairpca.solvers import solve
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._tight import solve_tight
@@ -121,6 +123,31 @@ def test_size_20():
     assert_agrees(solve_tight(reduced, tol=1e-6, max_iter=20000), clarabel_tight(reduced))
     bound = solve_paper(reduced, tol=1e-6, max_iter=20000, trace="equal")
     assert_agrees(bound, clarabel_paper(reduced, "equal"))
+
+
+CERTIFIED = [
+    (14, 1, 3, {}),
+    (16, 2, 4, {"cov_weight": 3.0}),
+    (18, 1, 4, {"cov_tol": 0.3}),
+    (20, 1, 5, {"cov_tol": 0.05}),
+    (16, 1, 3, {"cov_tol": 0.2, "mean_tol": 0.2}),
+]
+
+
+@pytest.mark.parametrize("few", [0, 400], ids=["as large", "as small"])
+@pytest.mark.parametrize(("size", "contrasts", "d", "options"), CERTIFIED)
+def test_certificates_of_large_and_small_problems(size, contrasts, d, options, few, monkeypatch):
+    monkeypatch.setattr(problems, "_FEW_UNKNOWNS", few)
+    problem = random_problem(size, size, contrasts, d, **options)
+    reduced = reduce_problem(problem)
+    reference = clarabel_tight(reduced) * reduced.scale
+    found = solve(problem).certificate
+    slack = 1e-5 * abs(reference)
+    assert found.objective <= reference + slack
+    assert found.bound >= reference - slack
+    # The share of the gap that may stay unproven, or a certificate within its tolerance.
+    unproven = max(0.011 * (found.bound - found.objective), 1e-4 * abs(found.bound))
+    assert found.bound <= reference + unproven + slack
 
 
 def real_problems():

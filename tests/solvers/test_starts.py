@@ -8,7 +8,7 @@ from fairpca.exceptions import InfeasibleError
 from fairpca.solvers import FairProblem, Status, _mend, _refinement, solve
 from fairpca.solvers._deflation import _room_for_next, deflate
 from fairpca.solvers._exact import top_basis
-from fairpca.solvers._newton import Multipliers
+from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, reduce_problem
 from fairpca.solvers._refinement import Refined, refine
 from fairpca.solvers._tight import solve_tight
@@ -26,7 +26,7 @@ def test_refined_is_as_good_as_ascent_from_every_start(seed, contrasts, d, optio
     problem = random_problem(seed, 8, contrasts, d, **options)
     reduced = reduce_problem(problem)
     value = solve(problem).certificate.objective / reduced.scale
-    first = refine(reduced, *deflate(reduced, is_exact=False))
+    first = refine(reduced, *deflate(reduced))
     relaxed = solve_tight(reduced, tol=1e-4, max_iter=5000, known=first).rounded
     for start in (first.basis, relaxed, top_basis(reduced)):
         found = refine(reduced, start)
@@ -67,7 +67,8 @@ def test_a_saddle_outside_the_limit_is_left(solver):
 def polished_to(monkeypatch, reduced, basis, multipliers):
     """What becomes of a point that Newton's method ends at."""
     monkeypatch.setattr(_refinement, "polish", lambda *_: (basis, multipliers))
-    return _refinement._polished(reduced, basis, multipliers, 1.0)
+    lagrangian = Lagrangian(reduced, multipliers.M)
+    return _refinement._polished(lagrangian, basis, multipliers)
 
 
 def test_newton_may_not_end_outside_or_with_negative_prices(monkeypatch):

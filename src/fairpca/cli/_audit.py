@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+import numpy as np
 
 from fairpca._choices import ATTACKERS, FAMILIES
 from fairpca.cli import INTERRUPTED
@@ -35,6 +36,9 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
         if given["standardize"]:
             mean, scale = GroupMoments.from_rows(rows).standardization()
             rows = rows.with_features((rows.X - mean) / scale)
+            if "original" in judged:
+                features = rows.with_features(judged["original"])
+                judged["original"] /= GroupMoments.from_rows(features).standardization().scale
         stages.begin(f"measuring {len(rows)} rows, {len(names)} features")
         options = audit_options(given, asked)
         found, code = measured(rows, stages, {**options, **judged})
@@ -64,9 +68,21 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
 
 
 def read_judged(asked: Asked) -> tuple[Rows, dict[str, Any]]:
-    """Read the rows, and decisions, scores and labels for the same rows."""
-    rows, beside = asked.table.rows_with(asked.roles, asked.judged.values())
-    return rows, {part: beside.column(name).to_numpy() for part, name in asked.judged.items()}
+    """Read the rows, and decisions, scores, labels and what they represent for the same rows."""
+    names = dict.fromkeys((*asked.judged.values(), *asked.original))
+    rows, beside = asked.table.rows_with(asked.roles, names)
+    found = {part: beside.column(name).to_numpy() for part, name in asked.judged.items()}
+    if asked.original:
+        columns = [_numbers(name, beside.column(name).to_numpy()) for name in asked.original]
+        found["original"] = np.column_stack(columns)
+    return rows, found
+
+
+def _numbers(name: str, column: Any) -> Any:
+    try:
+        return column.astype(np.float64)
+    except (TypeError, ValueError):
+        raise click.ClickException(f"--original {name}: not a column of numbers.") from None
 
 
 def audit_options(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import click
 
-from fairpca.exceptions import FairnessWarning, InvalidInputError
+from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
 LONGEST = 1000
 """Characters of one message; what is longer loses its middle."""
@@ -31,7 +31,7 @@ _SAME = """
     mean_tol cov_weight cov_tol delta compare reference joint min_group_size solver tol max_iter
     max_cells max_levels sensitive control weight numeric features categorical missing
     missing_groups unknown keep sql database into engine scheduler master checkpoint separator
-    confidence max_samples slow_permutations objective
+    confidence max_samples slow_permutations objective original
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
@@ -59,11 +59,7 @@ def visible(text: str) -> str:
 
 def one_line(message: str) -> str:
     """Return a message without line breaks and control characters, and not endless."""
-    text = visible(" ".join(message.split()))
-    if len(text) <= LONGEST:
-        return text
-    end = LONGEST // 4  # where the advice stands
-    return f"{text[: LONGEST - end]} … {text[-end:]}"
+    return bounded(visible(" ".join(message.split())), LONGEST)
 
 
 def in_options(error: InvalidInputError) -> str:

@@ -93,7 +93,8 @@ _NOT_NEGATIVE = Number("a number, 0 or larger", lambda number: number >= 0)
 _NOT_NEGATIVE_OR_NONE = Number(_NOT_NEGATIVE.accepted, _NOT_NEGATIVE.inside, optional=True)
 _POSITIVE = Number("a number larger than 0", lambda number: number > 0)
 _SHARE = Number("a number between 0 and 1", lambda number: 0 < number < 1)
-_COUNT, _ONE_OR_MORE = click.IntRange(min=0), click.IntRange(min=1)
+_MOST = 10**9
+_COUNT, _ONE_OR_MORE = click.IntRange(0, _MOST), click.IntRange(1, _MOST)
 
 
 def _columns(*names: str, help: str, one: bool = False) -> Decorator:
@@ -202,7 +203,9 @@ _PROBLEM = (
     ),
     _REFERENCE,
     _JOINT,
-    _value("--min-group-size", click.IntRange(min=2), 2, "Rows a group needs for its covariance."),
+    _value(
+        "--min-group-size", click.IntRange(2, _MOST), 2, "Rows a group needs for its covariance."
+    ),
     _choice(
         "--objective",
         OBJECTIVES,
@@ -216,6 +219,9 @@ _PROBLEM = (
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_ORIGINAL = _columns(
+    "--original", help="Columns that the features represent: what each group loses by it."
 )
 _DECISIONS = (
     _columns("--decision", help="Column that says who was selected.", one=True),
@@ -293,7 +299,7 @@ AUDIT = (
     _JOINT,
     _value(
         "--min-group",
-        click.IntRange(min=2),
+        click.IntRange(2, _MOST),
         30,
         "Rows that both groups of a headline need; smaller groups are listed.",
     ),
@@ -312,6 +318,7 @@ AUDIT = (
         multiple=True,
     ),
     *_DECISIONS,
+    _ORIGINAL,
     _choice(
         "--family families",
         FAMILIES,
@@ -324,7 +331,7 @@ AUDIT = (
     _value("--confidence", _SHARE, 0.95, "Of the bounds and intervals."),
     _value(
         "--max-samples",
-        click.IntRange(min=10),
+        click.IntRange(10, _MOST),
         1000,
         "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),

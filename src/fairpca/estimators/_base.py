@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import metadata
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -31,7 +32,13 @@ from fairpca.exceptions import (
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_container, check_finite, check_no_text, describe_missing
+from fairpca.rows._checks import (
+    check_container,
+    check_finite,
+    check_no_dates_or_masks,
+    check_no_text,
+    describe_missing,
+)
 from fairpca.rows._columns import missing_rows, split_named, without_columns
 from fairpca.rows._identifiers import find_identifiers, identifier_text, unique_columns
 from fairpca.rows._missing import (
@@ -58,6 +65,13 @@ class FairnessEstimator(
     """Base of the estimators; the parameters are documented where they are public."""
 
     missing = MISSING[0]  # of those that do not have the parameter
+    _doc_link_module = "fairpca"
+
+    @property
+    def _doc_link_template(self):
+        """Address of a class's page; none while the package names no address of its own."""
+        site = documentation_address()
+        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
@@ -108,6 +122,7 @@ class FairnessEstimator(
     def _features(self, X, **checks):
         """Return X as scikit-learn checks it; what is no number is refused as by every door."""
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        check_no_dates_or_masks(X)
         try:
             X = validate_data(self, X, **checks)
         except ValueError:
@@ -433,6 +448,16 @@ def _compare_indexes(X, parts):
                 IndexMismatchWarning,
                 stacklevel=6,
             )
+
+
+@cache
+def documentation_address():
+    """Address of the documentation as the package's metadata have it, or an empty text."""
+    for entry in metadata("fairpca").get_all("Project-URL") or ():
+        name, _, address = entry.partition(",")
+        if name.strip() == "Documentation":
+            return address.strip().rstrip("/")
+    return ""
 
 
 def _contrast_table(contrasts, basis):

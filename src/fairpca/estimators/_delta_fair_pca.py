@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
+from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -20,6 +21,7 @@ from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._watch import tell
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
@@ -101,8 +103,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
-        As in `FairPCA`, and so are scale_, n_components_, contrasts_, n_features_in_ and
-        feature_names_in_.
+        As in `FairPCA`, and so are `scale_`, `n_components_`, `contrasts_`, `n_features_in_` and
+        `feature_names_in_`.
 
     Examples
     --------
@@ -230,6 +232,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         contrasts = self._form_contrasts(moments.coordinates())
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         _, _, covariance = moments.coordinates().pooled()
+        _check_range(float(np.sqrt(np.trace(covariance))))
         problem = FairProblem.from_contrasts(covariance, contrasts, 1, mean_tol=self.mean_tol)
         with advised(moments):
             self.n_components_ = self._count(problem)
@@ -246,10 +249,27 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
+    @with_callbacks
     def _walk(self, space, rows, random, progress):
-        """Return the path as a table and the point chosen on it."""
+        """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        counter = Counter(ascents, progress)
+        counted, context = Counter(ascents, progress), None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=ascents)
+            context.call_on_fit_task_begin(estimator=self)
+
+        def listen(done, total):
+            counted.add()
+            if context is not None:
+                tell(self, context, "ascent")
+
+        found = self._follow(space, rows, random, Counter(ascents, listen))
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return found
+
+    def _follow(self, space, rows, random, counter):
+        """Return the path as a table and the point chosen on it."""
         if self.price is None:
             prices = list(_PRICES)
         else:
@@ -278,7 +298,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
                 "the smallest Δ. Lower n_components, or raise delta.",
                 DeltaNotReachedWarning,
-                stacklevel=6,
+                stacklevel=8,
             )
         return best
 
@@ -303,6 +323,15 @@ def _standardized(rows, moments, scaling):
     else:
         scaled = (rows.X - scaling.mean) / scaling.scale
     return rows.with_features(scaled), moments.standardized(scaling)
+
+
+def _check_range(spread):
+    if spread and not 1e-15 < spread < 1e15:
+        raise InvalidInputError(
+            f"the rows spread by {spread:.3g}, out of reach of the single precision that the "
+            "adversary works in: rescale X, or set standardize=True.",
+            parameter="X",
+        )
 
 
 def _path_table(points, unseen):

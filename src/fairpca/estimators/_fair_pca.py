@@ -145,7 +145,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Iterations of the solver, at least 1.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Their names, where X had any.
     other_columns_ : ndarray of str
         Columns of X that were named as groups, strata or weights, where there were any;

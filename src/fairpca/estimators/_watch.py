@@ -19,9 +19,9 @@ class Watch:
         now = time.monotonic()
         if self._estimator.verbose and now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            known = f"bound {snapshot.bound:.6g}, gap {100 * snapshot.gap:.2f} %"
-            if snapshot.stage == "basis":
-                known = f"objective {snapshot.objective:.6g}"
+            known = f"objective {snapshot.objective:.6g}, bound {snapshot.bound:.6g}"
+            if snapshot.gap < float("inf"):
+                known += f", gap {100 * snapshot.gap:.2f} %"
             name, elapsed = type(self._estimator).__name__, now - self._start
             step = f"{snapshot.stage}, step {snapshot.iteration}"
             print(f"[{name}] {elapsed:.0f} s, {step}: {known}", flush=True)
@@ -29,13 +29,17 @@ class Watch:
             self._tell(snapshot)
 
     def _tell(self, snapshot):
-        """Hand one step to the callbacks, as a task of its own."""
-        task = self._context.subcontext(task_name=snapshot.stage)
         figures = {
             "iteration": snapshot.iteration,
             "bound": snapshot.bound,
             "objective": snapshot.objective,
             "gap": snapshot.gap,
         }
-        task.call_on_fit_task_begin(estimator=self._estimator)
-        task.call_on_fit_task_end(estimator=self._estimator, metadata=figures)
+        tell(self._estimator, self._context, snapshot.stage, figures)
+
+
+def tell(estimator, context, name, figures=None):
+    """Hand one step to scikit-learn's callbacks, as a task of its own."""
+    task = context.subcontext(task_name=name)
+    task.call_on_fit_task_begin(estimator=estimator)
+    task.call_on_fit_task_end(estimator=estimator, metadata=figures)

@@ -28,6 +28,7 @@ from fairpca.moments._indicators import find_indicators
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
+from fairpca.moments._view import as_html, in_words
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
 
@@ -191,6 +192,28 @@ class GroupMoments:
             return self.holes
         columns = () if other.holes is None else other.holes.columns
         return Holes(columns, (), np.zeros(self.n_features))
+
+    def __repr__(self) -> str:
+        return f"GroupMoments({'; '.join(in_words(self))})"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def counts(self, name: str) -> dict[Level, int]:
+        """Rows of each level of a categorical attribute or control, by its name.
+
+        Examples
+        --------
+        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"])
+        GroupMoments(3 rows, 3 features; sensitive_feature: 'a' 2, 'b' 1)
+        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"]).counts("sensitive_feature")
+        {'a': 2, 'b': 1}
+        """
+        counts = dict.fromkeys(self.levels(name), 0)
+        position = self.table.key_names.index(name)
+        for key, cell in self.table.cells.items():
+            counts[key[position]] += cell.n_rows
+        return counts
 
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows; `self` where there is no span.

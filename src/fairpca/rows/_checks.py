@@ -48,12 +48,11 @@ def check_container(X: Any) -> None:
 
 
 def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
-    """Return a finite matrix of floats, and its column names where the container has them.
-
-    The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
-    """
+    """Return a finite matrix of floats, and its column names where the container has them."""
+    # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
     names = getattr(X, "column_names", getattr(X, "columns", None))
     is_sparse = issparse(X)
+    check_no_dates_or_masks(X, of)
     try:
         matrix: Any = csr_array(X) if is_sparse else np.asarray(X)
         if matrix.dtype.kind == "c":
@@ -106,6 +105,26 @@ def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
     found = matrix.tocoo()
     chosen = test(found.data)
     return found.row[chosen], found.col[chosen]
+
+
+def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
+    """Refuse what NumPy would turn into numbers without a word."""
+    if np.ma.is_masked(X):
+        count = int(np.count_nonzero(np.ma.getmaskarray(X)))
+        raise InvalidInputError(
+            f"{of} is a masked array with {count:,} masked values, which would be used as if they "
+            "were not: fill them in or drop those rows.",
+            parameter=of,
+        )
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    kinds: dict[str, str] = {}
+    if isinstance(frame, nw.DataFrame):
+        types = frame.schema.items()
+        kinds = {str(name): str(kind) for name, kind in types if kind.is_temporal()}
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        kinds = {of: str(X.dtype)}
+    if kinds:
+        raise not_numbers_error(kinds, of)
 
 
 def check_no_text(X: Any, of: str = "X") -> None:
@@ -192,9 +211,14 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -
     if sample_weight is None:
         return None
     try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
+        given = np.asarray(sample_weight)
+        weights = given.astype(np.float64)
     except (TypeError, ValueError):
         raise weights_error("text") from None
+    if given.dtype.kind in "USmM":
+        raise weights_error("text")
+    if np.ma.is_masked(sample_weight):
+        raise weights_error("masked")
     if weights.shape != (n_rows,):
         raise InvalidInputError(
             f"sample_weight has shape {weights.shape} but {of} has {n_rows} rows: give one weight "
@@ -211,9 +235,10 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -
 
 
 def weights_error(mistake: str, n_rows: int = 0) -> InvalidInputError:
-    """Say what is wrong with weights: "text", "not finite", "negative" or "zero"."""
+    """Say what is wrong with weights: "text", "masked", "not finite", "negative" or "zero"."""
     words = {
         "text": "cannot be read as numbers: give one for each row.",
+        "masked": "is masked in some rows: fill it in, or drop those rows.",
         "not finite": "holds NaN or infinite values: give finite weights.",
         "negative": "holds negative values: weights must be >= 0.",
         "zero": f"is zero for every row: no row can be used ({n_rows:,} read).",

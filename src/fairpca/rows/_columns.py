@@ -176,11 +176,9 @@ def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
 
 
 def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """Take the columns that parts name out of a table; return the rest, the parts and the names.
-
-    A text names a column. A list of texts names columns where one of them is a column of X and
-    X does not have as many rows as the list has texts; otherwise it holds the labels of the rows.
-    """
+    """Take the columns that parts name out of a table; return the rest, the parts and the names."""
+    # A text names a column. A list of texts names columns where one of them is a column of X and
+    # X does not have as many rows as the list has texts; otherwise it holds the labels of the rows.
     columns = _column_names(X)
     named = {
         argument: (part,) if isinstance(part, str) else tuple(part)

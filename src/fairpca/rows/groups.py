@@ -255,8 +255,22 @@ def _encode_objects(name: str, values: NDArray[Any], argument: str) -> Attribute
             f"{argument} column {name!r} holds bytes that are no UTF-8 text "
             f"({bytes(error.object[:20])!r}): decode the column with its own encoding first."
         ) from None
+    check_levels(name, levels, argument)
     codes = np.fromiter(map(code_of.__getitem__, rows), dtype=np.intp, count=len(rows))
     return Attribute(name, levels, codes)
+
+
+def check_levels(name: str, levels: Sequence[Level], argument: str) -> None:
+    """Refuse 1 and "1": what is printed alike is one group, and the types of a column differ."""
+    texts = [str(level) for level in levels]
+    if len(set(texts)) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        kinds = sorted(type(level).__name__ for level in levels if str(level) == twice)
+        raise GroupsError(
+            f"{argument} column {name!r} holds {twice!r} as {' and as '.join(kinds)}, which would "
+            "be two groups: give the column one type.",
+            parameter=argument,
+        )
 
 
 def sort_levels(levels: Iterable[Any]) -> tuple[Any, ...]:

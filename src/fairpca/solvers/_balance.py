@@ -12,22 +12,18 @@ import numpy as np
 
 from fairpca.linalg import Array, shared_level
 from fairpca.solvers._driver import Watch, drive
+from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._mend import shrink_means
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
-from fairpca.solvers._refinement import (
-    _FEASIBLE,
-    Refined,
-    _Ascent,
-    _Lagrangian,
-    initial_multipliers,
-)
+from fairpca.solvers._refinement import _FEASIBLE, Refined, _Ascent, initial_multipliers
 from fairpca.solvers._served import Served
 from fairpca.solvers._solution import Status
 
 _MOST_UPDATES = 40
 # Groups with a weight are alike to this share of the largest eigenvalue.
-_ALIKE = 1e-10
-_SETTLED = 1e-8
+_ALIKE = 1e-8
+# Raises of the step of the weights; more of them only stiffen the ascent.
+_MOST_RAISES = 6
 _LAST_GRADIENT = 1e-8
 
 
@@ -51,7 +47,7 @@ def balance(
     return Balanced(ascent.best, ascent.objective, ascent.weights, refined)
 
 
-class _BalancedLagrangian(_Lagrangian):
+class _BalancedLagrangian(Lagrangian):
     """The augmented Lagrangian with S = Σw_gS_g, where w is the simplex point next to V's."""
 
     def __init__(self, reduced: ReducedProblem, served: Served, weights: Array) -> None:
@@ -72,12 +68,10 @@ class _BalancedLagrangian(_Lagrangian):
         """ΣwSV, the stack of Q_cV, and the stack of B_c."""
         return (self.weigh(V), *super().products(V)[1:])
 
-    def __call__(self, flat: Array) -> tuple[float, Array]:
-        """Value and gradient."""
-        value, gradient = super().__call__(flat)
-        value += float(self.now @ self.served.offsets)
-        value -= float(np.sum((self.now - self.w) ** 2)) / (2.0 * self.w_step)
-        return value, gradient
+    def value_of(self, V: Array, SV: Array, B: Array, at: Multipliers) -> float:
+        """Value from the products made last."""
+        value = super().value_of(V, SV, B, at) + float(self.now @ self.served.offsets)
+        return value - float(np.sum((self.now - self.w) ** 2)) / (2.0 * self.w_step)
 
 
 class _BalancedAscent(_Ascent):
@@ -90,10 +84,11 @@ class _BalancedAscent(_Ascent):
     ) -> None:
         super().__init__(reduced, start, None, ())
         self.lagrangian = _BalancedLagrangian(reduced, served, weights)
-        self.next_polish = -1.0  # Newton's method there knows a single covariance only
+        # Newton's method there knows a single covariance only.
+        self.is_newton, self.next_polish = False, -1.0
         self.best: Array | None = None
         self.objective, self.weights = -np.inf, weights
-        self.unlike = np.inf
+        self.unlike, self.w_raises = np.inf, 0
         self._keep(start, served.values(start))
 
     def _keep(self, V: Array, values: Array) -> None:
@@ -119,8 +114,9 @@ class _BalancedAscent(_Ascent):
         self._keep(self.V, values)
         if self.unlike > max(0.25 * last, _ALIKE):
             lagrangian.w_step *= 4.0
-        if self.ended is Status.CONVERGED and (self.unlike > _ALIKE or change > _SETTLED):
-            self.ended = None
+            self.w_raises += 1
+        if self.ended is Status.CONVERGED and self.unlike > _ALIKE:
+            self.ended = None if self.w_raises <= _MOST_RAISES else Status.UNSETTLED
         aim = 0.1 * max(min(self.change, 1.0), change)
         self.accuracy = max(min(0.1 * accuracy, aim), _LAST_GRADIENT)
 

@@ -11,22 +11,15 @@ from fairpca.solvers._refinement import refine
 
 # Directions closer to dependent than this, relative to the largest, cost no dimension.
 _RANK_FLOOR = 1e-10
-_WIDEST = 100
 
 
-def deflate(reduced: ReducedProblem, *, is_exact: bool = True) -> tuple[Array, Array]:
+def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
     """Return a basis found greedily, and one multiplier per component and contrast."""
     # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or priced above the largest
     # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
     # every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Where that would
     # leave too few dimensions for the components still to come, only the v_i are kept out and the
-    # basis is left for refinement to mend. A start for refinement need not be exact: of many
-    # dimensions those with the most variance will do.
-    widest = max(_WIDEST, 6 * reduced.d)
-    if reduced.size > widest and len(reduced.Q) == 1 and not is_exact:
-        N = reduced.leading(widest)[1]
-        V, multipliers = deflate(reduced.with_components(reduced.d, N))
-        return N @ V, multipliers
+    # basis is left for refinement to mend.
     V = np.zeros((reduced.size, 0))
     multipliers = np.zeros((reduced.d, len(reduced.Q)))
     spent = 0.0

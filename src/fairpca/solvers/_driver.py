@@ -16,8 +16,6 @@ from fairpca.solvers._solution import Snapshot, Status
 
 Watch: TypeAlias = Callable[[Snapshot], None]
 
-# Share of the certified gap that a relaxation may leave unproven.
-_SHARE_OF_GAP = 0.001
 # Differences below this are rounding: the mean variance of a reduced problem is one.
 _ROUNDING = 1e-11
 
@@ -53,10 +51,11 @@ class Progress:
 
     `incumbent` is the objective of a basis at hand. The bound can improve by at most the duality
     gap, so once that is a small share of what separates bound and incumbent, more work certifies
-    nothing new. `point` is the best relaxed point, in whatever form its solver has it.
+    nothing new: `share` of it. `point` is the best relaxed point, in the form its solver has it.
     """
 
     tol: float
+    share: float = 0.001
     incumbent: float | None = None
     bound: float = np.inf
     relaxed: float = -np.inf
@@ -72,7 +71,7 @@ class Progress:
         """Duality gap below which a bound of this size need not be improved."""
         if self.incumbent is None:
             return self.tol * abs(bound) + _ROUNDING
-        room = max(0.02 * self.tol * abs(bound), _SHARE_OF_GAP * (bound - self.incumbent))
+        room = max(0.02 * self.tol * abs(bound), self.share * (bound - self.incumbent))
         return room + _ROUNDING
 
     @property

@@ -50,7 +50,6 @@ class _Vectors(NamedTuple):
     weights: Array
     straight: Any
     crossed: Any
-    outer: Array
 
     def svec(self, matrices: Array) -> Array:
         return np.asarray(matrices[..., self.rows, self.columns] * self.weights)
@@ -64,11 +63,11 @@ class _Vectors(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _vectors(n: int) -> _Vectors:
-    i, j = (index.astype(np.int32) for index in np.triu_indices(n))
+    i, j = np.triu_indices(n)
     weights = np.where(i == j, 1.0, np.sqrt(2.0))
     straight = (i[:, None] * n + i) * (n * n) + j[:, None] * n + j
     crossed = (i[:, None] * n + j) * (n * n) + j[:, None] * n + i
-    return _Vectors(i, j, weights, straight, crossed, 0.25 * weights[:, None] * weights)
+    return _Vectors(i, j, weights, straight, crossed)
 
 
 class _Point(NamedTuple):
@@ -113,6 +112,10 @@ class InteriorPoint:
             [self.vectors.svec(np.eye(len(problem.S))), np.zeros(self.n_slacks)]
         )
         self.is_stuck = False
+        self.work = tuple(
+            np.empty((size, size))
+            for size in (len(problem.S) ** 2, *2 * (len(self.normal) - self.n_slacks,))
+        )
         self._start()
 
     def _start(self) -> None:
@@ -232,12 +235,18 @@ class _Newton:
         right = np.concatenate([inverse.box, L @ inverse.cuts @ LT])
         n, q, vectors = len(problem.S), at.n_slacks, at.vectors
         # Σ of symmetric Kronecker products of all inequalities, by one product of stacked matrices.
-        kron = left.reshape(-1, n * n).T @ right.reshape(-1, n * n)
-        kron = (kron + kron.T).ravel()
+        # New arrays of this size would cost more than what is computed in them.
+        kron, straight, crossed = at.work
+        both = np.concatenate([left, right]).reshape(-1, n * n)
+        np.matmul(both.T, np.roll(both, len(left), axis=0), out=kron)
+        np.take(kron.ravel(), vectors.straight, out=straight, mode="clip")
+        np.take(kron.ravel(), vectors.crossed, out=crossed, mode="clip")
+        straight += crossed
         size = len(vectors.rows)
         H = np.empty((size + q, size + q))
         self.ratio = X.rows * inverse.rows
-        H[:size, :size] = vectors.outer * (kron[vectors.straight] + kron[vectors.crossed])
+        straight *= vectors.weights
+        np.multiply(straight, 0.25 * vectors.weights[:, None], out=H[:size, :size])
         H[:size, :size] += (at.B.T * self.ratio) @ at.B
         if q:
             middle = vectors.svec(L @ symmetrize(X.cuts @ inverse.cuts) @ LT)

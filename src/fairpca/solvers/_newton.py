@@ -1,218 +1,322 @@
-"""Newton's method on the optimality conditions: from a good basis to the last digits.
+"""Newton's method without a Hessian, by conjugate gradients: for ascent and for the last digits.
 
-V: basis, N: its complement, K: a tangent step V + NK, Q_c: covariance gaps, M_k ⪰ 0: multiplier of
-the slack Z_k = sI ∓ VᵀQ_cV ⪰ 0, b_j: multiplier of ‖Vᵀf_j‖² ≤ mean_limit. The conditions are
-stationarity Nᵀ(−SV + Σ±Q_cVM_k + Σb_jf_jf_jᵀV) = 0 and complementarity M_k = (M_k − σZ_k)₊, whose
-derivative in the eigenbasis W of M_k − σZ_k is an element-wise product with Ω.
+V: basis (p, d) turned so that the multiplier Λ of VᵀV = I is diagonal, K: a tangent step with
+VᵀK = 0, A_c = Q_cV, and f fᵀV of every bounded mean. Half the second derivative of the augmented
+Lagrangian is
+
+    K ↦ −SK + ΣQ_cKG_c + KΛ + ΣA_cT_c(DJK),    JK = 2ΣT_cᵀ(A_cᵀK)
+
+where the columns of T_c (d², t) are symmetric matrices that span what sticks out above the limit,
+in the eigenbasis W of M_k + σ(±B_c − sI), and D = σΩ with the divided differences Ω of the positive
+part. The same system with D = σΩ/(1 − Ω) is a semismooth Newton step on the optimality conditions.
+Without what couples the columns of K the first part is one p×p matrix for every column, which is
+factorised; the penalty joins by Woodbury's formula. That is the preconditioner, and with it a
+handful of conjugate gradients solve for a step (docs/design/refinement.md).
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import lapack
 
 from fairpca.linalg import Array, eigenvalue_excess, symmetrize
-from fairpca.solvers._problem import ReducedProblem
+from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 
-_MAX_STEPS = 24
-# A step that leaves more than this share of the residual is not worth taking again.
-_WORTH_REUSING = 0.2
-_SOLVED = 1e-12
-_LARGEST_TURN = 0.5
-_LARGEST_SYSTEM = 1300
-# Keeps the system regular where multipliers are not unique, as for VᵀQV = 0.
-_REGULARIZATION = 1e-9
+_ASCENT_STEPS = 20
+# In evaluations of the function.
+_COST_OF_STEP = 15
+_POLISH_STEPS = 10
+_CONJUGATE_STEPS = 40
+_SADDLE = _CONJUGATE_STEPS + 1
+_HALVINGS = 12
+_LONGEST_STEP = 0.5
+# Beyond so many conjugate gradients, or so long a step, the factors at hand are out of date.
+_MANY_STEPS = 8
+_LONG_STEP = 0.1
+# A gradient this small, in units of the covariance, either falls or is rounding.
+_SMALL = 1e-5
+_SOLVED = 1e-11
+# In units of the covariance: what is added to every factorised matrix at least, and along V.
+_SMALLEST_SHIFT = 1e-3
+_ALONG_BASIS = 100.0
+# Penalties weaker than this share of the strongest are left out of an ascent.
+_WEAKEST = 1e-4
+# How far from infinite the weights are where complementarity is to hold.
+_LOOSENESS = 1e-4
 
 
-@dataclass(frozen=True)
-class Multipliers:
-    """Multipliers M (2C, d, d) of +B_c and −B_c, b (m,) of the means, and the bound s."""
-
-    M: Array
-    b: Array
-    s: float
+def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, int, int]:
+    """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost."""
+    unit, last = lagrangian.unit, np.inf
+    for number in range(_ASCENT_STEPS):
+        point = _Point(lagrangian, V)
+        lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
+        is_stuck = last < _SMALL * unit and point.size > 0.5 * last
+        if point.size <= accuracy * unit or is_stuck:
+            return V, number, number * _COST_OF_STEP
+        last = point.size
+        point.weigh()
+        K, count = _solve(point, point.gradient, min(0.1, np.sqrt(point.size / unit)))
+        K *= min(1.0, _LONGEST_STEP / float(np.linalg.norm(K)))
+        if count > _MANY_STEPS or np.linalg.norm(K) > _LONG_STEP:
+            lagrangian.factors = []
+        moved = _line_search(lagrangian, point, K)
+        if moved is None:
+            lagrangian.factors = []
+            return V, number + 1, (number + 1) * _COST_OF_STEP
+        V = moved
+    return V, _ASCENT_STEPS, _ASCENT_STEPS * _COST_OF_STEP
 
 
 def polish(
-    reduced: ReducedProblem, V: Array, multipliers: Multipliers, unit: float
+    lagrangian: Lagrangian, V: Array, multipliers: Multipliers
 ) -> tuple[Array, Multipliers] | None:
     """Return the optimal point next to V to rounding precision, or None if there is none."""
-    # `unit` is the size of the covariance, against which residuals are judged. Factorising is what
-    # costs, so a factorised system serves as long as its steps shrink the residual well.
-    if (reduced.size - reduced.d) * reduced.d > _LARGEST_SYSTEM:
-        return None
-    last, best, system = np.inf, np.inf, None
-    for _ in range(_MAX_STEPS):
-        if system is None:
-            system = _System(reduced, V, multipliers, unit)
-        right, residual = system.residual(V, multipliers)
-        if residual <= _SOLVED:
-            return V, multipliers
-        if not residual < 2.0 * best:
-            return (V, multipliers) if best <= 100.0 * _SOLVED else None
-        if residual > _WORTH_REUSING * last:
-            last, system = np.inf, None
-            continue
-        last, best = residual, min(best, residual)
-        step = system.step(right, V, multipliers)
-        if step is None:
-            return None
-        V, multipliers = step
+    best, kept = np.inf, lagrangian.factors
+    for _ in range(_POLISH_STEPS):
+        point = _Point(lagrangian, V, multipliers)
+        V, multipliers = point.V, Multipliers(point.M, point.b, point.s)
+        mismatch = float(np.abs(point.mismatch).max(initial=0.0))
+        size = max(point.size, mismatch) / lagrangian.unit
+        if size <= _SOLVED or not size < 2.0 * best:
+            break
+        best = min(best, size)
+        missed = point.inside(point.images @ point.combine(point.missed))
+        K, count = _solve(point, point.gradient - missed, 1e-4)
+        if count == _SADDLE or not np.linalg.norm(K) <= _LONGEST_STEP:
+            break
+        V, multipliers = _retract(V, K), point.stepped(K)
+    lagrangian.factors = kept
+    return (V, multipliers) if size <= 100.0 * _SOLVED else None
+
+
+def _line_search(lagrangian: Lagrangian, point: _Point, K: Array) -> Array | None:
+    slope = 2.0 * float(np.vdot(point.gradient, K))
+    rounding = 1e-14 * abs(point.value)
+    for _ in range(_HALVINGS):
+        V = _retract(point.V, K)
+        if lagrangian.value(V) <= point.value + 1e-4 * slope + rounding:
+            return V
+        K, slope = 0.5 * K, 0.5 * slope
     return None
 
 
-class _System:
-    """The conditions linearised at one point, factorised once, for steps from there on."""
+def _retract(V: Array, K: Array) -> Array:
+    # Polar, not QR: multipliers are bound to the columns, which must not turn.
+    values, vectors = np.linalg.eigh(K.T @ K)
+    return np.asarray((V + K) @ ((vectors / np.sqrt(1.0 + np.maximum(values, 0.0))) @ vectors.T))
+
+
+def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
+    """Conjugate gradients for a step against a gradient, as far as the curvature is positive."""
+    preconditioner = _Preconditioner(point)
+    K, residual = np.zeros_like(gradient), -gradient
+    goal = accuracy * float(np.linalg.norm(residual))
+    direction = preconditioner.solve(residual)
+    product = float(np.vdot(residual, direction))
+    for number in range(1, _CONJUGATE_STEPS + 1):
+        H = point.multiply(direction)
+        curvature = float(np.vdot(direction, H))
+        if not curvature > 0.0:
+            # The way out of a saddle, as far as a step may go.
+            return K + direction * (_LONG_STEP / float(np.linalg.norm(direction))), _SADDLE
+        K += (product / curvature) * direction
+        residual -= (product / curvature) * H
+        if np.linalg.norm(residual) <= goal:
+            return K, number
+        Z = preconditioner.solve(residual)
+        last, product = product, float(np.vdot(residual, Z))
+        direction = Z + (product / last) * direction
+    return K, _CONJUGATE_STEPS
+
+
+@dataclass(frozen=True)
+class _Penalty:
+    """Matrices T (t, d, d), the block each belongs to, σ, Ω, and what M misses along each."""
+
+    T: Array
+    block: Array
+    step: Array
+    omega: Array
+    missed: Array
+
+    @property
+    def is_diagonal(self) -> Array:
+        # What moves with the shared bound: eigenvalues, not what turns eigenvectors.
+        return np.asarray(np.einsum("tii->t", self.T))
+
+
+class _Point:
+    """Value, gradient and second derivative of half the augmented Lagrangian at one basis."""
+
+    # With `multipliers` those of the plain Lagrangian, and for a penalty what linearised
+    # complementarity asks for: the same with weights that are nearly infinite where it holds.
 
     def __init__(
-        self, reduced: ReducedProblem, V: Array, multipliers: Multipliers, unit: float
+        self, lagrangian: Lagrangian, V: Array, multipliers: Multipliers | None = None
     ) -> None:
-        self.problem, self.V, self.at, self.unit = reduced, V, multipliers, unit
-        self.N = np.linalg.qr(V, mode="complete")[0][:, reduced.d :]
-        self.sigma = unit / (reduced.cov_scale or 1.0) ** 2
-        contrasts = len(reduced.Q)
-        self.QV = reduced.Q @ V
-        values, self.vectors = np.linalg.eigh(self._shifted(V, self.QV, multipliers))
-        self.active = np.flatnonzero(values[:, -1] > 0.0)
-        self.contrast = self.active % max(contrasts, 1)
-        self.sign = np.where(self.active < contrasts, 1.0, -1.0)
-        self.W = self.vectors[self.active]
-        slopes = [_projection_slopes(values[k]) for k in self.active]
-        self.omega = np.array(slopes).reshape(-1, reduced.d, reduced.d)
-        # A priced bound above zero uses up the whole price; at zero, or fixed, it does not move.
-        self.moves_bound = reduced.limit is None and contrasts > 0 and multipliers.s > 0.0
-        self.binding = np.flatnonzero(multipliers.b > 0.0)
-        self.pairs = np.triu_indices(reduced.d)
-        self.factor: Any = None
+        self.lagrangian, problem = lagrangian, lagrangian.problem
+        SV, QV, B = lagrangian.products(V)
+        found = lagrangian.updated(B, V) if multipliers is None else multipliers
+        centre = lagrangian.M if multipliers is None else multipliers.M
+        self.value = lagrangian.value_of(V, SV, B, found)
+        self.b, self.s, FV = found.b, found.s, problem.F @ V
+        G, A = found.prices, lagrangian.gradient(V, SV, QV, found)
+        self.inner, turn = np.linalg.eigh(-symmetrize(V.T @ A))
+        self.centre, self.M, self.G, B = (turn.T @ X @ turn for X in (centre, found.M, G, B))
+        self.V, A = V @ turn, A @ turn
+        self.gradient = self.inside(A)
+        self.size = float(np.abs(self.gradient).max())
+        images = np.concatenate([QV, problem.F[:, :, None] * FV[:, None, :]]) @ turn
+        # (p, C·d), so that one product serves all contrasts.
+        self.images = images.transpose(1, 0, 2).reshape(len(V), -1)
+        self.B, self.used = B, np.sum(FV**2, axis=1)
+        if multipliers is not None:
+            self.weigh(is_exact=True)
 
-    def _shifted(self, V: Array, QV: Array, multipliers: Multipliers) -> Array:
-        # M − σZ: its positive part is M at a solution.
-        B = symmetrize(V.T @ QV)
-        slack = multipliers.s * np.eye(self.problem.d) - np.concatenate([B, -B])
-        return np.asarray(multipliers.M - self.sigma * slack)
+    def _penalty(self, *, is_exact: bool) -> _Penalty:
+        lagrangian, d, B, i_j = self.lagrangian, len(self.inner), self.B, _pairs(len(self.inner))
+        slack = self.s * np.eye(d) - np.concatenate([B, -B])
+        values, W = np.linalg.eigh(self.centre - lagrangian.step * slack)
+        mismatch = self.M - eigenvalue_excess(values, W, 0.0)[0]
+        parts = [_Penalty(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
+        for k in np.flatnonzero(values[:, -1] > 0.0):
+            omega = _slopes(values[k])[i_j]
+            kept = np.flatnonzero(omega > (0.0 if is_exact else _WEAKEST))
+            i, j = i_j[0][kept], i_j[1][kept]
+            T = symmetrize(W[k].T[i, :, None] * W[k].T[j, None, :])
+            T *= np.where(i == j, 1.0, np.sqrt(2.0))[:, None, None]
+            missed = np.einsum("tij,ij->t", T, mismatch[k])
+            ones = np.ones(len(kept))
+            parts.append(_Penalty(T, k * ones, lagrangian.step * ones, omega[kept], missed))
+        binding = np.flatnonzero(self.b > 0.0)
+        ones = np.ones(len(binding))
+        excess = lagrangian.mean_step * (self.used[binding] - lagrangian.problem.mean_limit)
+        means = np.tile(np.eye(d), (len(binding), 1, 1))
+        step = lagrangian.mean_step * ones
+        parts.append(_Penalty(means, (2 * len(B) + binding) * ones, step, ones, -excess))
+        fields = ("T", "block", "step", "omega", "missed")
+        return _Penalty(*(np.concatenate([getattr(at, name) for at in parts]) for name in fields))
 
-    def _gradient(self, V: Array, QV: Array, multipliers: Multipliers) -> Array:
-        reduced, contrasts = self.problem, len(self.problem.Q)
-        G = multipliers.M[:contrasts] - multipliers.M[contrasts:]
-        A = (QV @ G).sum(axis=0) - reduced.S @ V
-        return np.asarray(A + reduced.F.T @ (multipliers.b[:, None] * (reduced.F @ V)))
+    def weigh(self, *, is_exact: bool = False) -> None:
+        """Set T_c (C, d, d, t), D (t, t), and the change of multipliers without a step (t,)."""
+        self.penalty = at = self._penalty(is_exact=is_exact)
+        problem, C = self.lagrangian.problem, len(self.G)
+        block, d = at.block.astype(int), len(self.inner)
+        contrast = np.where(block < 2 * C, block % max(C, 1), block - C)
+        sign = np.where((block >= C) & (block < 2 * C), -1.0, 1.0)
+        self.forms = np.zeros((C + len(self.b), d, d, len(block)))
+        self.forms[contrast, :, :, np.arange(len(block))] = sign[:, None, None] * at.T
+        slack = 1.0 - at.omega + _LOOSENESS if is_exact else np.ones(len(block))
+        weights = at.step * at.omega / slack
+        self.weights, self.missed, self.mismatch = np.diag(weights), at.missed / slack, at.missed
+        # Under a price s moves so that the multipliers keep their mass.
+        self.moving = weights * at.is_diagonal * (block < 2 * C)
+        self.mass = float(self.moving.sum())
+        if problem.limit is None and self.s > 0.0 and self.mass > 0.0:
+            self.weights -= np.outer(self.moving, self.moving) / self.mass
+            lacking = problem.price - float(np.einsum("kii->", self.M))
+            self.lacking = lacking + float(self.missed @ (at.is_diagonal * (block < 2 * C)))
+            self.missed = self.missed - self.moving * (self.lacking / self.mass)
+        else:
+            self.mass = 0.0
 
-    def residual(self, V: Array, multipliers: Multipliers) -> tuple[Array, float]:
-        """Return what should vanish, as a right-hand side, and its size against the covariance."""
-        reduced = self.problem
-        QV = self.QV if V is self.V else reduced.Q @ V
-        A = self._gradient(V, QV, multipliers)
-        if V is not self.V:
-            A -= V @ (V.T @ A)
-        values, vectors = np.linalg.eigh(self._shifted(V, QV, multipliers))
-        mismatch = (multipliers.M - eigenvalue_excess(values, vectors, 0.0)[0])[self.active]
-        mismatch = np.swapaxes(self.W, 1, 2) @ mismatch @ self.W
-        used = np.sum((reduced.F[self.binding] @ V) ** 2, axis=1)
-        excess = used - reduced.mean_limit
-        parts = [
-            (self.N.T @ A).ravel(),
-            mismatch[:, self.pairs[0], self.pairs[1]].ravel(),
-            excess,
-        ]
-        if self.moves_bound:
-            parts.append(np.array([np.einsum("kii->", multipliers.M) - reduced.price]))
-        sizes = [float(np.max(np.abs(part), initial=0.0)) for part in parts]
-        sizes[2] *= self.unit / (reduced.mean_scale or 1.0)
-        return -np.concatenate(parts), max(sizes) / self.unit
+    def inside(self, X: Array) -> Array:
+        """Tangent part."""
+        return np.asarray(X - self.V @ (self.V.T @ X))
 
-    def step(
-        self, right: Array, V: Array, multipliers: Multipliers
-    ) -> tuple[Array, Multipliers] | None:
-        """One Newton step, or None where it leads nowhere near."""
-        if self.factor is None:
-            matrix = self._assemble()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", scipy.linalg.LinAlgWarning)
-                self.factor = scipy.linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
-        step = scipy.linalg.lu_solve(self.factor, right, check_finite=False)
-        d, tangent = self.problem.d, self.N.shape[1] * self.problem.d
-        K = step[:tangent].reshape(-1, d)
-        if not np.isfinite(step).all() or np.linalg.norm(K) > _LARGEST_TURN:
-            return None
-        M, b, s, at = multipliers.M.copy(), multipliers.b.copy(), multipliers.s, tangent
-        rows, columns = self.pairs
-        inactive = np.setdiff1d(np.arange(len(M)), self.active)
-        M[inactive] = 0.0
-        for k, block in enumerate(self.active):
-            change = np.zeros((d, d))
-            change[rows, columns] = change[columns, rows] = step[at : at + len(rows)]
-            M[block] = symmetrize(M[block] + self.W[k] @ change @ self.W[k].T)
-            at += len(rows)
-        b[self.binding] += step[at : at + len(self.binding)]
-        if self.moves_bound:
-            s = max(s + float(step[-1]), 0.0)
-        moved = Multipliers(M=M, b=np.maximum(b, 0.0), s=s)
-        return _nearest_basis(V + self.N @ K), moved
+    def multiply(self, K: Array) -> Array:
+        """Half the second derivative along K."""
+        F = self.lagrangian.problem.F
+        SK, QK, _ = self.lagrangian.products(K)
+        H = (QK @ self.G).sum(axis=0) - SK + K * self.inner
+        H += F.T @ (self.b[:, None] * (F @ K))
+        H += self.images @ self.combine(self.weights @ self.meet(K))
+        return self.inside(H)
 
-    def _assemble(self) -> Array:
-        d, rest, pairs = self.problem.d, self.N.shape[1], self.pairs
-        tangent = rest * d
-        size = tangent + len(self.active) * len(pairs[0]) + len(self.binding) + self.moves_bound
-        matrix = np.zeros((size, size))
-        matrix[:tangent, :tangent] = self._hessian()
-        at = tangent
-        for k in range(len(self.active)):
-            block = slice(at, at + len(pairs[0]))
-            self._add_block(matrix, block, k)
-            at = block.stop
-        for j in self.binding:
-            f = self.problem.F[j]
-            outward = np.outer(self.N.T @ f, f @ self.V).ravel()
-            matrix[:tangent, at] = outward
-            matrix[at, :tangent] = 2.0 * outward
-            at += 1
-        return matrix
+    def meet(self, K: Array) -> Array:
+        """JK (t,)."""
+        met = (self.images.T @ K).ravel()
+        return np.asarray(2.0 * met @ self.forms.reshape(len(met), -1))
 
-    def _hessian(self) -> Array:
-        # K ↦ −SK + ΣQ_cKG_c + Σb f fᵀK − KΛ on tangent steps, as a matrix on K.ravel().
-        d, N = self.problem.d, self.N
-        linear = -(N.T @ self.problem.S @ N)
-        FN = self.problem.F @ N
-        linear += FN.T @ (self.at.b[:, None] * FN)
-        A = self._gradient(self.V, self.QV, self.at)
-        hessian = np.kron(linear, np.eye(d)) - np.kron(np.eye(len(linear)), self.V.T @ A)
-        for c in np.unique(self.contrast):
-            G = self.at.M[c] - self.at.M[c + len(self.problem.Q)]
-            hessian += np.kron(N.T @ self.problem.Q[c] @ N, G)
-        return np.asarray(hessian)
+    def combine(self, z: Array) -> Array:
+        """Σ z_tT_t, stacked over contrasts (C·d, d)."""
+        return np.asarray((self.forms @ z).reshape(-1, len(self.inner)))
 
-    def _add_block(self, matrix: Array, block: slice, k: int) -> None:
-        d, sign, W, omega = self.problem.d, self.sign[k], self.W[k], self.omega[k]
-        EW = self.N.T @ self.QV[self.contrast[k]] @ W
-        # Stationarity moves with the multiplier: sign·E W dM Wᵀ, entry by entry of dM.
-        outer = np.einsum("ai,ej->ijae", EW, W).reshape(d, d, -1)
-        both = outer + np.swapaxes(outer, 0, 1)
-        rows, columns = self.pairs
-        influence = both[rows, columns] * np.where(rows == columns, 0.5, 1.0)[:, None]
-        tangent = outer.shape[-1]
-        matrix[:tangent, block] = sign * influence.T
-        # Complementarity: (1 − Ω)dM + σΩ dZ = −mismatch, with dZ = ds·I − sign·Wᵀ(dB)W.
-        weight = omega[rows, columns]
-        matrix[block, :tangent] = -(sign * self.sigma * weight)[:, None] * both[rows, columns]
-        index = np.arange(block.start, block.stop)
-        matrix[index, index] = 1.0 - weight + _REGULARIZATION
-        if self.moves_bound:
-            diagonal = rows == columns
-            matrix[index[diagonal], -1] = self.sigma * weight[diagonal]
-            matrix[-1, index[diagonal]] = 1.0
+    def stepped(self, K: Array) -> Multipliers:
+        """Multipliers after a step along K."""
+        at, met = self.penalty, self.meet(K)
+        change = self.weights @ met - self.missed
+        M, b, s = np.zeros_like(self.M), self.b.copy(), self.s
+        for k in range(len(M)):
+            mine = at.block == k
+            values = np.einsum("tij,ij->t", at.T[mine], self.M[k]) + change[mine]
+            M[k] = np.einsum("t,tij->ij", values, at.T[mine])
+        for j in range(len(b)):
+            b[j] += change[at.block == len(M) + j].sum()
+        if self.mass > 0.0:
+            s = max(s + float(self.moving @ met - self.lacking) / self.mass, 0.0)
+        return Multipliers(M, np.maximum(b, 0.0), s)
 
 
-def _nearest_basis(matrix: Array) -> Array:
-    # Polar, not QR: its columns stay where they were, which the factorised system relies on.
-    left, _, right = np.linalg.svd(matrix, full_matrices=False)
-    return np.asarray(left @ right)
+class _Preconditioner:
+    """The inverse of what does not couple columns, and of the penalty."""
+
+    def __init__(self, point: _Point) -> None:
+        self.point = point
+        if not point.lagrangian.factors:
+            point.lagrangian.factors = self._factorize()
+        self.factors = point.lagrangian.factors
+        if not len(point.weights):
+            return
+        d, images = len(point.inner), point.inside(point.images)
+        solved = [lapack.dpotrs(factor, images, lower=1)[0] for factor in self.factors]
+        # (d, p, C·d): column j of the solution for A_cT is solved[j] @ T[:, j].
+        self.solved = point.inside(np.stack(solved))
+        columns = point.forms.reshape(images.shape[1], d, -1).transpose(1, 0, 2)
+        met = images.T @ self.solved @ columns
+        table = 2.0 * np.tensordot(columns, met, axes=((0, 1), (0, 1)))
+        self.small = np.linalg.solve(np.eye(len(table)) + point.weights @ table, point.weights)
+
+    def _factorize(self) -> list[Array]:
+        point, lagrangian = self.point, self.point.lagrangian
+        problem, unit, diagonal = lagrangian.problem, lagrangian.unit, np.arange(len(point.V))
+        base = _ALONG_BASIS * unit * (point.V @ point.V.T) - problem.S
+        base += (problem.F.T * point.b) @ problem.F
+        factors = []
+        for j, inner in enumerate(point.inner):
+            H = base.copy()
+            for G, Q in zip(point.G, problem.Q, strict=True):
+                H += G[j, j] * Q
+            H[diagonal, diagonal] += inner
+            shift, fault = max(0.25 * lagrangian.shifts[j], _SMALLEST_SHIFT * unit), 1
+            while fault:
+                H[diagonal, diagonal] += shift
+                factor, fault = lapack.dpotrf(H.T, lower=1, clean=0)
+                lagrangian.shifts[j], shift = shift, 4.0 * shift
+            factors.append(factor)
+        return factors
+
+    def solve(self, R: Array) -> Array:
+        """Return a tangent step for a tangent right-hand side."""
+        columns = [lapack.dpotrs(f, R[:, j], lower=1)[0] for j, f in enumerate(self.factors)]
+        X = self.point.inside(np.stack(columns, axis=1))
+        if len(self.point.weights):
+            T = self.point.combine(self.small @ self.point.meet(X))
+            X -= (self.solved @ T.T[:, :, None])[:, :, 0].T
+        return X
 
 
-def _projection_slopes(values: Array) -> Array:
+@lru_cache(maxsize=8)
+def _pairs(d: int) -> Any:
+    return np.triu_indices(d)
+
+
+def _slopes(values: Array) -> Array:
     # Divided differences of the positive part; its derivative where two values agree.
     positive = np.maximum(values, 0.0)
     difference = values[:, None] - values[None, :]

@@ -16,8 +16,13 @@ from fairpca.moments import ContrastSet, GroupMoments
 _MEAN_FLOOR = 1e-11
 # The same for a covariance difference.
 _COV_FLOOR = 1e-12
+# The same for the variance of a direction. Covariances with it are of the root of that at most.
+_RANK_FLOOR = 1e-14
+_COUPLING_FLOOR = 1e-8
 # A basis may stick out of its constraints by this much, relative to the size of the gaps.
 FEASIBLE = 1e-7
+# Up to so many entries of a basis calling a function costs more than what it computes.
+_FEW_UNKNOWNS = 400
 # How far below the attainable minimum a tolerance may lie before it is refused.
 _MINIMUM_SLACK = 1e-9
 
@@ -203,6 +208,11 @@ class ReducedProblem:
         """Number of dimensions left."""
         return len(self.S)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether a step of ascent costs more than calling it."""
+        return self.size * self.d > _FEW_UNKNOWNS
+
     @cached_property
     def variances(self) -> Array | None:
         """The diagonal of S where that is all there is of it."""
@@ -275,8 +285,10 @@ class ReducedProblem:
         )
 
 
-def reduce_problem(problem: FairProblem) -> ReducedProblem:
+def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedProblem:
     """Solve the exact mean constraints by elimination and scale the rest."""
+    # Dimensions in which the covariance says that nothing varies are left out but for d of them,
+    # unless all are to be kept.
     p = len(problem.covariance)
     scale = float(np.trace(problem.covariance)) / p or 1.0
     root = np.sqrt(scale)
@@ -293,7 +305,9 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
             parameter="n_components",
         )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
-    bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
+    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
+    F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]
+    bounds_mean = len(F) > 0
     if has_price or bounds_mean:
         # Ascent is quickest, and its start known, where S is diagonal.
         values, vectors = np.linalg.eigh(S)
@@ -302,16 +316,18 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
         symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_price else np.zeros((0, 1, 1))
     )
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
+    F = F @ N
+    if (has_price or bounds_mean) and not keeps_all:
+        kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
+        N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
         S=S,
         Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
-        F=_binding_means(mean_gaps, problem.mean_tol / root) @ N
-        if bounds_mean
-        else np.zeros((0, N.shape[1])),
+        F=F,
         d=problem.n_components,
         price=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
         limit=problem.cov_tol / scale if problem.cov_tol is not None and len(cov_gaps) else None,
-        mean_limit=(problem.mean_tol / root) ** 2 if bounds_mean else 0.0,
+        mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,
         scale=scale,
     )
@@ -319,9 +335,12 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     return reduced
 
 
-def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
-    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
-    return np.asarray(mean_gaps[np.linalg.norm(mean_gaps, axis=1) > mean_tol])
+def _dimensions_needed(variances: Array, cov_gaps: Array, F: Array, d: int) -> int:
+    """Dimensions that vary, and d of those in which nothing does: they are all alike."""
+    rank = int(np.count_nonzero(variances > _RANK_FLOOR * len(variances) * variances[0]))
+    size = max(np.abs(cov_gaps).max(initial=0.0), np.abs(F).max(initial=0.0))
+    outside = max(np.abs(cov_gaps[:, rank:]).max(initial=0.0), np.abs(F[:, rank:]).max(initial=0.0))
+    return min(rank + d, len(variances)) if outside <= _COUPLING_FLOOR * size else len(variances)
 
 
 def smallest_cov_gap(values: Array, d: int) -> float:

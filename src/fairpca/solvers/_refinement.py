@@ -1,7 +1,6 @@
 """Local optimisation on the Grassmann manifold by an augmented Lagrangian.
 
-V: basis (r, d), B_c = VᵀQ_cV, M: positive semidefinite multipliers (2C, d, d) for +B_c and −B_c,
-b: multipliers (m,) of the mean limits, s: the bound shared by all ±B_c.
+Small problems ascend by L-BFGS, large ones by Newton's method, which finds the last digits of both.
 """
 
 from __future__ import annotations
@@ -12,15 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from fairpca.linalg import (
-    Array,
-    eigenvalue_excess,
-    orthonormalize,
-    shared_level,
-    symmetrize,
-)
+from fairpca.linalg import Array, orthonormalize
 from fairpca.solvers._driver import Watch, drive
-from fairpca.solvers._newton import Multipliers, polish
+from fairpca.solvers._lagrangian import Lagrangian, Multipliers
+from fairpca.solvers._newton import ascend, polish
 from fairpca.solvers._problem import ReducedProblem
 from fairpca.solvers._solution import Snapshot, Status
 
@@ -40,10 +34,6 @@ _MOST_EVALUATIONS = 6000
 _MOST_RAISES = 10
 _MEMORY = 20
 _NUDGE = 1e-3
-# Curvature below this share of the largest is not evened out. Bold steps along flat directions find
-# worse optima now and then, so where ascent is cheap anyway it goes by small ones.
-_FLATTEST = 0.03
-_FEW_UNKNOWNS = 400
 
 
 @dataclass(frozen=True)
@@ -63,88 +53,6 @@ class Refined:
         return np.asarray(traces.reshape(2, -1).sum(axis=0))
 
 
-class _Lagrangian:
-    """The augmented Lagrangian as a function of V; smooth, and invariant to V → V·rotation."""
-
-    def __init__(self, reduced: ReducedProblem, multipliers: Array) -> None:
-        self.problem = reduced
-        self.contrasts = len(reduced.Q)
-        self.stack = reduced.Q.reshape(-1, reduced.size)
-        self.M = multipliers
-        self.b = np.zeros(len(reduced.F))
-        self.unit = float(reduced.leading(1)[0][0]) or 1.0
-        self.step = 2.0 * self.unit / (reduced.cov_scale or 1.0) ** 2
-        self.mean_step = 2.0 * self.unit / (reduced.mean_scale or 1.0) ** 2
-
-    def products(self, V: Array) -> tuple[Array, Array, Array]:
-        """SV, the stack of Q_cV, and the stack of B_c."""
-        variances = self.problem.variances
-        SV = self.problem.S @ V if variances is None else variances[:, None] * V
-        QV = (self.stack @ V).reshape(self.contrasts, *V.shape)
-        return SV, QV, symmetrize(V.T @ QV)
-
-    def updated(self, B: Array, V: Array) -> tuple[Array, float, Array]:
-        """Multipliers after one step, the shared bound s, and the mean multipliers."""
-        if self.contrasts:
-            targets = self.M + self.step * np.concatenate([B, -B])
-            values, vectors = np.linalg.eigh(targets)
-            limit = self.problem.limit
-            level = (
-                shared_level(values.ravel(), self.problem.price)
-                if limit is None
-                else self.step * limit
-            )
-            M = eigenvalue_excess(values, vectors, level)[0]
-        else:
-            M, level = self.M, 0.0
-        if not len(self.b):
-            return M, level / self.step, self.b
-        used = np.sum((self.problem.F @ V) ** 2, axis=1)
-        b = np.maximum(self.b + self.mean_step * (used - self.problem.mean_limit), 0.0)
-        return M, level / self.step, b
-
-    def __call__(self, flat: Array) -> tuple[float, Array]:
-        """Value and gradient at any full-rank matrix, through its orthonormal factor."""
-        Y = self.centre + self.stretch * flat.reshape(self.centre.shape)
-        V, inverse = _orthonormal_factor(Y)
-        SV, QV, B = self.products(V)
-        M, _, b = self.updated(B, V)
-        G = M[: self.contrasts] - M[self.contrasts :]
-        value = -float(np.vdot(V, SV)) + float(np.vdot(G, B))
-        value -= float(np.sum((M - self.M) ** 2)) / (2.0 * self.step)
-        if self.problem.limit is not None:
-            value -= self.problem.limit * float(np.einsum("kii->", M))
-        gradient = 2.0 * (QV @ G).sum(axis=0) - 2.0 * SV
-        if len(b):
-            FV = self.problem.F @ V
-            value += float(b @ (np.sum(FV**2, axis=1) - self.problem.mean_limit))
-            value -= float(np.sum((b - self.b) ** 2)) / (2.0 * self.mean_step)
-            gradient += 2.0 * self.problem.F.T @ (b[:, None] * FV)
-        gradient -= V @ (V.T @ gradient)
-        return value, (self.stretch * (gradient @ inverse)).ravel()
-
-    def start_at(self, V: Array) -> None:
-        """Measure from here on in coordinates in which the curvature is about the same everywhere.
-
-        With V turned so that the multiplier Λ of VᵀV = I is diagonal, that of entry i of column j
-        is Λ_j − S_ii + Σ(Q_c)_ii(G_c)_jj, up to the penalty and to what couples the entries.
-        """
-        if V.size <= _FEW_UNKNOWNS:
-            self.centre, self.stretch = V, np.ones(V.shape)
-            return
-        SV, _, B = self.products(V)
-        M, _, b = self.updated(B, V)
-        G, F = M[: self.contrasts] - M[self.contrasts :], self.problem.F
-        FV = F @ V
-        inner = V.T @ SV - (B @ G).sum(axis=0) - FV.T @ (b[:, None] * FV)
-        values, turn = np.linalg.eigh(symmetrize(inner))
-        self.centre, self.M = V @ turn, turn.T @ self.M @ turn
-        price = np.einsum("ji,cjk,ki->ci", turn, G, turn)
-        rows = np.einsum("cii->ic", self.problem.Q) @ price + (F**2).T @ b[:, None]
-        curvature = values - np.diag(self.problem.S)[:, None] + rows
-        self.stretch = np.sqrt(self.unit / np.maximum(curvature, _FLATTEST * self.unit))
-
-
 def refine(
     reduced: ReducedProblem,
     start: Array,
@@ -153,11 +61,9 @@ def refine(
     known: Sequence[Array] = (),
     watch: Watch | None = None,
 ) -> Refined:
-    """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative.
-
-    `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
-    contrast. Ascent that comes close to one of the `known` optima stops there.
-    """
+    """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative."""
+    # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
+    # contrast. Ascent that comes close to one of the `known` optima stops there.
     ascent = _Ascent(reduced, start, multipliers, known)
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
@@ -177,8 +83,8 @@ class _Ascent:
         known: Sequence[Array],
     ) -> None:
         self.problem, self.V, self.known = reduced, start, known
-        self.lagrangian = _Lagrangian(reduced, initial_multipliers(reduced, multipliers))
-        self.n_iter = self.spent = 0
+        self.lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
+        self.n_iter, self.spent, self.is_newton = 0, 0, reduced.is_large
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
         self.raised = 0
@@ -187,28 +93,42 @@ class _Ascent:
     def step(self, number: int) -> None:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
-        self.V, steps, evaluations = _minimize(lagrangian, self.V, self.accuracy)
+        climb = ascend if self.is_newton else _ascend_by_gradients
+        self.V, steps, evaluations = climb(lagrangian, self.V, self.accuracy)
         self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
-        M, bound, b = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
-        self.change = _relative_change(M, lagrangian.M) + _relative_change(b, lagrangian.b)
-        lagrangian.M, lagrangian.b = M, b
-        self.violation = _violation(self.problem, self.V, bound)
-        self.ended = self._end(Multipliers(M, b, bound))
+        found = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
+        self.change = _relative_change(found.M, lagrangian.M)
+        self.change += _relative_change(found.b, lagrangian.b)
+        lagrangian.M, lagrangian.b = found.M, found.b
+        self.violation = _violation(self.problem, self.V, found.s)
+        self.ended = self._end(found)
         if self.violation > max(0.25 * last, _FEASIBLE):
+            self._press(steps)
+        self.accuracy = self._next_accuracy()
+
+    def _press(self, steps: int) -> None:
+        """Leave a saddle, or raise the penalty, where what is outside stays outside."""
+        lagrangian = self.lagrangian
+        if steps == 0 and lagrangian.slope <= _LAST_GRADIENT and self.ended is None:
             # Stationary but outside: a saddle, which the gradient alone does not leave.
-            self.V = nudge(self.V) if steps == 0 and self.ended is None else self.V
+            self.V = nudge(self.V)
+        if steps or not self.is_newton:
             self.raised += 1
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
+
+    def _next_accuracy(self) -> float:
         # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
-        wanted = max(min(0.1 * self.accuracy, 0.1 * self.change), _LAST_GRADIENT)
-        self.accuracy = max(wanted, 0.01 * self.violation)
+        if self.is_newton:
+            return max(min(0.3 * self.accuracy, 0.01 * self.change), 0.1 * _LAST_GRADIENT)
+        wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
+        return max(wanted, 0.01 * self.violation)
 
     def _end(self, multipliers: Multipliers) -> Status | None:
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
             return Status.UNSETTLED
         if max(self.change, self.violation) <= self.next_polish:
-            polished = _polished(self.problem, self.V, multipliers, self.lagrangian.unit)
+            polished = _polished(self.lagrangian, self.V, multipliers)
             if polished is not None:
                 self.V, found = polished
                 self.lagrangian.M, self.lagrangian.b = found.M, found.b
@@ -219,13 +139,15 @@ class _Ascent:
         if is_lost or self.spent > _MOST_EVALUATIONS / (1 + len(self.known)):
             return self.status_at_limit
         is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
-        return Status.CONVERGED if is_settled and self.accuracy <= _LAST_GRADIENT else None
+        is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
+        return Status.CONVERGED if is_settled and is_flat else None
 
     @property
     def status_at_limit(self) -> Status:
         """Without Newton's last digits the basis can be as good as any certificate can tell."""
         is_settled = self.violation <= 100.0 * _FEASIBLE and self.change <= 1000.0 * _SETTLED
-        return Status.CONVERGED if is_settled else Status.UNSETTLED
+        is_flat = self.lagrangian.slope <= 1000.0 * _LAST_GRADIENT
+        return Status.CONVERGED if is_settled and is_flat else Status.UNSETTLED
 
     def terminate(self) -> Status | None:
         """End at an optimum, known or new."""
@@ -234,6 +156,36 @@ class _Ascent:
     def snapshot(self, number: int) -> Snapshot:
         """No bound yet, and the objective of the basis at hand."""
         return Snapshot("basis", number, np.inf, self.problem.objective(self.V))
+
+
+def _ascend_by_gradients(
+    lagrangian: Lagrangian, V: Array, accuracy: float
+) -> tuple[Array, int, int]:
+    """L-BFGS over all full-rank matrices, through their orthonormal factors."""
+
+    def evaluate(flat: Array) -> tuple[float, Array]:
+        at, inverse = _orthonormal_factor(flat.reshape(V.shape))
+        SV, QV, B = lagrangian.products(at)
+        found = lagrangian.updated(B, at)
+        gradient = 2.0 * lagrangian.gradient(at, SV, QV, found)
+        gradient -= at @ (at.T @ gradient)
+        return lagrangian.value_of(at, SV, B, found), (gradient @ inverse).ravel()
+
+    result = scipy.optimize.minimize(
+        evaluate,
+        V.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": _INNER_ITERATIONS,
+            "maxfun": _INNER_EVALUATIONS,
+            "maxcor": _MEMORY,
+            "ftol": 0.0,
+            "gtol": accuracy * lagrangian.unit,
+        },
+    )
+    V = _orthonormal_factor(result.x.reshape(V.shape))[0]
+    return V, int(result.nit), int(result.nfev)
 
 
 def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
@@ -246,33 +198,17 @@ def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     return Y @ inverse.T, inverse
 
 
-def _minimize(lagrangian: _Lagrangian, V: Array, accuracy: float) -> tuple[Array, int, int]:
-    lagrangian.start_at(V)
-    result = scipy.optimize.minimize(
-        lagrangian,
-        np.zeros(V.size),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": _INNER_ITERATIONS,
-            "maxfun": _INNER_EVALUATIONS,
-            "maxcor": _MEMORY,
-            "ftol": 0.0,
-            "gtol": accuracy * lagrangian.unit,
-        },
-    )
-    Y = lagrangian.centre + lagrangian.stretch * result.x.reshape(V.shape)
-    return _orthonormal_factor(Y)[0], int(result.nit), int(result.nfev)
-
-
 def _polished(
-    reduced: ReducedProblem, V: Array, multipliers: Multipliers, unit: float
+    lagrangian: Lagrangian, V: Array, multipliers: Multipliers
 ) -> tuple[Array, Multipliers] | None:
-    found = polish(reduced, V, multipliers, unit)
+    found = polish(lagrangian, V, multipliers)
     if found is None:
         return None
-    # Newton knows stationary points, not maxima: only one next to where ascent led will do.
-    is_near = _turn(V, found[0]) <= _LARGEST_TURN and reduced.violation(found[0]) <= _FEASIBLE
+    # Newton knows stationary points, not maxima: only one next to where ascent led will do. Of a
+    # large basis every column may turn a little.
+    reduced = lagrangian.problem
+    allowed = 4.0 * _LARGEST_TURN if reduced.is_large else _LARGEST_TURN
+    is_near = reduced.violation(found[0]) <= _FEASIBLE and _turn(V, found[0]) <= allowed
     return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
 
 

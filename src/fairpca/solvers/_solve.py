@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
     fix_signs,
+    orthonormalize,
     single_blas_thread,
     symmetrize,
     top_eigenpairs,
@@ -30,6 +31,11 @@ from fairpca.solvers._problem import (
 from fairpca.solvers._refinement import Refined, initial_multipliers, refine
 from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
+
+# Share of the objective that must be left to gain for one more ascent of a large problem, and for
+# one of a small problem from anywhere.
+_WORTH_ONE_MORE = 2e-3
+_WORTH_A_GUESS = 1e-2
 
 
 @dataclass(frozen=True)
@@ -183,35 +189,67 @@ def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
 
 
 def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
-    watch = options.watch
-    V, multipliers = deflate(reduced, is_exact=solver == "deflation")
-    if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
-        M = initial_multipliers(reduced, multipliers)
-        candidates = [Refined(V, M, np.zeros(len(reduced.F)), 0, Status.CONVERGED)]
-    else:
-        candidates = [refine(reduced, V, multipliers, watch=watch)]
+    watch, tol = options.watch, options.tol
+    largest = float(reduced.leading(reduced.d)[0].sum())
+    candidates = [_first_basis(reduced, solver, _below(watch, largest))]
     if not options.certify:
-        guess = solve_tight(reduced, tol=options.tol, max_iter=0, known=candidates[0])
-        if solver == "refined" and not _is_certified(reduced, candidates, guess, options.tol):
-            known = [found.basis for found in candidates if found.status.converged]
-            candidates.append(refine(reduced, top_basis(reduced), known=known, watch=watch))
+        # A second ascent of a large problem costs as much as its certificate.
+        if solver == "refined" and not reduced.is_large:
+            guess = solve_tight(reduced, tol=tol, max_iter=0, known=candidates[0])
+            _ascend_again(reduced, candidates, guess, top_basis(reduced), tol, options)
         best = _best_feasible(reduced, candidates)
         return _Found(best.basis, None, best.n_iter, solver, best.status)
     bound = solve_tight(
-        reduced, tol=options.tol, max_iter=options.max_iter, known=candidates[0], watch=watch
+        reduced, tol=tol, max_iter=options.max_iter, known=candidates[0], watch=watch
     )
-    # Where something is left to gain, ascend from the relaxed point and from plain PCA as well.
     if solver == "refined":
-        for start in (bound.rounded, top_basis(reduced)):
-            if _is_certified(reduced, candidates, bound, options.tol):
-                break
-            known = [found.basis for found in candidates if found.status.converged]
-            candidates.append(refine(reduced, start, known=known, watch=watch))
+        for start, worth in _more_starts(reduced, bound):
+            _ascend_again(reduced, candidates, bound, start, max(tol, worth), options)
         # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
         candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status))
     best = _best_feasible(reduced, candidates)
     status = best.status if bound.status.converged else bound.status
     return _Found(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
+
+
+def _more_starts(reduced: ReducedProblem, bound: Bound) -> Iterator[tuple[Array, float]]:
+    """Other starts, and the share of the objective that must be left to gain for each."""
+    yield bound.rounded, _WORTH_ONE_MORE if reduced.is_large else 0.0
+    if not reduced.is_large:
+        yield top_basis(reduced), 0.0
+        random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
+        yield orthonormalize(random), _WORTH_A_GUESS
+
+
+def _first_basis(reduced: ReducedProblem, solver: str, watch: Watch | None) -> Refined:
+    if solver == "refined" and reduced.is_large and reduced.d > 1:
+        # Newton's method gets from plain PCA to the same optimum in fewer steps than deflation has.
+        return refine(reduced, top_basis(reduced), watch=watch)
+    V, multipliers = deflate(reduced)
+    if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
+        M = initial_multipliers(reduced, multipliers)
+        return Refined(V, M, np.zeros(len(reduced.F)), 0, Status.CONVERGED)
+    return refine(reduced, V, multipliers, watch=watch)
+
+
+def _ascend_again(
+    reduced: ReducedProblem,
+    candidates: list[Refined],
+    bound: Bound,
+    start: Array,
+    worth: float,
+    options: _Options,
+) -> None:
+    """Ascend from another start where the bound leaves more than `worth` to gain."""
+    if not _is_certified(reduced, candidates, bound, worth):
+        known = [found.basis for found in candidates if found.status.converged]
+        watch = _below(options.watch, bound.value)
+        candidates.append(refine(reduced, start, known=known, watch=watch))
+
+
+def _below(watch: Watch | None, bound: float) -> Watch | None:
+    """Tell of a basis with the bound that is known already."""
+    return None if watch is None else lambda at: watch(replace(at, bound=bound))
 
 
 def _is_certified(

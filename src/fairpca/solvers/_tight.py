@@ -39,6 +39,10 @@ _FREE_COMPONENTS = 10
 _USED = 1e-3
 # A relaxed problem is solved on its subspace to this share of the gap wanted on the whole space.
 _INNER_SHARE = 0.25
+# Nor more closely than this share of what separated bound and relaxed value a round ago.
+_ROUGH_SHARE = 0.03
+# Share of the certified gap that may be left unproven where proving costs something.
+_SHARE_OF_GAP = 0.01
 _SMALLEST_SHARE = 1e-5
 
 
@@ -54,7 +58,8 @@ def solve_tight(
     # `known` is the basis to certify: its multipliers are the first guess, and solving stops where
     # it would certify nothing new. Of many contrasts only a few bind. Leaving some out can only
     # raise the bound, so it stays valid; those that the relaxed point then violates are put back.
-    rounds = _Rounds(reduced, Progress(tol), known, max_iter, watch)
+    share = _SHARE_OF_GAP if reduced.is_large else 0.01 * _SHARE_OF_GAP
+    rounds = _Rounds(reduced, Progress(tol, share), known, max_iter, watch)
     status = rounds.terminate()
     if status is None:
         status, _ = drive(rounds, _MAX_ROUNDS, watch)
@@ -95,9 +100,10 @@ class _Rounds:
     ) -> None:
         self.problem, self.progress, self.watch = reduced, progress, watch
         self.left, self.n_iter, self.extra, self.share = max_iter, 0, _EXTRA, _INNER_SHARE
+        self.rough = 0.0
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
-        self.largest = float(reduced.leading(reduced.d)[0].sum())
+        self.largest = progress.bound = float(reduced.leading(reduced.d)[0].sum())
         costs = self._start_prices(known)
         self.active: Indices = np.arange(len(reduced.Q))
         if len(reduced.Q) > _FEW_CONTRASTS:
@@ -179,6 +185,9 @@ class _Rounds:
         """One round."""
         reduced, progress = self.problem, self.progress
         before = progress.bound - progress.relaxed
+        self.rough = (
+            _ROUGH_SHARE * before if self.T.shape[1] < reduced.size and before < np.inf else 0.0
+        )
         face = _Face(reduced, self.active, self.shifts, self.T, self.n_fixed)
         interior = InteriorPoint(face.conic(self.price, self.mean_price), self._wanted)
         _, n_iter = drive(interior, max(self.left, 1), self._inner_watch())
@@ -200,7 +209,7 @@ class _Rounds:
         return None if watch is None else lambda at: watch(self.snapshot(0, done + at.iteration))
 
     def _wanted(self, upper: float) -> float:
-        return self.share * self.progress.needed(upper)
+        return max(self.share * self.progress.needed(upper), self.rough)
 
     def _improved(self, before: float) -> bool:
         # A subspace that brings too little is kept and gets more company.

@@ -155,10 +155,8 @@ def collections(
     names: Sequence[str] | None,
     **options: Any,
 ) -> tuple[Roles, list[Any]]:
-    """Roles of features and groups that are collections of their own, and the delayed work.
-
-    `work` is called with a partition of features, its groups by argument, and the roles.
-    """
+    """Roles of features and groups that are collections of their own, and the delayed work."""
+    # `work` is called with a partition of features, its groups by argument, and the roles.
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
     given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))

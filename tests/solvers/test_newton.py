@@ -1,0 +1,136 @@
+"""Newton's method for a basis: its derivatives, its last digits, and problems of low rank."""
+
+import numpy as np
+import pytest
+from support import random_problem
+
+from fairpca.solvers import FairProblem, solve
+from fairpca.solvers import _problem as problems
+from fairpca.solvers._lagrangian import Lagrangian
+from fairpca.solvers._newton import _Point, _Preconditioner, polish
+from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._refinement import initial_multipliers, refine
+
+FORMS = [
+    {"cov_weight": 2.0},
+    {"cov_tol": 0.3},
+    {"cov_weight": 2.0, "mean_tol": 0.1},
+    {"cov_tol": 0.3, "mean_tol": 0.1},
+]
+
+
+def lagrangian_and_basis(options, contrasts=2, size=24, d=3):
+    """A basis of no merit, with multipliers that commute with its gaps as those of an ascent do."""
+    reduced = reduce_problem(random_problem(5, size, contrasts, d, **options))
+    lagrangian = Lagrangian(reduced, initial_multipliers(reduced, None))
+    start = np.random.default_rng(3).normal(size=(reduced.size, d))
+    V = np.linalg.qr(start + 2.0 * np.eye(reduced.size)[:, :d])[0]
+    found = lagrangian.updated(lagrangian.products(V)[2], V)
+    lagrangian.M, lagrangian.b = found.M, found.b
+    return lagrangian, V
+
+
+def tangent(V, seed):
+    K = np.random.default_rng(seed).normal(size=V.shape)
+    return K - V @ (V.T @ K)
+
+
+def turned(V, K):
+    left, _, right = np.linalg.svd(V + K, full_matrices=False)
+    return left @ right
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_gradient_is_the_derivative_of_the_value(options):
+    lagrangian, V = lagrangian_and_basis(options)
+    point = _Point(lagrangian, V)
+    lagrangian.M, K, h = point.centre, tangent(point.V, 0), 1e-5
+    ahead, behind = (lagrangian.value(turned(point.V, step * K)) for step in (h, -h))
+    assert (ahead - behind) / (2 * h) == pytest.approx(2.0 * np.vdot(point.gradient, K), rel=1e-6)
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_curvature_is_the_derivative_of_the_gradient(options):
+    lagrangian, V = lagrangian_and_basis(options)
+    point = _Point(lagrangian, V)
+    point.weigh()
+    lagrangian.M, K, h = point.centre, tangent(point.V, 1), 1e-5
+
+    def gradient(at):
+        SV, QV, B = lagrangian.products(at)
+        return lagrangian.gradient(at, SV, QV, lagrangian.updated(B, at))
+
+    changes = gradient(turned(point.V, h * K)) - gradient(turned(point.V, -h * K))
+    expected = point.inside(changes / (2 * h)) + K * point.inner
+    np.testing.assert_allclose(point.multiply(K), expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_the_preconditioner_is_symmetric_and_exact_for_one_component(options):
+    lagrangian, V = lagrangian_and_basis(options, d=1)
+    point = _Point(lagrangian, V)
+    point.weigh()
+    preconditioner = _Preconditioner(point)
+    K, other = tangent(point.V, 2), tangent(point.V, 4)
+    there = np.vdot(other, preconditioner.solve(K))
+    assert there == pytest.approx(np.vdot(K, preconditioner.solve(other)), rel=1e-9)
+    if not lagrangian.shifts.any() or lagrangian.shifts[0] <= 2e-3 * lagrangian.unit:
+        back = preconditioner.solve(point.multiply(K))
+        assert np.vdot(back, K) == pytest.approx(np.vdot(K, K), rel=0.05)
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_polish_finds_the_last_digits_of_a_large_basis(options):
+    rng = np.random.default_rng(0)
+    reduced = reduce_problem(random_problem(7, 90, 1, 16, **options))
+    best = refine(reduced, reduced.leading(16)[1])
+    assert best.status.converged
+    assert reduced.violation(best.basis) <= 1e-9
+    lagrangian = Lagrangian(reduced, best.multipliers)
+    lagrangian.b = best.mean_costs
+    near = turned(best.basis, 1e-4 * rng.normal(size=best.basis.shape))
+    found = polish(lagrangian, near, lagrangian.updated(lagrangian.products(near)[2], near))
+    assert found is not None
+    again = found[0]
+    assert np.linalg.norm(again - best.basis @ (best.basis.T @ again)) <= 1e-7
+    assert reduced.objective(again) == pytest.approx(reduced.objective(best.basis), rel=1e-10)
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_large_and_small_problems_are_solved_alike(options, monkeypatch):
+    problem = random_problem(11, 20, 1, 3, **options)
+    small = solve(problem).certificate
+    monkeypatch.setattr(problems, "_FEW_UNKNOWNS", 0)
+    large = solve(problem).certificate
+    slack = 1e-7 * abs(small.bound)
+    assert small.objective <= large.bound + slack
+    assert large.objective <= small.bound + slack
+    assert large.bound == pytest.approx(small.bound, rel=2e-3)
+    assert large.objective >= small.objective - 0.01 * abs(small.objective)
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_directions_without_variance_cost_nothing(options):
+    inner = random_problem(2, 9, 1, 2, **options)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(60, 60)))[0][:, :9]
+    outer = FairProblem(
+        turn @ inner.covariance @ turn.T,
+        inner.mean_gaps @ turn.T,
+        turn @ inner.cov_gaps @ turn.T,
+        2,
+        **options,
+    )
+    assert reduce_problem(outer).size <= 9 + 2
+    assert reduce_problem(outer, keeps_all=True).size >= 59
+    few, many = solve(inner).certificate, solve(outer).certificate
+    assert many.objective == pytest.approx(few.objective, rel=1e-6)
+    assert many.bound == pytest.approx(few.bound, rel=1e-4)
+
+
+def test_a_covariance_that_hides_a_difference_keeps_all_dimensions():
+    S = np.diag([3.0, 2.0, 1.0, 0.0, 0.0, 0.0])
+    Q = np.zeros((6, 6))
+    Q[0, 5] = Q[5, 0] = 1.0
+    assert reduce_problem(FairProblem(S, np.zeros((0, 6)), Q[None], 1)).size == 6
+    Q = np.diag([1.0, -1.0, 0.0, 0.0, 0.0, 0.0])
+    assert reduce_problem(FairProblem(S, np.zeros((0, 6)), Q[None], 1)).size == 4
