@@ -14,39 +14,31 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
-from fairpca.estimators._caveats import refuse_identifiers
+from fairpca.estimators._caveats import compare_indexes, refuse_identifiers
 from fairpca.estimators._watch import Watch
 from fairpca.exceptions import (
-    DroppedRowsWarning,
     GroupsError,
-    IdentifierWarning,
     ImputedValuesWarning,
-    IndexMismatchWarning,
     InvalidInputError,
 )
 from fairpca.linalg import project
-from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
 from fairpca.rows._checks import (
     check_container,
     check_finite,
     check_no_dates_or_masks,
     check_no_text,
-    describe_missing,
 )
-from fairpca.rows._columns import missing_rows, split_named, without_columns
-from fairpca.rows._identifiers import find_identifiers, identifier_text, unique_columns
+from fairpca.rows._columns import split_named, without_columns
 from fairpca.rows._missing import (
     MISSING_GROUP,
     fill_means,
     holds_nan,
-    imputed,
-    name_counts,
     nan_places,
 )
 from fairpca.solvers import FairProblem, solve, solve_worst
@@ -168,7 +160,7 @@ class FairnessEstimator(
                 parameter="X",
             )
         check_container(X)
-        _compare_indexes(X, parts)
+        compare_indexes(X, dict(zip(_PARTS, parts, strict=True)))
         X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
         self._keep_others(others)
         return X, *found.values()
@@ -307,45 +299,6 @@ class LinearEstimator(FairnessEstimator):
         "missing": [StrOptions(set(MISSING))],
     }
 
-    def _complete_rows(self, X, *parts):
-        """Return validated rows, without those that lack a value where they are to be dropped."""
-        if self.missing == "drop-rows":
-            X, *parts = self._dropped(X, *parts)
-        return self._rows(X, *parts)
-
-    def _dropped(self, X, sensitive_features, control_features, sample_weight):
-        counts, absent = nan_places(X)
-        missing = name_counts(counts, getattr(self, "feature_names_in_", None))
-        groups = {"sensitive_features": sensitive_features, "control_features": control_features}
-        for argument, values in groups.items() if self.missing_groups != "own" else ():
-            if values is not None:
-                masks = missing_rows(values, argument, X.shape[0])
-                missing |= {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
-                absent = np.logical_or.reduce([absent, *masks.values()])
-        if not missing:
-            return X, sensitive_features, control_features, sample_weight
-        kept = np.flatnonzero(~absent)
-        found = describe_missing(len(absent) - len(kept), len(absent), missing)
-        if not len(kept):
-            raise InvalidInputError(f"{found}: no row is left.", parameter="missing")
-        warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=6)
-        given = (X, sensitive_features, control_features, sample_weight)
-        return [None if part is None else _safe_indexing(part, kept) for part in given]
-
-    def _moments_of(self, rows, stacklevel=5):
-        """Sum rows; what is missing counts as the mean where it is to."""
-        names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
-        unique = find_identifiers(unique_columns(rows.X, names, None), len(rows))
-        if unique:
-            warnings.warn(identifier_text(unique), IdentifierWarning, stacklevel=stacklevel)
-        if self.missing != "mean" or not holds_nan(rows.X):
-            return GroupMoments.from_rows(rows)
-        counts, absent = nan_places(rows.X)
-        missing = name_counts(counts, rows.feature_names)
-        found = describe_missing(int(absent.sum()), len(absent), missing)
-        warnings.warn(imputed(found), ImputedValuesWarning, stacklevel=5)
-        return GroupMoments.from_incomplete(rows)
-
     @property
     def _directions(self):
         """Components for features in their own units."""
@@ -433,21 +386,6 @@ class LinearEstimator(FairnessEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
-
-
-def _compare_indexes(X, parts):
-    """Warn of groups whose pandas index is not that of X: position counts, not the index."""
-    index: Any = getattr(X, "index", None)
-    for name, part in zip(_PARTS, parts, strict=True):
-        other: Any = getattr(part, "index", None)
-        both = hasattr(index, "equals") and hasattr(other, "equals")
-        if both and len(index) == len(other) and not index.equals(other):
-            warnings.warn(
-                f"{name} has another index than X, and is matched with it by position. If the "
-                f"order differs, use {name}.loc[X.index]; if it is right, reset the index of both.",
-                IndexMismatchWarning,
-                stacklevel=6,
-            )
 
 
 @cache

@@ -13,6 +13,7 @@ from fairpca.exceptions import (
     FewRowsWarning,
     GroupFeatureWarning,
     GroupsError,
+    IndexMismatchWarning,
     InfeasibleError,
 )
 from fairpca.moments._cells import merge
@@ -78,6 +79,21 @@ def warn_of_groups(model, stacklevel=5):
             FewRowsWarning,
             stacklevel=stacklevel,
         )
+
+
+def compare_indexes(X, parts):
+    """Warn of groups whose pandas index is not that of X: position counts, not the index."""
+    index: Any = getattr(X, "index", None)
+    for name, part in parts.items():
+        other: Any = getattr(part, "index", None)
+        both = hasattr(index, "equals") and hasattr(other, "equals")
+        if both and len(index) == len(other) and not index.equals(other):
+            warnings.warn(
+                f"{name} has another index than X, and is matched with it by position. If the "
+                f"order differs, use {name}.loc[X.index]; if it is right, reset the index of both.",
+                IndexMismatchWarning,
+                stacklevel=6,
+            )
 
 
 def refuse_identifiers(moments):

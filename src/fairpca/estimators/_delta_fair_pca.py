@@ -19,6 +19,7 @@ from fairpca._choices import ADVERSARIES
 from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features
+from fairpca.estimators._incomplete import complete_rows, moments_of
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.estimators._watch import tell
@@ -182,8 +183,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
             return self._fit_rows(rows, moments)
         X = self._features(X, ensure_min_samples=2)
-        rows = self._complete_rows(X, *parts)
-        moments = self._moments_of(rows, 4).complete()
+        rows = complete_rows(self, X, *parts)
+        moments = moments_of(self, rows, 4).complete()
         warn_of_features(self, moments, stacklevel=4)
         if self.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features, warn_of_groups
+from fairpca.estimators._incomplete import complete_rows, moments_of
 from fairpca.estimators._objective import groups_of, solve_for
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
@@ -309,7 +310,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             names = getattr(self, "feature_names_in_", None)
             return lazy_moments(X, *parts, names=names, at_least=least, **self._table_options())
         X = self._features(X, reset=reset, ensure_min_samples=least)
-        return self._moments_of(self._complete_rows(X, *parts))
+        return moments_of(self, complete_rows(self, X, *parts))
 
     def _summarise_stream(self, X, *names):
         from fairpca.tables import moments_from_arrow  # needs pyarrow
