@@ -101,6 +101,10 @@ class SmallGroupWarning(FairnessWarning):
     """A group or cell is too small to be compared; the message names it."""
 
 
+class FewRowsWarning(SmallGroupWarning):
+    """A group has few rows for so many components; the message names it."""
+
+
 class NestedAttributeWarning(FairnessWarning):
     """One protected attribute determines another; the message names both."""
 
@@ -119,10 +123,6 @@ class IdentifierWarning(FairnessWarning):
 
 class DominantFeatureWarning(FairnessWarning):
     """One feature holds nearly all the variance, and features are not scaled."""
-
-
-class FewRowsWarning(FairnessWarning):
-    """A group has few rows for so many components; the message names it."""
 
 
 class IndexMismatchWarning(FairnessWarning):

@@ -65,8 +65,8 @@ def one_line(message: str) -> str:
 def in_options(error: InvalidInputError) -> str:
     """Put the option that sets the parameter concerned before the words of an error."""
     option = _OPTION.get(error.parameter or "")
-    text = as_typed(str(error))
-    return text if option is None or option in text else f"{option}: {text}"
+    text = str(error)
+    return as_typed(text if option is None or option in text else f"{option}: {text}")
 
 
 def as_typed(text: str) -> str:
@@ -77,6 +77,7 @@ def as_typed(text: str) -> str:
     'use --missing mean, or --numeric age'
     """
     text = _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
+    text = text.replace("raise max_levels", "raise --max-levels")
     return text.replace("Use standardize=True unless", "Leave out --no-standardize unless")
 
 

@@ -43,7 +43,7 @@ def warn_of_features(model, moments, stacklevel=5):
         )
     if model.standardize or whole.n_features < 2:
         return
-    variance = _variances(whole)
+    variance = _spread(whole, whole.coordinates().pooled().covariance)
     total = float(variance.sum())
     if total and variance.max() > _DOMINANT * total:
         place = int(variance.argmax())
@@ -75,7 +75,7 @@ def warn_of_groups(model, stacklevel=5):
         warnings.warn(
             f"groups with fewer than {least} rows, {_PER_COMPONENT} for each component: {shown}"
             f"{more}. Their means and covariances are mostly chance. Merge them with others, or "
-            "keep fewer components.",
+            f"keep fewer components.{_numbers_hint(model.moments_)}",
             FewRowsWarning,
             stacklevel=stacklevel,
         )
@@ -94,6 +94,18 @@ def compare_indexes(X, parts):
                 IndexMismatchWarning,
                 stacklevel=6,
             )
+
+
+def _numbers_hint(moments):
+    """Ask whether an attribute of many whole numbers is a number."""
+    for name in moments.categorical_attributes:
+        if _looks_numeric(moments.levels(name)):
+            return f" If {name!r} is a number, say so with numeric=[{name!r}]."
+    return ""
+
+
+def _looks_numeric(levels):
+    return len(levels) > _MANY_GROUPS // 2 and all(type(level) is int for level in levels)
 
 
 def refuse_identifiers(moments):
@@ -118,7 +130,7 @@ def advised(moments):
     except InfeasibleError as error:
         for name in moments.categorical_attributes if error.parameter == "n_components" else ():
             levels = moments.levels(name)
-            if len(levels) > _MANY_GROUPS // 2 and all(type(level) is int for level in levels):
+            if _looks_numeric(levels):
                 raise InfeasibleError(
                     f"column {name!r} has {len(levels)} groups, whole numbers from {levels[0]} to "
                     f"{levels[-1]}, whose means cannot all be equal. If it is a number, say so "
@@ -138,7 +150,8 @@ def _group_features(whole):
     for key, cell in whole.table.cells.items():
         groups.setdefault(key[:width], []).append(cell)
     merged = [merge(cells) for cells in groups.values()]
-    total = _variances(whole) * whole.weight
+    everything = merge(merged)
+    total = _spread(whole, everything.scatter)
     found = np.zeros(whole.n_features, dtype=bool)
     large = [cell for cell in merged if cell.n_rows >= _ENOUGH]
     if width and len(large) > 1:
@@ -147,17 +160,11 @@ def _group_features(whole):
             _spread(whole, cell.scatter) for cell in large
         )
         found |= (within <= _ZERO * total) & (between > _ZERO * total)
-    everything = merge(merged)
     for cross, scatter in zip(everything.cross, everything.z_scatter, strict=True):
         cross = cross if whole.span is None else cross @ whole.span.basis
         rest = total - cross**2 / (scatter or np.inf)
         found |= (rest <= _ZERO * total) & (total > 0.0) & (everything.n_rows >= 2 * _ENOUGH)
     return [int(place) for place in np.flatnonzero(found)]
-
-
-def _variances(whole):
-    covariance = whole.coordinates().pooled().covariance
-    return _spread(whole, covariance)
 
 
 def _spread(whole, matrix):

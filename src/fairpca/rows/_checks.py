@@ -29,7 +29,7 @@ def check_container(X: Any) -> None:
     kind = type(X).__name__
     if isinstance(X, str | os.PathLike):
         what = "the name of a file: read it first, or use fairpca.tables.open_table"
-    elif isinstance(X, Mapping):
+    elif isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are
         what = f"a {kind}: pass a data frame, such as pandas.DataFrame(X)"
     elif kind == "LazyFrame":
         what = "a LazyFrame: call .collect() first"
