@@ -377,6 +377,7 @@ REPORT = (
     *_ROWS,
     _SEPARATOR,
     _QUIET,
+    _NO_NOTES,
 )
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
