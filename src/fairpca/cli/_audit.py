@@ -50,7 +50,8 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
             add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
     for text in report["cut"]:
         add_note(notes, f"{text}.")
-    print_notes(notes)
+    if not given["no_notes"]:
+        print_notes(notes)
     n_rows, standardized = report["n_rows"], given["standardize"]
     if given["as_json"]:
         document = {
