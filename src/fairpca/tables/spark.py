@@ -299,7 +299,7 @@ class _Writer(MLWriter):
 
     def save(self, path: str) -> None:
         session = self._sparkSession or SparkSession.active()
-        mode = "overwrite" if self.shouldOverwrite else "errorifexists"
+        mode = "overwrite" if self.shouldOverwrite else "error"
         text = DefaultParamsWriter._get_metadata_to_save(self.instance, session)
         frame = session.createDataFrame([(text,)], "value string")
         frame.coalesce(1).write.mode(mode).text(f"{path}/metadata")
