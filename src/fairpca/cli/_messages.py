@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
+from fairpca._text import visible
 from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
 LONGEST = 1000
@@ -34,25 +34,6 @@ _SAME = """
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
-_HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
-_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-
-
-def visible(text: str) -> str:
-    r"""Write out what a terminal would obey instead of show.
-
-    >>> from fairpca.cli._messages import visible
-    >>> visible("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        repr(mark)[1:-1]
-        if unicodedata.category(mark) in _HIDDEN or unicodedata.bidirectional(mark) in _TURNING
-        else mark
-        for mark in text
-    )
 
 
 def one_line(message: str) -> str:

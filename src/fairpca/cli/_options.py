@@ -175,14 +175,6 @@ _PROBLEM = (
         "with --cov-tol.",
     ),
     _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
-    _value(
-        "--delta",
-        _SHARE,
-        None,
-        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
-        "reads the rows into memory.",
-    ),
-    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
     _choice(
         "--compare",
         COMPARE,
@@ -204,8 +196,25 @@ _PROBLEM = (
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
     _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
+    _value(
+        "--folds",
+        click.Choice(["0", *map(str, range(2, 21))]),
+        "5",
+        "Folds for the figures on new rows, up to 200 columns; 0: none.",
+        metavar="N",
+    ),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_AGAINST = (
+    _value(
+        "--delta",
+        _SHARE,
+        None,
+        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
+        "reads the rows into memory.",
+    ),
+    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
 )
 _ORIGINAL = _columns(
     "--original", help="Columns that the features represent: what each group loses by it."
@@ -257,33 +266,7 @@ _DATABASE = (
     ),
 )
 
-FIT = (
-    _SENSITIVE,
-    _value(
-        "-d --components",
-        Components(),
-        2,
-        "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
-        "share of the variance; all: as many as equal means leave.",
-    ),
-    *_FEATURES,
-    _columns("--target", help="Columns to predict later: no features, copied to --out."),
-    *_GROUPS,
-    *_PROBLEM,
-    *_OUTPUT,
-    *_ROWS,
-    *_DATABASE,
-    *_ENGINE,
-    *_SHOWN,
-)
-AUDIT = (
-    _SENSITIVE,
-    *_FEATURES,
-    *_GROUPS,
-    _NUMERIC,
-    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
-    _REFERENCE,
-    _JOINT,
+_MEASURED = (
     _value(
         "--min-group",
         click.IntRange(2, _MOST),
@@ -305,7 +288,6 @@ AUDIT = (
         multiple=True,
     ),
     *_DECISIONS,
-    _ORIGINAL,
     _choice(
         "--family families",
         FAMILIES,
@@ -323,9 +305,65 @@ AUDIT = (
         "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),
     _value("--seed", click.IntRange(0, 2**32 - 1), 0, "Of the permutations and splits."),
+)
+_COMPONENTS = _value(
+    "-d --components",
+    Components(),
+    2,
+    "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
+    "share of the variance; all: as many as equal means leave.",
+)
+
+FIT = (
+    _SENSITIVE,
+    _COMPONENTS,
+    *_FEATURES,
+    _columns("--target", help="Columns to predict later: no features, copied to --out."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_AGAINST,
+    *_OUTPUT,
+    *_ROWS,
+    *_DATABASE,
+    *_ENGINE,
+    *_SHOWN,
+)
+AUDIT = (
+    _SENSITIVE,
+    *_FEATURES,
+    *_GROUPS,
+    _NUMERIC,
+    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
+    _REFERENCE,
+    _JOINT,
+    *_MEASURED,
+    _ORIGINAL,
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
+)
+REPORT = (
+    _SENSITIVE,
+    _COMPONENTS,
+    *_FEATURES,
+    _columns("--target", help="Columns that are no features."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_MEASURED,
+    _flag("--as-is", "Audit the columns themselves, without a fit."),
+    _path(
+        "-o --out",
+        "FILE",
+        "Where the page goes; its figures go beside it as .json.",
+        default=Path("report.html"),
+        show_default=True,
+    ),
+    _path("--card", "FILE", "Write a model card in Markdown as well."),
+    click.option("--title", metavar="TEXT", help="Title of the page."),
+    _flag("--force", "Replace files that exist."),
+    *_ROWS,
+    _SEPARATOR,
+    _QUIET,
 )
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),

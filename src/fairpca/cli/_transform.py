@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairpca.cli._messages import visible
+from fairpca._text import visible
 from fairpca.cli._progress import Stages
 from fairpca.cli._table import check_query, split_names
 from fairpca.tables import Database, Table, open_query, open_table, project_into, project_table

@@ -252,7 +252,7 @@ class FairnessEstimator(
         self.certificate_ = solution.certificate
         self.mean_gap_ = solution.certificate.mean_gap
         self.cov_gap_ = solution.certificate.cov_gap
-        self.contrasts_ = _contrast_table(contrasts, basis)
+        self.contrasts_ = contrasts.as_table(basis)
         self.n_iter_ = max(solution.n_iter, 1)
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
@@ -356,12 +356,3 @@ def documentation_address():
         if name.strip() == "Documentation":
             return address.strip().rstrip("/")
     return ""
-
-
-def _contrast_table(contrasts, basis):
-    table = contrasts.as_table()
-    before = contrasts.projected_gaps(np.eye(len(basis)))
-    after = contrasts.projected_gaps(basis)
-    table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
-    table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
-    return table

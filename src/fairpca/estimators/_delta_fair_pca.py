@@ -26,7 +26,7 @@ from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-_PRICES = (0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 9.0, 16.0, 32.0)
+_PRICES = (0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.5, 10.0, 32.0)
 # What is ascended before a price that was given, so that it is approached from below.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (

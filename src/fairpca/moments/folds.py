@@ -120,6 +120,16 @@ class FoldedMoments:
         """Number of rows with a positive weight."""
         return self.cells.n_samples
 
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.cells.n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Their names."""
+        return self.cells.feature_names
+
     @cached_property
     def folds(self) -> tuple[GroupMoments, ...]:
         """Moments of each fold that has rows."""
@@ -140,6 +150,11 @@ class FoldedMoments:
     def train(self, index: int) -> GroupMoments:
         """Moments of all rows but those of one fold."""
         return _sum(self.folds[:index] + self.folds[index + 1 :])
+
+    @cached_property
+    def splits(self) -> tuple[tuple[GroupMoments, GroupMoments], ...]:
+        """Moments to fit to and moments to measure on, once for each fold."""
+        return tuple((self.train(index), fold) for index, fold in enumerate(self.folds))
 
     def standardized(self, by: Standardization | None = None) -> FoldedMoments:
         """Moments of (x - mean) / scale, by the mean and scale of all rows unless `by` is given."""

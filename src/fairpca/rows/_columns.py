@@ -196,8 +196,9 @@ def without_columns(X: Any, names: Iterable[str]) -> Any:
 
 
 def _column_names(X: Any) -> list[Any]:
-    names = getattr(X, "column_names", getattr(X, "columns", ()))
-    return list(names) if hasattr(X, "shape") else []
+    if not hasattr(X, "shape"):  # polars warns where a lazy frame is asked for its columns
+        return []
+    return list(getattr(X, "column_names", getattr(X, "columns", ())))
 
 
 def _is_named(part: Any, columns: list[Any], X: Any) -> bool:

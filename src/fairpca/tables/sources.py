@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
@@ -300,13 +301,16 @@ def moments_from_table(
     >>> moments_from_table(table, table.assign("sex")).levels("sex")
     ('f', 'm')
     """
-    _check_engine(engine, table, checkpoint)
+    with warnings.catch_warnings():
+        if quiet:  # pyspark complains of the versions of others when it is imported
+            warnings.filterwarnings("ignore", module="pyspark")
+        _check_engine(engine, table, checkpoint)
+        if engine == "spark":
+            with spark_session(master, quiet) as session, _explained("spark"):
+                return moments_by_spark(session, table, roles)
     if engine == "dask":
         with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
-    if engine == "spark":
-        with spark_session(master, quiet) as session, _explained("spark"):
-            return moments_by_spark(session, table, roles)
     return table.moments(roles, progress=progress, checkpoint=checkpoint)
 
 
