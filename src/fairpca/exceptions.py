@@ -101,12 +101,40 @@ class SmallGroupWarning(FairnessWarning):
     """A group or cell is too small to be compared; the message names it."""
 
 
+class FewRowsWarning(SmallGroupWarning):
+    """A group has few rows for so many components; the message names it."""
+
+
 class NestedAttributeWarning(FairnessWarning):
     """One protected attribute determines another; the message names both."""
 
 
 class DroppedRowsWarning(FairnessWarning):
     """Rows with missing values were left out; the message says how many, and which columns."""
+
+
+class GroupFeatureWarning(FairnessWarning):
+    """A feature is a function of the groups; the message names it."""
+
+
+class IdentifierWarning(FairnessWarning):
+    """A feature has another value in every row; the message names it."""
+
+
+class DominantFeatureWarning(FairnessWarning):
+    """One feature holds nearly all the variance, and features are not scaled."""
+
+
+class IndexMismatchWarning(FairnessWarning):
+    """Rows and groups have different pandas indexes, and are matched by position."""
+
+
+class LongFitWarning(FairnessWarning):
+    """A fit will take long; the message says how long, and what is quicker."""
+
+
+class ImputedValuesWarning(FairnessWarning):
+    """Missing values count as the mean of all rows; the message says in which columns."""
 
 
 class NotFittedYetWarning(FairnessWarning):

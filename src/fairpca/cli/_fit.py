@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
 from fairpca.cli._table import Asked, open_asked, read_reference
+from fairpca.exceptions import DroppedRowsWarning
 from fairpca.tables import check_target, moments_from_table, project_table
 
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
@@ -52,19 +54,26 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
             result.fair.save(_model_file(given["save"]))
         if given["out"] is not None:
             stages.begin(f"writing {given['out'].name}")
-            keep = tuple(dict.fromkeys(asked.keep + asked.target))
-            project_table(
-                asked.table,
-                result.fair,
-                given["out"],
-                keep=keep,
-                force=given["force"],
-                missing=given["missing"],
-                safe_csv=given["safe_csv"],
-                progress=stages,
-            )
-    print_notes(notes)
+            _write_rows(result, asked, given, stages)
+    if not given["no_notes"]:
+        print_notes(notes)
     _show(result, asked, settings, given, notes)
+
+
+def _write_rows(result: Comparison, asked: Asked, given: Mapping[str, Any], stages: Stages) -> None:
+    """Write the scores; rows that were left out of the fit have been counted by then."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DroppedRowsWarning)
+        project_table(
+            asked.table,
+            result.fair,
+            given["out"],
+            keep=tuple(dict.fromkeys(asked.keep + asked.target)),
+            force=given["force"],
+            missing=given["missing"],
+            safe_csv=given["safe_csv"],
+            progress=stages,
+        )
 
 
 def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> Any:
@@ -160,6 +169,8 @@ def fit_settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
         "reference": reference,
         "numeric": list(asked.roles.numeric) or None,
         "certify": not given["no_certify"],
+        "missing": given["missing"],
+        "missing_groups": given["missing_groups"],
         "standardize": "famd" if given["famd"] else not given["no_standardize"],
     }
 

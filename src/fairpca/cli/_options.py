@@ -15,6 +15,7 @@ from fairpca._choices import (
     COMPARE,
     ENGINES,
     FAMILIES,
+    GROUPLESS,
     MAX_CELLS,
     MAX_LEVELS,
     MISSING,
@@ -138,7 +139,18 @@ _GROUPS = (
 )
 _ROWS = (
     _columns("--categorical", help="Features to be one-hot encoded; text always is."),
-    _choice("--missing", MISSING, "Rows with missing values.", default=MISSING[0]),
+    _choice(
+        "--missing",
+        MISSING,
+        "Missing features: refuse them, leave the rows out, or count them as the mean of all rows.",
+        default=MISSING[0],
+    ),
+    _choice(
+        "--missing-groups",
+        GROUPLESS,
+        "Missing groups: refuse them, or make them a group of their own.",
+        default=GROUPLESS[0],
+    ),
     _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
     _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
 )
@@ -148,7 +160,8 @@ _SEPARATOR = _value(
 _SAFE_CSV = _flag("--safe-csv", "Put an apostrophe before text that spreadsheets would run.")
 _QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
 AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
-_SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
+_NO_NOTES = _flag("--no-notes", "Do not print notes.")
+_SHOWN = (_SEPARATOR, AS_JSON, _QUIET, _NO_NOTES)
 
 _NUMERIC = _columns("--numeric", help="Protected columns that are numbers, not groups.")
 _REFERENCE = click.option(
@@ -338,6 +351,7 @@ AUDIT = (
     _JOINT,
     *_MEASURED,
     _ORIGINAL,
+    _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out."),
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
@@ -364,10 +378,12 @@ REPORT = (
     *_ROWS,
     _SEPARATOR,
     _QUIET,
+    _NO_NOTES,
 )
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
     _flag("--keep-all", "Copy all columns."),
+    _choice("--missing", MISSING, "Missing features. Default: as in the fit."),
     _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
     *_DATABASE,
     click.option("--into", metavar="TABLE", help="Write a table of --database instead of OUT."),
@@ -375,6 +391,7 @@ TRANSFORM = (
     _SAFE_CSV,
     _SEPARATOR,
     _QUIET,
+    _NO_NOTES,
 )
 REPRODUCE = (
     _value("--splits", _ONE_OR_MORE, None, "Splits; 5, or 1 with --quick."),

@@ -53,7 +53,8 @@ def run_report(data: tuple[str, ...], given: dict[str, Any]) -> None:
             page.to_markdown(card)
     for text in page.summary["audit"]["cut"]:
         add_note(notes, f"{text}.")
-    print_notes(notes)
+    if not given["no_notes"]:
+        print_notes(notes)
     if not given["quiet"]:
         click.echo(visible(f"Report written to {out}, its figures to {out.with_suffix('.json')}"))
         if card is not None:

@@ -132,14 +132,15 @@ class FoldedMoments:
 
     @cached_property
     def folds(self) -> tuple[GroupMoments, ...]:
-        """Moments of each fold that has rows."""
-        table = self.cells.table
+        """Moments of each fold that has rows; what is missing counts as the mean of all folds."""
+        whole = self.cells.complete()
+        table = whole.table
         found: dict[Any, dict[Key, Cell]] = {}
         for key, cell in table.cells.items():
             found.setdefault(key[-1], {})[key[:-1]] = cell
         plain = replace(table, controls=table.controls[:-1], cells={})
         return tuple(
-            replace(self.cells, table=replace(plain, cells=found[fold])) for fold in sorted(found)
+            replace(whole, table=replace(plain, cells=found[fold])) for fold in sorted(found)
         )
 
     @cached_property

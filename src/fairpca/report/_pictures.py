@@ -58,10 +58,12 @@ def _as_text(draw: Callable[[], Any]) -> Picture:
     # Names are no formulas, and a letter that a font lacks is no reason to stop.
     with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
         warnings.simplefilter("ignore")
-        figure = draw().figure_
-        figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
-    width, height = (int(96 * inches) for inches in figure.get_size_inches())
-    return Picture(base64.b64encode(buffer.getvalue()).decode(), width, height)
+        look: Any = {"dpi": _DPI, "bbox_inches": "tight", "metadata": {"Software": None}}
+        draw().figure_.savefig(buffer, format="png", **look)
+    content = buffer.getvalue()
+    # The first block of a PNG says how large it is.
+    width, height = (int.from_bytes(content[at : at + 4]) * 96 // _DPI for at in (16, 20))
+    return Picture(base64.b64encode(content).decode(), width, height)
 
 
 def scores_of(model: FairPCA, X: Any) -> Any:
@@ -75,7 +77,9 @@ def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
     """Draw the attribute of the worst pair, or the first one."""
     groups = rows.halved().groups
     columns = groups.categorical if groups is not None else ()
-    worst = report.results[0].worst.attribute if report.results else ""
+    pairs: Any = (*report.attacks, *(pair for result in report.results for pair in result.pairs))
+    label = None if report.headline is None else report.headline.pair
+    worst = next((pair.attribute for pair in pairs if pair.label() == label), "")
     column = next((c for c in columns if c.name == worst), columns[0])
     sizes = np.bincount(column.codes, minlength=len(column.levels))
     shown = np.sort(np.argsort(-sizes, kind="stable")[:_GROUPS])

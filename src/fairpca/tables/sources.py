@@ -69,9 +69,13 @@ def moments_from_parquet(
             Sensitive columns that are numbers whatever their type.
         categorical : iterable of str
             Features that become one indicator ``column=value`` for each of their values.
-        missing : {"error", "drop-rows"}, default "error"
+        missing : {"error", "drop-rows", "mean"}, default "error"
             "error" counts the missing values of all columns and raises; "drop-rows" leaves the
-            rows out and warns with their number.
+            rows out and warns with their number; "mean" counts a missing feature (a missing
+            category as well) as its mean over all rows, never over a group, and warns too.
+        missing_groups : {"raise", "own"}, default "raise"
+            What a row without a group (or stratum) is: an error, unless `missing` drops it, or one
+            of a group called missing.
         max_cells : int, default 1000
             Largest number of distinct combinations of groups.
         max_levels : int, default 1000
