@@ -170,3 +170,19 @@ def test_without_jinja_the_extra_is_named(monkeypatch):
     _environment.cache_clear()
     with pytest.raises(ImportError, match=re.escape("fairpca[report]")):
         _environment(True)
+
+
+def test_groups_are_encoded_once(monkeypatch):
+    from fairpca.rows import rows as room
+
+    calls, encode = [], room.encode_groups
+
+    def counted(*arguments, **options):
+        calls.append(options.get("argument", "sensitive_features"))
+        return encode(*arguments, **options)
+
+    monkeypatch.setattr(room, "encode_groups", counted)
+    rng = np.random.default_rng(0)
+    quick = {"families": ("linear",), "attackers": ("linear",), "n_permutations": 0, "budget": 3}
+    audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), **quick)
+    assert calls == ["sensitive_features"]

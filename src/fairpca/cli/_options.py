@@ -351,6 +351,7 @@ AUDIT = (
     _JOINT,
     *_MEASURED,
     _ORIGINAL,
+    _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out."),
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,

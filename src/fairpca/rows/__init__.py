@@ -16,8 +16,6 @@ from fairpca.rows.rows import Rows
 __all__ = [
     "MAX_CELLS",
     "MAX_FLOAT_LEVELS",
-    "MISSING_ADVICE",
-    "MISSING_GROUP",
     "UNKNOWN_GROUP",
     "Attribute",
     "Groups",
