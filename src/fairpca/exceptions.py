@@ -9,23 +9,11 @@ from typing import Any, Self
 def bounded(message: str, longest: int = 2000) -> str:
     """Return a message without its middle where it is endless; the advice stands at its end.
 
-    Parameters
-    ----------
-    message : str
-        What is to be said.
-    longest : int, default=2000
-        Characters that are kept.
-
-    Returns
-    -------
-    str
-        The message, or its beginning and its end.
-
     Examples
     --------
     >>> from fairpca.exceptions import bounded
-    >>> bounded("column " + 90 * "a" + ": give it a shorter name", longest=40)
-    'column aaaaaaaaaaaaaaaaaaaaaaa … orter name'
+    >>> bounded("no such column: " + "x" * 100 + "; did you mean y?", 40)
+    'no such column: xxxxxxxxxxxxxx … ou mean y?'
     """
     end = longest // 4
     return message if len(message) <= longest else f"{message[: longest - end]} … {message[-end:]}"

@@ -23,6 +23,7 @@ _DOMINANT = 0.9
 _PER_COMPONENT = 3  # rows that a group needs for each component
 _ENOUGH = 5  # rows of a group by which a feature is judged
 _MANY_GROUPS = 20
+_TOY = 20  # rows of which nobody expects figures
 _SHOWN = 5
 
 
