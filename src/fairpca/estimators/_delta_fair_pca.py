@@ -20,7 +20,7 @@ from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.estimators._watch import tell
+from fairpca.estimators._watch import tell, telling
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem
@@ -243,20 +243,14 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _walk(self, space, rows, random, progress):
         """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        counted, context = Counter(ascents, progress), None
-        if hasattr(self, "_skl_callbacks"):
-            context = self._init_callback_context(max_subtasks=ascents)
-            context.call_on_fit_task_begin(estimator=self)
+        counted = Counter(ascents, progress)
+        with telling(self, ascents) as context:
 
-        def listen(done, total):
-            counted.add()
-            if context is not None:
+            def listen(done, total):
+                counted.add()
                 tell(self, context, "ascent")
 
-        found = self._follow(space, rows, random, Counter(ascents, listen))
-        if context is not None:
-            context.call_on_fit_task_end(estimator=self)
-        return found
+            return self._follow(space, rows, random, Counter(ascents, listen))
 
     def _follow(self, space, rows, random, counter):
         """Return the path as a table and the point chosen on it."""

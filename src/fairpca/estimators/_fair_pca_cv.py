@@ -10,11 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.callback import with_callbacks
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
 from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._watch import tell, telling
 from fairpca.exceptions import FairnessWarning, InfeasibleError, InvalidInputError
 from fairpca.moments import Figures, FoldedMoments, figures
 from fairpca.tables import is_lazy
@@ -171,15 +173,7 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
 
     def _choose(self, folded):
         settings = self._settings()
-        trains = [folded.train(index) for index in range(len(folded.folds))]
-        found, status = [], []
-        for setting in settings:
-            try:
-                found.append(self._held_out(setting, trains, folded.folds))
-                status.append("")
-            except InfeasibleError as error:
-                found.append([_WORST] * len(trains))
-                status.append(f"infeasible: {error}")
+        found, status = self._try(settings, folded)
         self.cv_results_ = _as_table(settings, found, status)
         self.best_index_ = self._best(status)
         self.best_params_ = settings[self.best_index_]
@@ -189,6 +183,22 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
         return self
+
+    @with_callbacks
+    def _try(self, settings, folded):
+        """Return the figures of every setting on every fold, and why there are none."""
+        trains = [folded.train(index) for index in range(len(folded.folds))]
+        found, status = [], []
+        with telling(self, len(settings)) as context:
+            for setting in settings:
+                try:
+                    found.append(self._held_out(setting, trains, folded.folds))
+                    status.append("")
+                except InfeasibleError as error:
+                    found.append([_WORST] * len(trains))
+                    status.append(f"infeasible: {error}")
+                tell(self, context, "setting", setting)
+        return found, status
 
     def _settings(self):
         """List the settings to try."""
