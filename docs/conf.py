@@ -45,7 +45,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"[\\/]plot_",
-    "ignore_pattern": r"[\\/](?!plot_)[^\\/]*\.py$",
+    "ignore_pattern": r"^(?!plot_)",
     "capture_repr": ("_repr_html_",),
     "abort_on_example_error": True,
     "download_all_examples": False,

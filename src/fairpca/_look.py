@@ -56,7 +56,10 @@ def look() -> Any:
 
 def draw_on(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
     """Return the axes given, or those of a new figure."""
-    return _new_figure(size).subplots() if ax is None else ax
+    if ax is None:
+        return _new_figure(size).subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 def split(ax: Any, size: tuple[float, float], n_rows: int, n_columns: int, **ratios: Any) -> Any:
