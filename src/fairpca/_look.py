@@ -56,10 +56,7 @@ def look() -> Any:
 
 def draw_on(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
     """Return the axes given, or those of a new figure."""
-    if ax is None:
-        return _new_figure(size).subplots()
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+    return _new_figure(size).subplots() if ax is None else ax
 
 
 def split(ax: Any, size: tuple[float, float], n_rows: int, n_columns: int, **ratios: Any) -> Any:

@@ -15,13 +15,12 @@ from sklearn.callback.tests._utils import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
 from fairpca.exceptions import DeltaNotReachedWarning
 
 MAKERS = {
     "FairPCA": FairPCA,
     "FairKernelPCA": lambda: FairKernelPCA(rank=10),
-    "FairPCACV": lambda: FairPCACV(cov_weights=(0.0, 1.0)),
     "DeltaFairPCA": lambda: DeltaFairPCA(price=1.0),
 }
 

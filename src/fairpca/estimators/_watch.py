@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 
 SECONDS_BETWEEN_LINES = 1.0
 
@@ -26,7 +25,8 @@ class Watch:
             name, elapsed = type(self._estimator).__name__, now - self._start
             step = f"{snapshot.stage}, step {snapshot.iteration}"
             print(f"[{name}] {elapsed:.0f} s, {step}: {known}", flush=True)
-        self._tell(snapshot)
+        if self._context is not None:
+            self._tell(snapshot)
 
     def _tell(self, snapshot):
         figures = {
@@ -38,22 +38,8 @@ class Watch:
         tell(self._estimator, self._context, snapshot.stage, figures)
 
 
-@contextmanager
-def telling(estimator, total=None):
-    """Begin and end a fit for scikit-learn's callbacks; gives None where nobody listens."""
-    context = None
-    if hasattr(estimator, "_skl_callbacks"):
-        context = estimator._init_callback_context(max_subtasks=total)
-        context.call_on_fit_task_begin(estimator=estimator)
-    yield context
-    if context is not None:
-        context.call_on_fit_task_end(estimator=estimator)
-
-
 def tell(estimator, context, name, figures=None):
     """Hand one step to scikit-learn's callbacks, as a task of its own."""
-    if context is None:
-        return
     task = context.subcontext(task_name=name)
     task.call_on_fit_task_begin(estimator=estimator)
     task.call_on_fit_task_end(estimator=estimator, metadata=figures)
