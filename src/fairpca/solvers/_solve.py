@@ -244,7 +244,8 @@ def _ascend_again(
     if not _is_certified(reduced, candidates, bound, worth):
         known = [found.basis for found in candidates if found.status.converged]
         watch = _below(options.watch, bound.value)
-        candidates.append(refine(reduced, start, known=known, watch=watch))
+        is_bold = worth >= _WORTH_A_GUESS
+        candidates.append(refine(reduced, start, known=known, is_bold=is_bold, watch=watch))
 
 
 def _below(watch: Watch | None, bound: float) -> Watch | None:
