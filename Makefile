@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction clean
+.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction docs test-browser clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
@@ -19,6 +19,8 @@ help:
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
 	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about 25 minutes on two cores; needs FAIRPCA_DATA"
+	@echo "make docs       the documentation with its gallery, as build/site/index.html, minutes and no network"
+	@echo "make test-browser  pages in a headless Chromium, and the links of the site that make docs built"
 	@echo "make lint | format | setup | clean"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -92,5 +94,20 @@ bench-scale: setup
 reproduction: setup
 	$(BIN)/fairpca reproduce all --splits 5 --out build/reproduction --report docs/reproduction.md
 
+# The browser itself comes from the system: apt-get install chromium.
+test-browser: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,browser]' \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'
+	mkdir -p build/tools
+	test -f build/tools/node_modules/axe-core/axe.min.js \
+	  || npm install --silent --no-audit --no-fund --prefix build/tools axe-core
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m browser tests/browser
+
+# Warnings are errors: a link that leads nowhere or a docstring that does not parse stops the build.
+docs: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,docs]' \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
+
 clean:
-	rm -rf $(VENV) $(MIN) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf docs/api docs/built docs/gallery $(VENV) $(MIN) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

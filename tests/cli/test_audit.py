@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairpca.metrics import audit
+from fairpca.metrics import audit, group_loss
 
 FEATURES = ["u", "v"]
 QUICK = ("--permutations", 19, "--slow-permutations", 3, "--features", "u,v")
@@ -246,3 +246,33 @@ def test_bad_questions(refused, write, people, arguments, complaint):
     if "--attackers" in arguments:
         quick = QUICK
     assert complaint in refused("audit", write(people), "--sensitive", "sex", *quick, *arguments)
+
+
+def test_original_columns_say_what_each_group_loses(run, write, people):
+    quick = ("--attackers", "none", "--family", "cdf", "--permutations", "0")
+    asked = (write(people), "-s", "sex", "--features", "u,v", "--original", "u,v,w,x", *quick)
+    losses = json.loads(run("audit", *asked, "--json").stdout)["losses"]
+    expected = group_loss(people[list("uvwx")], people["sex"], U=people[["u", "v"]])
+    np.testing.assert_allclose(losses["loss"], expected["loss"], atol=1e-9)
+    assert losses["group"] == expected["group"]
+    assert "keeps and loses" in run("audit", *asked).stdout
+    scaled = json.loads(run("audit", *asked, "--standardize", "--json").stdout)["losses"]
+    X = people[list("uvwx")] / people[list("uvwx")].std(ddof=0)
+    expected = group_loss(X, people["sex"], U=people[["u", "v"]])
+    np.testing.assert_allclose(scaled["loss"], expected["loss"], atol=1e-9)
+    result = run("audit", write(people), "-s", "sex", "--features", "u,v", "--original", "race")
+    assert result.exit_code != 0
+    assert "--original race: not a column of numbers" in result.stderr
+
+
+def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write, people):
+    people.loc[:7, "sex"] = None
+    people["hired"] = np.arange(120) % 2
+    arguments = ("--sensitive", "sex", *LINEAR, "--attackers", "none", "--decision", "hired")
+    assert "'sex'" in refused("audit", write(people), *arguments)
+    document = audit_json(run, write(people), *arguments, "--leave-out-unknown")
+    assert document["unknown"] == {"sex": 8}
+    assert document["n_rows"] == 112
+    assert document["decisions"]["unknown"] == {"sex": 8}
+    printed = run("audit", write(people), *arguments, "--leave-out-unknown").stdout
+    assert "Unknown group, left out: 8 rows (sex)" in printed

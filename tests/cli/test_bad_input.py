@@ -92,6 +92,7 @@ def test_values_that_are_no_numbers(refused, option, value):
         ("--max-iter", "0"),
         ("--tol", "0"),
         ("--min-group-size", "1"),
+        ("--max-cells", "9" * 400),
         ("--solver", "magic"),
         ("--compare", "all"),
         ("--separator", ";;"),

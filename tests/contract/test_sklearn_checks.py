@@ -69,6 +69,18 @@ def test_fair_path(estimator, check):
 
 
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+@parametrize_with_checks(
+    [
+        GroupsFromRows(n_components=1, objective="worst-variance", cov_weight=0.0),
+        GroupsFromRows(n_components=1, objective="worst-loss", mean_tol=None, cov_weight=0.0),
+        GroupsFromRows(n_components=1, objective="worst-loss"),
+    ]
+)
+def test_worst_served_path(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 # The set_output checks fit on a frame and transform an array on purpose.
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.filterwarnings("ignore:X has feature names, but")

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
-from fairpca.exceptions import FairnessWarning
+from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.kernels._spaces import SpectrumOptions, centred_spectrum
 
 NOTHING = {"mean_tol": None, "cov_weight": 0.0}
@@ -288,3 +288,23 @@ def test_a_kernel_that_keeps_few_digits_says_so():
     with pytest.warns(FairnessWarning, match="centre and scale the features"):
         fair.fit(X + 1e6, sensitive_features=z)
     fair.fit(X, sensitive_features=z)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"kernel": lambda a, b: np.nan}, {"kernel": "poly", "degree": 300}]
+)
+def test_kernel_values_that_are_no_numbers(settings):
+    X, z, _ = two_groups()
+    with pytest.raises(InvalidInputError, match="values that are not finite"):
+        FairKernelPCA(1, **settings).fit(1e3 * X, sensitive_features=z)
+
+
+@pytest.mark.parametrize("kernel", ["poly", "linear"])
+def test_scores_that_are_no_numbers(kernel):
+    X, z, _ = two_groups()
+    fair = FairKernelPCA(1, kernel=kernel).fit(X, sensitive_features=z)
+    with pytest.raises(InvalidInputError, match="scores are no numbers"):
+        fair.transform(np.full((1, 4), 1e308) * np.sign(fair.coefficients_.sum() + 0.5))
+    linear = FairPCA(1, mean_tol=None).fit(X + X.sum(axis=1)[:, None], sensitive_features=z)
+    with pytest.raises(InvalidInputError, match="scores are no numbers"):
+        linear.transform(1.7e308 * np.sign(linear.components_))

@@ -16,6 +16,7 @@ from fairpca.experiments import (
     Cell,
     Experiment,
     Options,
+    _experiment,
     _methods,
     _runner,
     cov_weight_from_paper,
@@ -27,14 +28,7 @@ from fairpca.experiments import (
     table4,
     table5,
 )
-from fairpca.experiments._experiment import (
-    Store,
-    printed,
-    printed_clusters,
-    read_csv,
-    write_atomically,
-    write_csv,
-)
+from fairpca.experiments._experiment import Store, printed, printed_clusters, read_csv, write_csv
 from fairpca.experiments._methods import (
     DATASETS,
     METHODS,
@@ -295,7 +289,7 @@ def test_store_keeps_only_what_fits(tmp_path):
 
 def test_nothing_is_left_of_a_write_that_fails(tmp_path):
     with pytest.raises(TypeError):
-        write_atomically(tmp_path / "x", None)
+        _experiment.write_atomically(tmp_path / "x", None)
     assert list(tmp_path.iterdir()) == []
 
 

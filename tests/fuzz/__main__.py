@@ -10,7 +10,8 @@ from pathlib import Path
 # The share of the tries; a try of the command line costs as much as twenty of a solver.
 SHARES = {
     "estimators": 0.3,
-    "solvers": 0.2,
+    "solvers": 0.15,
+    "worst": 0.05,
     "metrics": 0.2,
     "kernels": 0.05,
     "files": 0.12,

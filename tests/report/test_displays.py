@@ -13,13 +13,14 @@ from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
 from fairpca._look import group_style
 from fairpca.datasets import load_diabetes_sex
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics import audit, cov_gap, delta_fairness, mean_gap
+from fairpca.metrics import audit, cov_gap, delta_fairness, group_loss, mean_gap
 from fairpca.report import (
     BeforeAfterDisplay,
     CertificateDisplay,
     ContrastsDisplay,
     DeltaBar,
     DeltaDisplay,
+    GroupLossDisplay,
     LoadingsDisplay,
     ScreeDisplay,
     SolveHistory,
@@ -87,7 +88,7 @@ def test_plain_scores_are_those_of_scikit_learn(data, fair):
     assert_allclose(np.abs(display.scores["Plain PCA"]), np.abs(expected), atol=1e-8)
     given = PCA(3).fit(X)
     same = BeforeAfterDisplay.from_estimator(fair, X, sensitive_features=z, plain=given)
-    assert_allclose(same.scores["Plain PCA"], expected)
+    assert_allclose(same.scores["PCA"], expected)
 
 
 def test_many_rows_are_sampled_and_one_component_is_a_density(data):
@@ -331,3 +332,22 @@ def test_a_display_is_drawn_again_from_its_data(fair):
     assert display.plot().ax_ is not first
     _, ax = plt.subplots()
     assert display.plot(ax).ax_ is ax
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_losses_of_groups_are_those_of_the_fit(data, standardize):
+    X, z = data
+    options = {"objective": "worst-loss", "mean_tol": None, "cov_weight": 0}
+    fair = FairPCA(2, standardize=standardize, **options).fit(3.0 * X, sensitive_features=z)
+    display = GroupLossDisplay.from_estimator(fair)
+    assert display.labels == ("sex 1 (235)", "sex 2 (207)")
+    assert_allclose(display.losses["fair PCA"], fair.group_variance_["loss"])
+    assert display.losses["plain PCA"].max() > display.losses["fair PCA"].max()
+    factor = 1.0 if standardize else 9.0
+    plain = group_loss(X, z, components=PCA(2).fit(X).components_)["loss"]
+    assert_allclose(display.losses["plain PCA"], factor * np.array(plain), rtol=1e-6)
+    assert labels(display.ax_) == ["plain PCA", "fair PCA"]
+    assert len(display.ax_.patches) == 4
+    del fair.moments_
+    with pytest.raises(InvalidInputError, match="has none"):
+        GroupLossDisplay.from_estimator(fair)

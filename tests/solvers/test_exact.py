@@ -103,3 +103,14 @@ def test_zero_price_is_the_mean_constraint_only():
     certificate = solve(problem).certificate
     assert certificate.solver == "exact"
     assert certificate.gap <= 1e-14
+
+
+@pytest.mark.parametrize("tol", [1e100, 1e200, 1e308])
+def test_a_tolerance_without_end_is_none_at_all(tol):
+    f = np.array([[1.0, 0.0, 0.0]])
+    Q = np.diag([1.0, -1.0, 0.0])[None]
+    problem = FairProblem(np.diag([3.0, 2.0, 1.0]), f, Q, 1, mean_tol=tol)
+    certificate = solve(problem).certificate
+    free = solve(FairProblem(np.diag([3.0, 2.0, 1.0]), f, Q, 1, mean_tol=None)).certificate
+    assert certificate.bound == pytest.approx(free.bound)
+    assert certificate.gap == pytest.approx(free.gap, abs=1e-12)

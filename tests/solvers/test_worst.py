@@ -113,6 +113,35 @@ def test_a_subspace_of_many_dimensions_is_enough(objective):
     assert found.bound - found.relaxed <= 1e-7 * abs(found.bound)
 
 
+@pytest.mark.parametrize("size", [12, 90])
+def test_the_relaxed_point_is_in_the_fantope_and_has_its_value(size):
+    groups = random_groups(4, 7, size)
+    groups /= np.trace(groups.mean(0)) / size
+    served = Served(groups, offsets_of(groups, 3, "worst-loss"), 3)
+    found = weigh_many(served, tol=1e-6, max_iter=50, watch=None)
+    P = found.root @ found.root.T
+    assert np.trace(P) == pytest.approx(3.0, rel=1e-9)
+    assert np.linalg.eigvalsh(P)[-1] <= 1.0 + 1e-9
+    values = np.einsum("gij,ij->g", groups, P) - served.offsets
+    assert values.min() == pytest.approx(found.relaxed, rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("n_groups", [2, 4])
+def test_next_to_no_price_is_no_price(n_groups, objective):
+    groups = random_groups(6, n_groups, 7)
+    offsets, S = offsets_of(groups, 2, objective), groups.mean(axis=0)
+    gaps = groups[1:] - groups[:1]
+    found = [
+        solve_worst(
+            FairProblem(S, np.zeros((0, 7)), gaps, 2, cov_weight=weight), groups, offsets, objective
+        ).certificate
+        for weight in (0.0, 1e-9)
+    ]
+    assert found[1].objective == pytest.approx(found[0].objective, rel=1e-6)
+    assert found[1].gap <= 1e-4
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_two_groups_agree_with_any_number(objective):
     groups = random_groups(3, 2, 12)
@@ -171,6 +200,15 @@ def test_groups_of_low_rank():
         certificate = solve_groups(groups, 3, objective).certificate
         assert certificate.duality_gap <= 1e-4
         assert certificate.objective <= certificate.bound
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_groups_that_are_all_alike_but_for_a_permutation(d):
+    # Rounding stands at a saddle: e_i, where no group's gradient leaves the basis.
+    groups = np.array([np.outer(e, e) for e in np.eye(6)])
+    certificate = solve_groups(groups, d, "worst-variance").certificate
+    assert certificate.bound == pytest.approx(d / 6)
+    assert certificate.objective == pytest.approx(d / 6, rel=1e-6)
 
 
 @pytest.mark.parametrize("d", [1, 3, 7])

@@ -229,7 +229,7 @@ MISTAKES = {
     "NaN": (
         spoiled("a", np.nan, [3, 5, 59]),
         "3 of 60 rows have missing values (by column: 'a' 3), NaN or null: fill them in, leave the "
-        "columns out, or drop those rows (a table does with missing='drop-rows').",
+        "columns out, or use missing='drop-rows' or missing='mean'.",
     ),
     "infinity": (
         spoiled("b", np.inf, [7]),

@@ -51,7 +51,7 @@ class CalmonPreprocessor(TransformerMixin, BaseEstimator):
     distortion_bound : float, default=0.1
         Bound c on the expected distortion of every cell of bins and label.
     parity_bound : float, default=0.3
-        Bound d on |P(new label | group) / P(label) − 1|.
+        Bound d on ``|P(new label | group) / P(label) − 1|``.
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width or of equal share.
     version : {"random", "expected"}, default="random"

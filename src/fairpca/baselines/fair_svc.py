@@ -25,8 +25,8 @@ from fairpca.rows import Rows
 class FairSVC(ClassifierMixin, BaseEstimator):
     """Linear support vector machine whose scores differ little between groups.
 
-    Minimises the mean hinge loss plus ``alpha`` ‖w‖² plus ``cov_weight`` max |wᵀQw| subject to
-    |wᵀf| ≤ ``mean_tol``, where f is the difference of the group means and Q that of the group
+    Minimises the mean hinge loss plus ``alpha`` ‖w‖² plus ``cov_weight max |wᵀQw|`` subject to
+    ``|wᵀf| ≤ mean_tol``, where f is the difference of the group means and Q that of the group
     covariances (Olfat and Aswani 2018). The covariance term is not convex and is handled by the
     convex–concave procedure: Q = Q⁺ − Q⁻ and the concave half is replaced by its tangent, again
     and again. Each convex problem is solved by an interior-point method whose cost is linear in
@@ -60,9 +60,9 @@ class FairSVC(ClassifierMixin, BaseEstimator):
     objective_ : float
         Value of the objective.
     mean_gap_ : float
-        Largest |wᵀf| on the training rows.
+        Largest ``|wᵀf|`` on the training rows.
     cov_gap_ : float
-        Largest |wᵀQw| on the training rows.
+        Largest ``|wᵀQw|`` on the training rows.
     n_iter_ : int
         Convex problems solved: the plain one, then one for each round.
     n_features_in_, feature_names_in_ : int and ndarray of str

@@ -32,6 +32,8 @@ def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
     out.print(_audit_gaps(report))
     if report["delta"] and len(report["delta"][0]["comparisons"]) > 1:
         out.print(_pairs(report["delta"]))
+    if report["losses"] is not None:
+        out.print(_losses(report["losses"]))
     if report["decisions"] is not None:
         out.print(_decisions(report["decisions"]))
 
@@ -129,6 +131,21 @@ def _audit_gaps(report: dict[str, Any]) -> Table:
     ):
         value = report[key]
         table.add_row(name, "none" if value is None else format_number(value), meaning)
+    return table
+
+
+def _losses(losses: dict[str, list[Any]]) -> Table:
+    """Show what each group keeps of the columns that the features represent."""
+    table = new_table("What each group keeps and loses of --original")
+    table.add_column("group", overflow="fold")
+    for name in ("rows", "variance", "kept", "own best", "loss"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in zip(*losses.values(), strict=True):
+        entry = dict(zip(losses, row, strict=True))
+        stratum = "" if entry["stratum"] is None else f" | {entry['stratum']}"
+        figures = (format_number(entry[name]) for name in ("total", "variance", "best", "loss"))
+        label = f"{entry['attribute']}: {entry['group']}{stratum}"
+        table.add_row(shown(label), str(entry["n_rows"]), *figures)
     return table
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fairpca.tables import Roles, Table, open_query, open_table
 
 _PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
-_COPIED = ("target", "keep")
+_COPIED = ("target", "keep", "original")
 _JUDGED = ("decision", "score", "label")
 
 
@@ -31,6 +31,7 @@ class Asked:
     encoded: tuple[str, ...]
     target: tuple[str, ...]
     keep: tuple[str, ...]
+    original: tuple[str, ...]  # what the features of an audit represent
     judged: dict[str, str]  # columns of decisions, scores and labels
     name: str
     description: str
@@ -115,12 +116,13 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         numeric=parts["numeric"],
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
         missing=given["missing"],
+        missing_groups=given["missing_groups"],
         max_cells=given["max_cells"],
         max_levels=given["max_levels"],
     )
     encoded = tuple(name for name in text if name not in parts["categorical"])
     judged = {part: parts[part][0] for part in _JUDGED if parts[part]}
-    copied = parts["target"], parts["keep"]
+    copied = parts["target"], parts["keep"], parts["original"]
     return Asked(table, roles, encoded, *copied, judged, name, description)
 
 
@@ -214,7 +216,7 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
     """Return the columns named as features, or all that play no other part."""
     chosen = parts["features"]
     if not chosen:
-        others = ("sensitive", "control", "weight", "target", "drop", *_JUDGED)
+        others = ("sensitive", "control", "weight", "target", "drop", "original", *_JUDGED)
         apart = {name for part in others for name in parts[part]}
         chosen = tuple(name for name in known if name not in apart)
     both = [name for name in (*chosen, *parts["categorical"]) if name in parts["drop"]]

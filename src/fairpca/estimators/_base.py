@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import metadata
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,14 +17,30 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, MISSING_GROUPS, SOLVERS
+from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
+from fairpca.estimators._caveats import compare_indexes, refuse_identifiers
 from fairpca.estimators._watch import Watch
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import (
+    GroupsError,
+    ImputedValuesWarning,
+    InvalidInputError,
+)
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_finite, check_no_text
+from fairpca.rows._checks import (
+    check_container,
+    check_finite,
+    check_no_dates_or_masks,
+    check_no_text,
+)
 from fairpca.rows._columns import split_named, without_columns
+from fairpca.rows._missing import (
+    MISSING_GROUP,
+    fill_means,
+    holds_nan,
+    nan_places,
+)
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy, is_stream
@@ -38,6 +55,15 @@ class FairnessEstimator(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base of the estimators; the parameters are documented where they are public."""
+
+    missing = MISSING[0]  # of those that do not have the parameter
+    _doc_link_module = "fairpca"
+
+    @property
+    def _doc_link_template(self):
+        """Address of a class's page; none while the package names no address of its own."""
+        site = documentation_address()
+        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
 
     # Groups belong to every fit: ask for them wherever metadata is routed.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
@@ -62,7 +88,7 @@ class FairnessEstimator(
         "whiten": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions(set(MISSING_GROUPS))],
+        "missing_groups": [StrOptions({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
 
@@ -88,14 +114,15 @@ class FairnessEstimator(
     def _features(self, X, **checks):
         """Return X as scikit-learn checks it; what is no number is refused as by every door."""
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        check_no_dates_or_masks(X)
         try:
             X = validate_data(self, X, **checks)
         except ValueError:
             check_no_text(X)
             if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
-                check_finite(X, None)  # said first, as scikit-learn does
+                check_finite(X, None, missing=self.missing)  # said first, as scikit-learn does
             raise
-        check_finite(X, getattr(self, "feature_names_in_", None))
+        check_finite(X, getattr(self, "feature_names_in_", None), missing=self.missing)
         return X
 
     def _check_scores(self, X):
@@ -117,7 +144,7 @@ class FairnessEstimator(
             )
 
     def _require_groups_optional(self):
-        if self.missing_groups == "raise":
+        if self.missing_groups != "ignore":
             raise GroupsError(
                 "sensitive_features was not given. Pass the protected attribute to fit, or set "
                 "missing_groups='ignore' for plain PCA.",
@@ -132,6 +159,8 @@ class FairnessEstimator(
                 "read it into memory first, for example with pyarrow.table(X).",
                 parameter="X",
             )
+        check_container(X)
+        compare_indexes(X, dict(zip(_PARTS, parts, strict=True)))
         X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
         self._keep_others(others)
         return X, *found.values()
@@ -143,6 +172,7 @@ class FairnessEstimator(
 
     def _without_others(self, X):
         """Leave out the columns that were named as groups, strata or weights in `fit`."""
+        check_container(X)
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
 
@@ -162,11 +192,11 @@ class FairnessEstimator(
         rows = lazy_sample((X, *parts), moments, size, **about)
         return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
 
-    def _lazy_transform(self, X, function):
+    def _lazy_transform(self, X, function, means=None):
         from fairpca.tables import lazy_transform, sample
 
         like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype)
+        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype, means)
 
     def _rows(self, X, sensitive_features, control_features, sample_weight):
         """Return validated features with their groups, strata and weights."""
@@ -176,11 +206,20 @@ class FairnessEstimator(
         numeric = () if self.numeric is None else tuple(self.numeric)
         names = getattr(self, "feature_names_in_", None)
         parts = (sensitive_features, control_features, sample_weight)
-        return Rows.attach(X, *parts, numeric=numeric, feature_names=names)
+        unknown = MISSING_GROUP if self.missing_groups == "own" else None
+        return Rows.attach(
+            X,
+            *parts,
+            numeric=numeric,
+            feature_names=names,
+            unknown=unknown,
+            unknown_strata=unknown,
+        )
 
     def _form_contrasts(self, moments):
         if not moments.attributes:
             return ContrastSet((), moments.n_features)
+        refuse_identifiers(moments)
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
     def _form_problem(self, covariance, contrasts, n_components, padding=0):
@@ -242,7 +281,7 @@ class FairnessEstimator(
         self.certificate_ = solution.certificate
         self.mean_gap_ = solution.certificate.mean_gap
         self.cov_gap_ = solution.certificate.cov_gap
-        self.contrasts_ = _contrast_table(contrasts, basis)
+        self.contrasts_ = contrasts.as_table(basis)
         self.n_iter_ = max(solution.n_iter, 1)
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
@@ -257,6 +296,7 @@ class LinearEstimator(FairnessEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **FairnessEstimator._parameter_constraints,
         "standardize": ["boolean", StrOptions({FAMD})],
+        "missing": [StrOptions(set(MISSING))],
     }
 
     @property
@@ -285,8 +325,17 @@ class LinearEstimator(FairnessEstimator):
         X = self._without_others(X)
         if is_lazy(X):
             parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
-            return self._lazy_transform(X, partial(project, **parts))
+            means = None if self.missing == "error" else self.mean_
+            return self._lazy_transform(X, partial(project, **parts), means)
         X = self._features(X, reset=False)
+        if self.missing == "drop-rows" and holds_nan(X):
+            warnings.warn(
+                f"{int(nan_places(X)[1].sum())} rows have missing values, which count as the mean "
+                "of the rows fitted to: there is a score for every row.",
+                ImputedValuesWarning,
+                stacklevel=2,
+            )
+        X = X if self.missing == "error" else fill_means(X, self.mean_)
         return project(X, self.mean_, self._directions, scale)
 
     def inverse_transform(self, X):
@@ -335,13 +384,15 @@ class LinearEstimator(FairnessEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 
-def _contrast_table(contrasts, basis):
-    table = contrasts.as_table()
-    before = contrasts.projected_gaps(np.eye(len(basis)))
-    after = contrasts.projected_gaps(basis)
-    table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
-    table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
-    return table
+@cache
+def documentation_address():
+    """Address of the documentation as the package's metadata have it, or an empty text."""
+    for entry in metadata("fairpca").get_all("Project-URL") or ():
+        name, _, address = entry.partition(",")
+        if name.strip() == "Documentation":
+            return address.strip().rstrip("/")
+    return ""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import _fit_context
+from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -17,19 +18,22 @@ from fairpca import adversary
 from fairpca._choices import ADVERSARIES
 from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
+from fairpca.estimators._caveats import advised, warn_of_features
+from fairpca.estimators._incomplete import complete_rows, moments_of
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._watch import tell
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
-from fairpca.moments import GroupMoments
+from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-_PRICES = (0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 9.0, 16.0, 32.0)
+_PRICES = (0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.5, 10.0, 32.0)
 # What is ascended before a price that was given, so that it is approached from below.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
-    *("certify", "whiten", "standardize", "missing_groups", "verbose"),
+    *("certify", "whiten", "standardize", "missing", "missing_groups", "verbose"),
 )
 
 
@@ -70,8 +74,10 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         Whether to scale the components to unit variance.
     standardize : bool or "famd", default=False
         Whether features are scaled, as in `FairPCA`.
-    missing_groups : {"raise", "ignore"}, default="raise"
-        What to do when `sensitive_features` is not given; "ignore": plain PCA.
+    missing : {"error", "drop-rows", "mean"}, default="error"
+        What happens where a feature is NaN, as in `FairPCA`.
+    missing_groups : {"raise", "ignore", "own"}, default="raise"
+        What happens where groups are missing, as in `FairPCA`.
     random_state : int, RandomState instance or None, default=0
         Random features, rows of each step, halves.
     verbose : int, default=0
@@ -98,8 +104,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
-        As in `FairPCA`, and so are scale_, n_components_, contrasts_, n_features_in_ and
-        feature_names_in_.
+        As in `FairPCA`, and so are `scale_`, `n_components_`, `contrasts_`, `n_features_in_` and
+        `feature_names_in_`.
 
     Examples
     --------
@@ -143,6 +149,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         certify=True,
         whiten=False,
         standardize=False,
+        missing="error",
         missing_groups="raise",
         random_state=0,
         verbose=0,
@@ -175,8 +182,13 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         if is_lazy(X):
             moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
             return self._fit_rows(rows, moments)
-        rows = self._rows(self._features(X, ensure_min_samples=2), *parts)
-        return self._fit_rows(rows, GroupMoments.from_rows(rows))
+        X = self._features(X, ensure_min_samples=2)
+        rows = complete_rows(self, X, *parts)
+        moments = moments_of(self, rows, 4).complete()
+        warn_of_features(self, moments, stacklevel=4)
+        if self.missing == "mean":
+            rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))
+        return self._fit_rows(rows, moments)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_sample(self, rows, moments, progress=None):
@@ -221,9 +233,11 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         contrasts = self._form_contrasts(moments.coordinates())
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         _, _, covariance = moments.coordinates().pooled()
+        _check_range(float(np.sqrt(np.trace(covariance))))
         problem = FairProblem.from_contrasts(covariance, contrasts, 1, mean_tol=self.mean_tol)
-        self.n_components_ = self._count(problem)
-        space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
+        with advised(moments):
+            self.n_components_ = self._count(problem)
+            space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
         self.mean_, self.scale_ = (space.mean, None) if scaling is None else scaling
         if rows.groups is None:
             point = space.plain()
@@ -236,10 +250,27 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
+    @with_callbacks
     def _walk(self, space, rows, random, progress):
-        """Return the path as a table and the point chosen on it."""
+        """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        counter = Counter(ascents, progress)
+        counted, context = Counter(ascents, progress), None
+        if hasattr(self, "_skl_callbacks"):
+            context = self._init_callback_context(max_subtasks=ascents)
+            context.call_on_fit_task_begin(estimator=self)
+
+        def listen(done, total):
+            counted.add()
+            if context is not None:
+                tell(self, context, "ascent")
+
+        found = self._follow(space, rows, random, Counter(ascents, listen))
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self)
+        return found
+
+    def _follow(self, space, rows, random, counter):
+        """Return the path as a table and the point chosen on it."""
         if self.price is None:
             prices = list(_PRICES)
         else:
@@ -268,7 +299,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
                 "the smallest Δ. Lower n_components, or raise delta.",
                 DeltaNotReachedWarning,
-                stacklevel=6,
+                stacklevel=8,
             )
         return best
 
@@ -293,6 +324,15 @@ def _standardized(rows, moments, scaling):
     else:
         scaled = (rows.X - scaling.mean) / scaling.scale
     return rows.with_features(scaled), moments.standardized(scaling)
+
+
+def _check_range(spread):
+    if spread and not 1e-15 < spread < 1e15:
+        raise InvalidInputError(
+            f"the rows spread by {spread:.3g}, out of reach of the single precision that the "
+            "adversary works in: rescale X, or set standardize=True.",
+            parameter="X",
+        )
 
 
 def _path_table(points, unseen):

@@ -9,14 +9,15 @@ from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from fairpca.estimators._base import FLOATS, FairnessEstimator, LinearEstimator
+from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.exceptions import FairnessWarning, InfeasibleError, InvalidInputError
-from fairpca.moments import Figures, FoldedMoments, figures
+from fairpca.moments import Figures, FoldedMoments, Standardization, figures
 from fairpca.tables import is_lazy
 
 _PASSED = (
@@ -29,6 +30,7 @@ _PASSED = (
     "whiten",
     "tol",
     "max_iter",
+    "standardize",
     "missing_groups",
 )
 _WORST = Figures(math.inf, math.inf, 0.0, math.inf)
@@ -62,6 +64,8 @@ class FairPCACV(LinearEstimator):
         one standard error of the smallest.
     solver, compare, joint, reference, numeric, min_group_size, certify, whiten, tol, max_iter
         As in `FairPCA`.
+    standardize : bool or "famd", default=False
+        As in `FairPCA`; the scale is learned without the fold that is held out.
     missing_groups, verbose
         As in `FairPCA`.
 
@@ -95,7 +99,7 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
     """
 
     _parameter_constraints: ClassVar = {
-        **FairnessEstimator._parameter_constraints,
+        **LinearEstimator._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "mean_tols": ["array-like"],
         "cov_weights": ["array-like", None],
@@ -125,6 +129,7 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
         whiten=False,
         tol=1e-4,
         max_iter=5000,
+        standardize=False,
         missing_groups="raise",
         verbose=0,
     ):
@@ -171,14 +176,13 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
 
     def _choose(self, folded):
         settings = self._settings()
-        trains = [folded.train(index) for index in range(len(folded.folds))]
         found, status = [], []
         for setting in settings:
             try:
-                found.append(self._held_out(setting, trains, folded.folds))
+                found.append(held_out_figures(FairPCA(**self._shared(False), **setting), folded))
                 status.append("")
             except InfeasibleError as error:
-                found.append([_WORST] * len(trains))
+                found.append([_WORST] * len(folded.folds))
                 status.append(f"infeasible: {error}")
         self.cv_results_ = _as_table(settings, found, status)
         self.best_index_ = self._best(status)
@@ -211,19 +215,6 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
     def _shared(self, certify):
         return {name: getattr(self, name) for name in _PASSED} | {"certify": certify}
 
-    def _held_out(self, setting, trains, tests):
-        question = (self.compare, self.joint, self.reference, self.min_group_size)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FairnessWarning)  # said once, of all rows
-            return [
-                figures(
-                    test,
-                    FairPCA(**self._shared(False), **setting).fit_moments(train).components_,
-                    *question,
-                )
-                for train, test in zip(trains, tests, strict=True)
-            ]
-
     def _best(self, status):
         """Return the place of the setting with most variance among those that are fair enough."""
         table = self.cv_results_
@@ -244,6 +235,33 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
                 parameter="at_most",
             )
         return int(np.argmax(np.where(allowed, table["mean_test_variance"], -np.inf)))
+
+
+def held_out_figures(model, folded):
+    """Fit copies of a model to all folds but one, and measure each on that one."""
+    question = (model.compare, model.joint, model.reference, model.min_group_size)
+    found = []
+    with warnings.catch_warnings():
+        for category in (FairnessWarning, ConvergenceWarning):
+            warnings.simplefilter("ignore", category)  # said once, of all rows
+        for train, test in folded.splits:
+            fair = clone(model).set_params(certify=False, verbose=0).fit_moments(train)
+            if fair.scale_ is not None:
+                test = test.standardized(Standardization(fair.mean_, fair.scale_))
+            found.append(figures(test, fair.components_, *question))
+    return found
+
+
+def held_out_summary(model, folded):
+    """Return means and deviations over the folds, None where a fold does not allow a fit."""
+    try:
+        found = held_out_means(held_out_figures(model, folded))
+    except InvalidInputError:  # too few different rows, a group in one fold only
+        return None
+    summary = {"folds": len(folded.folds)}
+    for name, (mean, spread) in found.items():
+        summary |= {name: mean, f"{name}_std": spread}
+    return summary
 
 
 def held_out_means(found):

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairpca._models import ModelFile, damaged_model, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import Standardization
+from fairpca.moments.contrasts import ContrastTable
 
 Model = TypeVar("Model", bound="SavedModelMixin")
 
@@ -124,5 +125,5 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     except (KeyError, TypeError) as error:
         raise damaged_model(path, error) from None
     for name, value in found.state.items():
-        setattr(model, name, value)
+        setattr(model, name, ContrastTable(value) if name == "contrasts_" else value)
     return SavedModel(model, found.standardization)

@@ -29,13 +29,17 @@ class Watch:
             self._tell(snapshot)
 
     def _tell(self, snapshot):
-        """Hand one step to the callbacks, as a task of its own."""
-        task = self._context.subcontext(task_name=snapshot.stage)
         figures = {
             "iteration": snapshot.iteration,
             "bound": snapshot.bound,
             "objective": snapshot.objective,
             "gap": snapshot.gap,
         }
-        task.call_on_fit_task_begin(estimator=self._estimator)
-        task.call_on_fit_task_end(estimator=self._estimator, metadata=figures)
+        tell(self._estimator, self._context, snapshot.stage, figures)
+
+
+def tell(estimator, context, name, figures=None):
+    """Hand one step to scikit-learn's callbacks, as a task of its own."""
+    task = context.subcontext(task_name=name)
+    task.call_on_fit_task_begin(estimator=estimator)
+    task.call_on_fit_task_end(estimator=estimator, metadata=figures)

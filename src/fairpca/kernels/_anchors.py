@@ -16,7 +16,7 @@ import scipy.spatial
 from numpy.typing import NDArray
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import Array
+from fairpca.linalg import Array, finite_scores
 from fairpca.rows import Rows
 
 Cluster: TypeAlias = Callable[[Any, int, Array | None, np.random.RandomState], Array]
@@ -59,7 +59,9 @@ class Anchors:
     def kernel(self, X: Any, Y: Any = None) -> Array:
         """Kernel values in float64 between the rows of X and of Y (of X itself where None)."""
         assert self.function is not None
-        return np.asarray(self.function(X.astype(np.float64, copy=False), Y), dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
+            values = self.function(X.astype(np.float64, copy=False), Y)
+        return np.asarray(values, dtype=np.float64)
 
     def values(self, X: Any) -> Array:
         """Kernel values of rows against the anchors; may be X itself where it is precomputed."""
@@ -78,9 +80,10 @@ class Anchors:
     def scores(self, X: Any, shift: Array, coefficients: Array, offset: Array) -> NDArray[Any]:
         """(k(x) − shift)·coefficients − offset, batch by batch, in the floating type of X."""
         scores = np.empty((X.shape[0], len(offset)), dtype=X.dtype)
-        for batch in row_batches(X.shape[0], len(coefficients)):
-            scores[batch] = (self.values(X[batch]) - shift) @ coefficients - offset
-        return scores
+        with np.errstate(over="ignore", invalid="ignore"):
+            for batch in row_batches(X.shape[0], len(coefficients)):
+                scores[batch] = (self.values(X[batch]) - shift) @ coefficients - offset
+        return np.asarray(finite_scores(scores))
 
 
 def equivalent_kernel(kernel: object, gamma: float, X: Any) -> Callable[[Any, Any], Any] | None:

@@ -97,6 +97,11 @@ class Spectrum(NamedTuple):
 def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) -> Spectrum:
     """Return the eigenpairs of the centred matrix that are positive; `K` is overwritten."""
     size = float(np.abs(K).max(initial=0.0))
+    if not np.isfinite(size):
+        raise InvalidInputError(
+            "the kernel has values that are not finite: rescale the features, or choose another "
+            "kernel, degree or gamma."
+        )
     shift = K.mean(axis=0) if weights is None else (weights @ K) / weights.sum()
     K -= shift
     # What is left to subtract is the row mean of what was just centred by columns.

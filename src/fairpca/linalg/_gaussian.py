@@ -19,12 +19,10 @@ def gaussian_delta(gap: Array, cov: Array, other: Array) -> float:
 
 
 def _divergence(gap: Array, cov: Array, reference: Array) -> float:
-    """Return the supremum over w of r − log r − 1 + (wᵀgap)²/s, with r = wᵀcov w/s.
-
-    s is the variance of `reference` along w; coordinates in which it is I make r and the last
-    term linear in wwᵀ, and the whole a convex function of wwᵀ. So the maximiser is the leading
-    eigenvector of its own linearisation ``(1 − 1/r) cov + gap gapᵀ``: a search over one number.
-    """
+    """Return the supremum over w of r − log r − 1 + (wᵀgap)²/s, with r = wᵀcov w/s."""
+    # s is the variance of `reference` along w; coordinates in which it is I make r and the last
+    # term linear in wwᵀ, and the whole a convex function of wwᵀ. So the maximiser is the leading
+    # eigenvector of its own linearisation ``(1 − 1/r) cov + gap gapᵀ``: a search over one number.
     scale = np.sqrt(np.diag(cov) + np.diag(reference) + gap**2)
     used = scale > 0
     if not used.any():

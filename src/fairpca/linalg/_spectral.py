@@ -13,6 +13,8 @@ import threadpoolctl
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from fairpca.exceptions import InvalidInputError
+
 
 class _SharedLimit:
     """The limit belongs to the process: the first thread sets it, the last to leave lifts it."""
@@ -157,9 +159,21 @@ def fix_signs(basis: Array) -> Array:
 
 def project(X: Any, mean: Any, components: Any, scale: Any = None) -> Any:
     """Return (X - mean) componentsᵀ / scale in the floating type of X; sparse X is not filled."""
-    mean, basis = mean.astype(X.dtype), components.T.astype(X.dtype)
-    scores = X @ basis - mean @ basis if issparse(X) else (X - mean) @ basis
-    return scores if scale is None else scores / scale.astype(X.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
+        mean, basis = mean.astype(X.dtype), components.T.astype(X.dtype)
+        scores = X @ basis - mean @ basis if issparse(X) else (X - mean) @ basis
+        scores = scores if scale is None else scores / scale.astype(X.dtype)
+    return finite_scores(scores)
+
+
+def finite_scores(scores: Any) -> Any:
+    """Return scores, or refuse what made them too large to be numbers."""
+    if not np.isfinite(scores).all():
+        raise InvalidInputError(
+            "X holds values so large that their scores are no numbers: drop those rows or rescale.",
+            parameter="X",
+        )
+    return scores
 
 
 def fantope_eigenvalues(values: Array, rank: float, *, at_most: bool = False) -> Array:

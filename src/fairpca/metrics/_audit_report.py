@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fairpca._html import html_table
 from fairpca.metrics._attackers import Attack
 from fairpca.metrics._intervals import HeldOut
-from fairpca.metrics._result import DeltaResult
+from fairpca.metrics._result import DeltaResult, null_cells
 from fairpca.metrics.bounds import delta_bound
 from fairpca.metrics.decisions import DecisionReport
 from fairpca.rows import Level
@@ -173,6 +177,25 @@ class AuditReport:
         """The attack that attains most, by the lower end of its interval."""
         return max(self._counted(), key=lambda attack: attack.held_out.low, default=None)
 
+    def to_html(self, path: str | os.PathLike[str], *, title: str = "") -> Path:
+        """Write a page for people, and its figures as JSON beside it; return its path.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to.
+        title : str
+            Of the page.
+        """
+        # Pages are made two rooms above: found by name, when one is asked for.
+        pages = import_module("fairpca.report.audit_reports")
+        about = {"title": title, "options": self.options, "attributes": self._attributes()}
+        return Path(pages.make_page(self, about=about).to_html(path))
+
+    def _attributes(self) -> list[str]:
+        found = (pair.attribute for result in self.results for pair in result.pairs)
+        return list(dict.fromkeys(found))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON; everything that a page about the audit needs."""
         return {
@@ -220,6 +243,24 @@ class AuditReport:
             lines.append(f"{result.family:<8}{result.method:<8}{''.join(cells)}  {label}")
         return "\n".join([*lines, *self._more_lines()])
 
+    def _repr_html_(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            (f"{result.family}, {result.method}", result.value, *null_cells(result.null),
+             None if result.worst.held_out is None else result.worst.held_out.text(),
+             result.worst.label())
+            for result in self.results
+        ]  # fmt: skip
+        rows += [
+            (f"attacker: {a.attacker}", None, None, None, None, a.held_out.text(), a.label())
+            for a in self.attacks
+        ]
+        head = ("classifier", "Δ", "null mean", "null 95 %", "p", "on unseen rows", "pair")
+        title = f"Audit of {self.n_rows} rows and {self.n_components} components"
+        shown, more = rows[:40], len(rows) - 40
+        notes = [line for line in self._more_lines() if not line.startswith("on new rows")]
+        notes += [f"{more} more attacks"] if more > 0 else []
+        return html_table(shown, head=head, title=title, note="; ".join(notes))
+
     def _more_lines(self) -> list[str]:
         lines = [_held_out_line(a.attacker, a.held_out, a.label()) for a in self.by_attacker()]
         if self.headline is not None:
@@ -247,7 +288,7 @@ class AuditReport:
 
 
 def _held_out_line(name: str, new: HeldOut, label: str) -> str:
-    return f"on new rows, {name}: {new.value:.3f} ({new.low:.3f} to {new.high:.3f}), {label}"
+    return f"on new rows, {name}: {new.text()}, {label}"
 
 
 def _cell(value: float | None, width: int) -> str:

@@ -129,3 +129,7 @@ class HeldOut:
             p_value_of_difference(plus, minus),
             (minus.n_rows, plus.n_rows),
         )
+
+    def text(self) -> str:
+        """Return the value with its interval."""
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"

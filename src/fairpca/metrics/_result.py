@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairpca._html import html_table
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, KernelRule
@@ -356,6 +357,17 @@ class DeltaResult:
                 lines.append(f"    {row.value:.3f}  {row.label()}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (pair.label(), " / ".join(map(str, pair.n_rows)), pair.value, *null_cells(pair.null),
+             None if pair.held_out is None else pair.held_out.text())
+            for pair in sorted(self.pairs, key=lambda pair: -pair.value)[:10]
+        ]  # fmt: skip
+        title = f"Δ = {self.value:.3f}, {self.family} ({_FAMILY_NAMES[self.family]}), {self.method}"
+        head = ("pair", "rows", "Δ", "null mean", "null 95 %", "p", "on unseen rows")
+        more = len(self.pairs) - len(rows)
+        return html_table(rows, head=head, title=title, note=f"{more} more pairs" if more else "")
+
     def plot(self, ax: Any = None, *, kind: str = "groups") -> Any:
         """Draw the score's distribution in both groups, or the permutation null.
 
@@ -376,6 +388,11 @@ class DeltaResult:
         if kind not in ("groups", "null"):
             raise InvalidInputError(f"kind must be 'groups' or 'null', not {kind!r}.")
         return plot_null(self, ax) if kind == "null" else plot_groups(self, ax)
+
+
+def null_cells(null: NullSummary | None) -> tuple[float | None, float | None, float | None]:
+    """Mean, quantile and p-value of a null, for a table."""
+    return (None, None, None) if null is None else (null.mean, null.quantile, null.p_value)
 
 
 DeltaComparison = DeltaPair  # its name in version 0.1

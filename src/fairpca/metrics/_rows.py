@@ -15,6 +15,8 @@ from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._pairs import known_rows
 
+_LARGEST = 1e150  # whose square is a number
+
 
 def read_rows(
     U: Any, sensitive_features: Any = None, control_features: Any = None, sample_weight: Any = None
@@ -85,8 +87,14 @@ def _settled(matrix: Any, of: str) -> Array:
     array: Array = np.asarray(matrix, dtype=np.float64)
     if not len(array):
         raise InvalidInputError(f"{of} has no rows: give at least one.", parameter=of)
+    spread, size = np.ptp(array, axis=0), np.abs(array).max(axis=0)
+    if (size > _LARGEST).any() or ((spread > 0.0) & (spread < 1.0 / _LARGEST)).any():
+        raise InvalidInputError(
+            f"{of} holds values too large or differences too small to be squared: rescale it.",
+            parameter=of,
+        )
     # A projection of equal rows may differ in the last bits; that is not a difference.
-    noise = np.ptp(array, axis=0) <= 16 * np.finfo(float).eps * np.abs(array).max(axis=0)
+    noise = spread <= 16 * np.finfo(float).eps * size
     if noise.any():
         array = np.where(noise, array[0], array)
     return array

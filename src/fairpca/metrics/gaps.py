@@ -170,6 +170,7 @@ def largest_mmd2(strata: Sequence[Stratum], gamma: float, unbiased: bool = True)
     values = []
     for stratum in strata:
         U, weights = stratum.rows.X, stratum.rows.weights
+        U = U - U.mean(axis=0)  # far from zero squared distances would lose their digits
         share = np.ones(len(U)) if weights is None else weights
         values += [_mmd2(U, share, pair.signs, gamma, unbiased) for pair in stratum.pairs]
     return max(values)

@@ -143,10 +143,8 @@ def form_contrasts(
     question: Question,
     sides: list[tuple[Cell, Cell]] | None = None,
 ) -> ContrastSet:
-    """Form every contrast of a question; what needs saying is returned as notes.
-
-    The groups that are compared in full are added to `sides`.
-    """
+    """Form every contrast of a question; what needs saying is returned as notes."""
+    # The groups that are compared in full are added to `sides`.
     _check_attributes(table)
     builder = _Builder(question.min_group_size, sides=sides)
     joint = question.joint and len(table.categorical) > 1

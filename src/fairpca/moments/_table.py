@@ -22,6 +22,7 @@ from fairpca.moments._cells import (
 )
 from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, sort_levels
 from fairpca.rows._checks import rows_at_once
+from fairpca.rows.groups import check_levels
 from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]
@@ -144,6 +145,9 @@ def merge_tables(left: Table, right: Table) -> Table:
             raise numeric_strata_error([name])
         merged = _as_numeric(merged, name)
         return merge_tables(merged, replace(merged, cells={}))  # positions have moved: look again
+    for position, name in enumerate(merged.key_names):
+        argument = "control_features" if name in merged.controls else "sensitive_features"
+        check_levels(name, merged.levels(position), argument)
     return _canonical(merged)
 
 

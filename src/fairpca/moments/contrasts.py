@@ -10,8 +10,11 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairpca._html import html_table
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import FloatArray
+
+_SHOWN = 60  # rows that a notebook shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,15 @@ class Contrast:
     def is_compared(self) -> bool:
         """Whether there are two sides to compare."""
         return self.mean_gap is not None
+
+
+class ContrastTable(dict[str, list[Any]]):
+    """Columns of a table of contrasts; a notebook shows it as one."""
+
+    def _repr_html_(self) -> str:
+        rows = list(zip(*self.values(), strict=True))
+        note = f"{len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        return html_table(rows[:_SHOWN], head=[name.replace("_", " ") for name in self], note=note)
 
 
 class Note(NamedTuple):
@@ -155,8 +167,22 @@ class ContrastSet(Sequence[Contrast]):
         """One-line name of every contrast."""
         return [contrast.label for contrast in self.contrasts]
 
-    def as_table(self) -> dict[str, list[Any]]:
+    def __repr__(self) -> str:
+        compared = sum(contrast.is_compared for contrast in self.contrasts)
+        return (
+            f"ContrastSet({len(self)} contrasts, {compared} compared, {self.n_features} features)"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.as_table()._repr_html_()
+
+    def as_table(self, basis: FloatArray | None = None) -> ContrastTable:
         """Return the records as columns: all fields of `Contrast` but the gaps.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (p, d), optional
+            Where given, the gaps before and after a projection on it are columns too.
 
         Examples
         --------
@@ -166,11 +192,17 @@ class ContrastSet(Sequence[Contrast]):
         ([2], ['compared'])
         """
         names = (field.name for field in fields(Contrast))
-        return {
-            name: [getattr(contrast, name) for contrast in self.contrasts]
+        table = ContrastTable(
+            (name, [getattr(contrast, name) for contrast in self.contrasts])
             for name in names
             if name not in ("mean_gap", "cov_gap")
-        }
+        )
+        if basis is not None:
+            before = self.projected_gaps(np.eye(len(basis)))
+            after = self.projected_gaps(basis)
+            table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
+            table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
+        return table
 
     def projected_gaps(self, basis: ArrayLike) -> ProjectedGaps:
         """Measure the gaps that remain after projecting on a basis: ‖Vᵀf‖ and ‖VᵀQV‖.

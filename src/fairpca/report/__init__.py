@@ -1,13 +1,16 @@
 """Pages and plots: of estimators and audits, and of the experiments beside the paper."""
 
 from fairpca.report._figures import draw_figures
+from fairpca.report._page import AuditPage
 from fairpca.report._reproduction import write_report
+from fairpca.report.audit_reports import audit_report
 from fairpca.report.displays import (
     BeforeAfterDisplay,
     CertificateDisplay,
     ContrastsDisplay,
     DeltaBar,
     DeltaDisplay,
+    GroupLossDisplay,
     LoadingsDisplay,
     ScreeDisplay,
     SolveHistory,
@@ -15,15 +18,18 @@ from fairpca.report.displays import (
 )
 
 __all__ = [
+    "AuditPage",
     "BeforeAfterDisplay",
     "CertificateDisplay",
     "ContrastsDisplay",
     "DeltaBar",
     "DeltaDisplay",
+    "GroupLossDisplay",
     "LoadingsDisplay",
     "ScreeDisplay",
     "SolveHistory",
     "TradeoffDisplay",
+    "audit_report",
     "draw_figures",
     "write_report",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import narwhals.stable.v2 as nw
@@ -23,13 +24,35 @@ def rows_at_once(n_features: int) -> int:
     return max(256, ELEMENTS_AT_ONCE // max(n_features, 1))
 
 
-def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
-    """Return a finite matrix of floats, and its column names where the container has them.
+def check_container(X: Any) -> None:
+    """Refuse what is nearly a matrix of features, saying what to pass instead."""
+    kind = type(X).__name__
+    if isinstance(X, str | os.PathLike):
+        what = "the name of a file: read it first, or use fairpca.tables.open_table"
+    elif isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are
+        what = f"a {kind}: pass a data frame, such as pandas.DataFrame(X)"
+    elif kind == "LazyFrame":
+        what = "a LazyFrame: call .collect() first"
+    elif isinstance(X, Iterator):
+        what = (
+            f"a {kind}, which yields rows once: pass list(X), or numpy.vstack(list(X)) where it "
+            "yields batches, or call partial_fit with each of them"
+        )
+    elif kind in ("GroupMoments", "FoldedMoments"):
+        what = "moments: pass them to fit_moments"
+    elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
+        what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
+    else:
+        return
+    raise InvalidInputError(f"X is {what}.", parameter="X")
 
-    The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
-    """
+
+def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
+    """Return a finite matrix of floats, and its column names where the container has them."""
+    # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
     names = getattr(X, "column_names", getattr(X, "columns", None))
     is_sparse = issparse(X)
+    check_no_dates_or_masks(X, of)
     try:
         matrix: Any = csr_array(X) if is_sparse else np.asarray(X)
         if matrix.dtype.kind == "c":
@@ -53,21 +76,25 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
     return matrix, checked
 
 
-def check_finite(matrix: Any, names: Sequence[str] | None, of: str = "X") -> None:
-    """Refuse NaN, counted by column, and infinite values."""
+def check_finite(
+    matrix: Any, names: Sequence[str] | None, of: str = "X", *, missing: str = "error"
+) -> None:
+    """Refuse infinite values and NaN, counted by column, unless `missing` says what it means."""
     n_rows, width = matrix.shape
     step = rows_at_once(width)
     values = matrix.data if hasattr(matrix, "tocoo") else matrix
     parts = (values[start : start + step] for start in range(0, len(values), step))
     if all(np.isfinite(part).all() for part in parts):
         return
-    rows, columns = _places(matrix, np.isnan)
+    rows, columns = _places(matrix, np.isnan) if missing == "error" else ((), ())
     known = [f"x{index}" for index in range(width)] if names is None else names
     if len(rows):
         counts = np.bincount(columns)
         by_column = {known[index]: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
         raise missing_values_error(len(np.unique(rows)), n_rows, by_column, of)
-    raise infinite_error(known[int(_places(matrix, np.isinf)[1].min())], of)
+    infinite = _places(matrix, np.isinf)[1]
+    if len(infinite):
+        raise infinite_error(known[int(infinite.min())], of)
 
 
 def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
@@ -78,6 +105,26 @@ def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
     found = matrix.tocoo()
     chosen = test(found.data)
     return found.row[chosen], found.col[chosen]
+
+
+def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
+    """Refuse what NumPy would turn into numbers without a word."""
+    if np.ma.is_masked(X):
+        count = int(np.count_nonzero(np.ma.getmaskarray(X)))
+        raise InvalidInputError(
+            f"{of} is a masked array with {count:,} masked values, which would be used as if they "
+            "were not: fill them in or drop those rows.",
+            parameter=of,
+        )
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    kinds: dict[str, str] = {}
+    if isinstance(frame, nw.DataFrame):
+        types = frame.schema.items()
+        kinds = {str(name): str(kind) for name, kind in types if kind.is_temporal()}
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        kinds = {of: str(X.dtype)}
+    if kinds:
+        raise not_numbers_error(kinds, of)
 
 
 def check_no_text(X: Any, of: str = "X") -> None:
@@ -118,7 +165,7 @@ def missing_values_error(
     """Say that rows have missing values, in which columns, and what to do."""
     return InvalidInputError(
         f"{describe_missing(incomplete, n_rows, by_column)}, NaN or null: fill them in, leave the "
-        "columns out, or drop those rows (a table does with missing='drop-rows').",
+        "columns out, or use missing='drop-rows' or missing='mean'.",
         parameter=of,
     )
 
@@ -164,9 +211,14 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -
     if sample_weight is None:
         return None
     try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
+        given = np.asarray(sample_weight)
+        weights = given.astype(np.float64)
     except (TypeError, ValueError):
         raise weights_error("text") from None
+    if given.dtype.kind in "USmM":
+        raise weights_error("text")
+    if np.ma.is_masked(sample_weight):
+        raise weights_error("masked")
     if weights.shape != (n_rows,):
         raise InvalidInputError(
             f"sample_weight has shape {weights.shape} but {of} has {n_rows} rows: give one weight "
@@ -183,9 +235,10 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -
 
 
 def weights_error(mistake: str, n_rows: int = 0) -> InvalidInputError:
-    """Say what is wrong with weights: "text", "not finite", "negative" or "zero"."""
+    """Say what is wrong with weights: "text", "masked", "not finite", "negative" or "zero"."""
     words = {
         "text": "cannot be read as numbers: give one for each row.",
+        "masked": "is masked in some rows: fill it in, or drop those rows.",
         "not finite": "holds NaN or infinite values: give finite weights.",
         "negative": "holds negative values: weights must be >= 0.",
         "zero": f"is zero for every row: no row can be used ({n_rows:,} read).",

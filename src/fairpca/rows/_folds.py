@@ -38,10 +38,8 @@ def fold_of(rows: Rows, n_folds: int) -> NDArray[np.intp]:
 
 
 def _words(matrix: Any, keys: Words) -> Words:
-    """Hash the rows of a matrix, adding up its columns; zeros add nothing.
-
-    So that an indicator that a batch does not know, and was zero, changes nothing.
-    """
+    """Hash the rows of a matrix, adding up its columns; zeros add nothing."""
+    # So that an indicator that a batch does not know, and was zero, changes nothing.
     n_rows = len(matrix)
     words = np.zeros(n_rows, dtype=np.uint64)
     step = max(_BLOCK // max(len(keys), 1), 1)

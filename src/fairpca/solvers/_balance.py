@@ -21,8 +21,9 @@ from fairpca.solvers._solution import Status
 
 _MOST_UPDATES = 40
 # Groups with a weight are alike to this share of the largest eigenvalue.
-_ALIKE = 1e-10
-_SETTLED = 1e-8
+_ALIKE = 1e-8
+# Raises of the step of the weights; more of them only stiffen the ascent.
+_MOST_RAISES = 6
 _LAST_GRADIENT = 1e-8
 
 
@@ -87,7 +88,7 @@ class _BalancedAscent(_Ascent):
         self.is_newton, self.next_polish = False, -1.0
         self.best: Array | None = None
         self.objective, self.weights = -np.inf, weights
-        self.unlike = np.inf
+        self.unlike, self.w_raises = np.inf, 0
         self._keep(start, served.values(start))
 
     def _keep(self, V: Array, values: Array) -> None:
@@ -113,8 +114,9 @@ class _BalancedAscent(_Ascent):
         self._keep(self.V, values)
         if self.unlike > max(0.25 * last, _ALIKE):
             lagrangian.w_step *= 4.0
-        if self.ended is Status.CONVERGED and (self.unlike > _ALIKE or change > _SETTLED):
-            self.ended = None
+            self.w_raises += 1
+        if self.ended is Status.CONVERGED and self.unlike > _ALIKE:
+            self.ended = None if self.w_raises <= _MOST_RAISES else Status.UNSETTLED
         aim = 0.1 * max(min(self.change, 1.0), change)
         self.accuracy = max(min(0.1 * accuracy, aim), _LAST_GRADIENT)
 

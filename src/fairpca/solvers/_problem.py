@@ -296,7 +296,9 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
     N = _room_of_equal_means(problem, mean_gaps)
     S = symmetrize(N.T @ (problem.covariance / scale) @ N)
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
-    bounds_mean = problem.mean_tol is not None and problem.mean_tol > 0.0
+    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
+    F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]
+    bounds_mean = len(F) > 0
     if has_price or bounds_mean:
         # Ascent is quickest, and its start known, where S is diagonal.
         values, vectors = np.linalg.eigh(S)
@@ -305,9 +307,7 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
         symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_price else np.zeros((0, 1, 1))
     )
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
-    F = np.zeros((0, N.shape[1]))
-    if bounds_mean:
-        F = _binding_means(mean_gaps, problem.mean_tol / root) @ N
+    F = F @ N
     if (has_price or bounds_mean) and not keeps_all:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
@@ -318,7 +318,7 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
         d=problem.n_components,
         price=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
         limit=problem.cov_tol / scale if problem.cov_tol is not None and len(cov_gaps) else None,
-        mean_limit=(problem.mean_tol / root) ** 2 if bounds_mean else 0.0,
+        mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,
         scale=scale,
     )
@@ -348,11 +348,6 @@ def _dimensions_needed(variances: Array, cov_gaps: Array, F: Array, d: int) -> i
     size = max(np.abs(cov_gaps).max(initial=0.0), np.abs(F).max(initial=0.0))
     outside = max(np.abs(cov_gaps[:, rank:]).max(initial=0.0), np.abs(F[:, rank:]).max(initial=0.0))
     return min(rank + d, len(variances)) if outside <= _COUPLING_FLOOR * size else len(variances)
-
-
-def _binding_means(mean_gaps: Array, mean_tol: float) -> Array:
-    # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
-    return np.asarray(mean_gaps[np.linalg.norm(mean_gaps, axis=1) > mean_tol])
 
 
 def smallest_cov_gap(values: Array, d: int) -> float:

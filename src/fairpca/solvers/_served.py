@@ -50,12 +50,16 @@ class Served:
 
 
 class Weighted(NamedTuple):
-    """Weights with the bound they prove, the best relaxed value, and bases to ascend from."""
+    """Weights with the bound they prove, the best relaxed value, and bases to ascend from.
+
+    `root` (r, m) is a factor of the relaxed point: P = root·rootᵀ.
+    """
 
     weights: Array
     bound: float
     relaxed: float
     starts: list[Array]
+    root: Array
     n_iter: int
     is_solved: bool
 
@@ -64,15 +68,13 @@ def weigh_one(served: Served) -> Weighted:
     """Return the answer where there is a single group: its own principal components."""
     values, V = top_eigenpairs(served.S[0], served.d)
     bound = float(values.sum() - served.offsets[0])
-    return Weighted(np.ones(1), bound, bound, [V], 0, True)
+    return Weighted(np.ones(1), bound, bound, [V], V, 0, True)
 
 
 def weigh_two(served: Served) -> Weighted:
-    """Solve the problem of two groups exactly, by a search along the one weight there is.
-
-    Where the subspace jumps at the best weight, the subspaces of either side span one in which
-    every rotation between them is optimal, and one of them serves both groups alike.
-    """
+    """Solve the problem of two groups exactly, by a search along the one weight there is."""
+    # Where the subspace jumps at the best weight, the subspaces of either side span one in which
+    # every rotation between them is optimal, and one of them serves both groups alike.
     first, step = served.S[0], served.S[1] - served.S[0]
     offset, rise = served.offsets[0], served.offsets[1] - served.offsets[0]
     count = 0
@@ -88,7 +90,7 @@ def weigh_two(served: Served) -> Weighted:
     best = min(left, right, key=lambda point: point.value)
     V = _balance(left.vectors, right.vectors, step, rise)
     weights = np.array([1.0 - best.weight, best.weight])
-    return Weighted(weights, best.value, best.value, [V, best.vectors], count, True)
+    return Weighted(weights, best.value, best.value, [V, best.vectors], V, count, True)
 
 
 def _balance(left: Array, right: Array, step: Array, rise: float) -> Array:

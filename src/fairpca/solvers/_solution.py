@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from fairpca._html import html_table
 from fairpca.linalg import Array
 
 
@@ -94,13 +95,13 @@ class Certificate:
     bound : float
         No basis of as many components that meets the constraints can exceed this value.
     gap : float
-        (bound − objective)/|bound|, never negative; 0 means proven optimal.
+        ``(bound − objective)/|bound|``, never negative; 0 means proven optimal.
     mean_gap, cov_gap : float
         Largest ‖Vᵀf‖ and ‖VᵀQV‖ over the contrasts.
     relaxed_objective : float
         Value of the relaxed problem at its best point found.
     duality_gap : float
-        (bound − relaxed_objective)/|bound|: how far the relaxation itself is from solved.
+        ``(bound − relaxed_objective)/|bound|``: how far the relaxation itself is from solved.
     solver : str
         The method that found the basis.
     converged : bool
@@ -154,6 +155,12 @@ class Certificate:
             f"mean_gap={self.mean_gap:.3g}, cov_gap={self.cov_gap:.3g}, "
             f"solver={self.solver!r}, {'converged' if self.converged else 'NOT converged'})"
         )
+
+    def _repr_html_(self) -> str:
+        title = f"within {100 * self.gap:.2f} % of optimal"
+        words = {name: name.replace("_", " ") for name in self.as_dict()}
+        rows = [(words[name], value) for name, value in self.as_dict().items() if name != "gap"]
+        return html_table(rows, title=title)
 
 
 @dataclass(frozen=True)

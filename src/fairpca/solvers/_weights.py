@@ -40,11 +40,12 @@ def weigh_many(served: Served, *, tol: float, max_iter: int, watch: Watch | None
     rounds = _Rounds(served, tol)
     status, number = drive(rounds, min(max_iter, _MAX_ROUNDS), watch)
     P = rounds.point
-    vectors = np.linalg.eigh(P.matrix)[1]
-    start = P.basis @ vectors[:, ::-1][:, : served.d]
-    starts = [start, rounds.leading[:, : served.d]]
+    shares, vectors = np.linalg.eigh(P.matrix)
+    vectors = P.basis @ vectors[:, ::-1]
+    root = vectors * np.sqrt(np.maximum(shares[::-1], 0.0))
+    starts = [vectors[:, : served.d], rounds.leading[:, : served.d]]
     is_solved = status is Status.CONVERGED
-    return Weighted(rounds.weights, rounds.bound, P.value, starts, number, is_solved)
+    return Weighted(rounds.weights, rounds.bound, P.value, starts, root, number, is_solved)
 
 
 class _Point(NamedTuple):
@@ -213,11 +214,9 @@ class _CentralPath:
 
 
 def _occupation(levels: Array, d: int, height: float) -> tuple[Array, Array]:
-    """Eigenvalues f of the central P and 1 − f, for rising eigenvalues of A; they sum to d.
-
-    They solve 1/f − 1/(1 − f) = x with x = (threshold − level)/height, counted from the d-th
-    largest level so that small heights cost no digits.
-    """
+    """Eigenvalues f of the central P and 1 − f, for rising eigenvalues of A; they sum to d."""
+    # They solve 1/f − 1/(1 − f) = x with x = (threshold − level)/height, counted from the d-th
+    # largest level so that small heights cost no digits.
     below = (levels[-d] - levels) / height
 
     def at(threshold: float) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairpca.linalg import Array, single_blas_thread, symmetrize
+from fairpca.linalg import Array, orthonormalize, single_blas_thread, symmetrize
 from fairpca.solvers._balance import balance
 from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import top_basis
@@ -31,8 +31,10 @@ from fairpca.solvers._solve import (
 from fairpca.solvers._tight import solve_tight
 from fairpca.solvers._weights import weigh_many
 
-# Ascents on a subspace that is extended after each.
-_MOST_PASSES = 3
+# Bases to ascend from, and ascents from each on a subspace that is extended after it.
+_MOST_STARTS, _MOST_PASSES = 5, 3
+# Values that differ by a smaller share are those of the same optimum.
+_SAME = 1e-6
 # Up to so many dimensions, ascent uses all of them.
 _WHOLE_SPACE = 150
 # What is smaller than this share of a group's own best is rounding.
@@ -139,32 +141,76 @@ def _pure(
     best = max(
         (*found.starts, total), key=lambda V: (served.values(V).min(), np.vdot(V, reduced.S @ V))
     )
-    n_iter = found.n_iter
+    ascent = _Ascents(reduced, served, found, tol, best, watch)
+    ascent.run()
     method = "exact" if len(served.S) <= 2 else "weighted"
-    for _ in range(_MOST_PASSES):
-        value = float(served.values(best).min())
-        if found.bound - value <= 0.1 * tol * abs(found.bound) + _ROUNDING * reduced.d:
-            break
-        T = _surroundings(served, best, found.starts)
-        inner = replace(reduced, S=T.T @ reduced.S @ T, F=reduced.F @ T, basis=reduced.basis @ T,
-                        Q=np.zeros((0, T.shape[1], T.shape[1])))  # fmt: skip
-        ascent = balance(inner, served.inside(T), T.T @ best, found.weights, watch)
-        n_iter += ascent.refined.n_iter
-        if ascent.basis is None or ascent.objective <= value + 1e-9 * abs(value):
-            break
-        best = T @ ascent.basis
     status = Status.CONVERGED if found.is_solved else Status.ITERATION_LIMIT
-    return _Answer(best, found.weights, found.bound, found.relaxed, n_iter, method, status)
+    n_iter = found.n_iter + ascent.n_iter
+    return _Answer(ascent.best, found.weights, found.bound, found.relaxed, n_iter, method, status)
 
 
-def _surroundings(served: Served, V: Array, starts: list[Array]) -> Array:
+class _Ascents:
+    """Ascent from the rounded optimum and, where that is not enough, from random roundings."""
+
+    def __init__(
+        self,
+        reduced: ReducedProblem,
+        served: Served,
+        found: Weighted,
+        tol: float,
+        best: Array,
+        watch: Watch | None,
+    ) -> None:
+        self.problem, self.served, self.found, self.watch = reduced, served, found, watch
+        self.best, self.value = best, float(served.values(best).min())
+        self.room = 0.1 * tol * abs(found.bound) + _ROUNDING * reduced.d
+        self.n_iter = 0
+
+    @property
+    def is_certified(self) -> bool:
+        return self.found.bound - self.value <= self.room
+
+    def run(self) -> None:
+        """Ascend until the bound is met, or the starts are used up."""
+        random = np.random.default_rng([7, 20, 1018])
+        start, reached = self.best, list[float]()
+        for _ in range(_MOST_STARTS):
+            if self.is_certified:
+                return
+            value = self._ascend(start)
+            if any(abs(value - earlier) <= _SAME * abs(value) for earlier in reached):
+                return  # where an ascent has been before
+            reached.append(value)
+            # A column of root·G has the relaxed point for its second moment.
+            root = self.found.root
+            start = orthonormalize(root @ random.normal(size=(root.shape[1], self.problem.d)))
+
+    def _ascend(self, V: Array) -> float:
+        """Ascend on a subspace around V, which is extended as long as that helps."""
+        value = -np.inf
+        for _ in range(_MOST_PASSES):
+            T = _surroundings(self.served, V, self.found)
+            inner = self.problem.with_components(self.problem.d, T)
+            found = balance(inner, self.served.inside(T), T.T @ V, self.found.weights, self.watch)
+            self.n_iter += found.refined.n_iter
+            if found.basis is None or found.objective <= value + _SAME * abs(value):
+                break
+            V, value = T @ found.basis, found.objective
+            if value > self.value:
+                self.best, self.value = V, value
+            if T.shape[1] == self.served.size or self.is_certified:
+                break
+        return value
+
+
+def _surroundings(served: Served, V: Array, found: Weighted) -> Array:
     """Return an orthonormal basis of where ascent from V leads, all of the space if it is small."""
     if served.size <= _WHOLE_SPACE:
         return np.eye(served.size)
     images = np.swapaxes(served.S @ V, 0, 1).reshape(served.size, -1)
     if images.shape[1] > _WHOLE_SPACE:
         images = np.linalg.svd(images, full_matrices=False)[0][:, :_WHOLE_SPACE]
-    return np.asarray(np.linalg.qr(np.column_stack([V, *starts, images]))[0])
+    return np.asarray(np.linalg.qr(np.column_stack([V, *found.starts, images, found.root]))[0])
 
 
 def _constrained(

@@ -62,11 +62,9 @@ class CsvPart:
             raise self._failure(error) from None
 
     def _check_closed(self) -> None:
-        """Refuse a quote that is never closed: it swallows all rows to the end of the file.
-
-        Arrow does not say so. Inside a field that does not begin with one a quote is a mark like
-        any other, so that an odd number of them is a reason to look, no more.
-        """
+        """Refuse a quote that is never closed: it swallows all rows to the end of the file."""
+        # Arrow does not say so. Inside a field that does not begin with one a quote is a mark like
+        # any other, so that an odd number of them is a reason to look, no more.
         text = io.TextIOWrapper(self._stream(), "utf-8", newline="")
         try:
             for _ in csv_rows(text, delimiter=self.separator, strict=True):

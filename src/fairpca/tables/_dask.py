@@ -101,12 +101,12 @@ def lazy_moments(
     numeric: Names = None,
     names: Sequence[str] | None = None,
     at_least: int = 1,
-    folds: int = 0,
+    **options: Any,
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
     given = (X, sensitive, control, weight, names)
-    roles, parts = collections(_sum_features, *given, numeric=numeric, folds=folds)
+    roles, parts = collections(_sum_features, *given, numeric=numeric, **options)
     moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
@@ -155,10 +155,8 @@ def collections(
     names: Sequence[str] | None,
     **options: Any,
 ) -> tuple[Roles, list[Any]]:
-    """Roles of features and groups that are collections of their own, and the delayed work.
-
-    `work` is called with a partition of features, its groups by argument, and the roles.
-    """
+    """Roles of features and groups that are collections of their own, and the delayed work."""
+    # `work` is called with a partition of features, its groups by argument, and the roles.
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
     given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))

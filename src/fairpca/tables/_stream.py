@@ -207,10 +207,8 @@ def _as_plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def equal_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Cut a stream into batches of one size, wherever the engine cuts it.
-
-    So sums have the same bits however an engine was scheduled, and a pass can be resumed.
-    """
+    """Cut a stream into batches of one size, wherever the engine cuts it."""
+    # So sums have the same bits however an engine was scheduled, and a pass can be resumed.
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

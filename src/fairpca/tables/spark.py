@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairpca._choices import OBJECTIVES
 from fairpca._models import ModelFile, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments import GroupMoments
-from fairpca.solvers import FairProblem, solve
+from fairpca.tables._fit import check_settings, fit_state
 from fairpca.tables._model import Weights, read_model
 from fairpca.tables._roles import is_number
 from fairpca.tables._spark import _arrow_schema, _quoted, moments_from_spark
@@ -58,6 +58,7 @@ _SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "covWeight": ("cov_weight", To.toFloat, None),
     "covTol": ("cov_tol", To.toFloat, None),
     "solver": ("solver", To.toString, "refined"),
+    "objective": ("objective", To.toString, OBJECTIVES[0]),
     "compare": ("compare", To.toString, "one-vs-rest"),
     "joint": ("joint", To.toBoolean, False),
     "reference": ("reference", To.identity, None),
@@ -150,9 +151,9 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         Strata, and a column of weights.
     outputCol : str, default "fairpca"
         Vector of scores that the model appends.
-    nComponents, meanTol, covWeight, covTol, solver, compare, joint, reference, numeric
-        The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise minGroupSize, certify,
-        covShift, whiten, standardize, tol and maxIter.
+    nComponents, meanTol, covWeight, covTol, solver, objective, compare, joint, reference
+        The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise numeric,
+        minGroupSize, certify, covShift, whiten, standardize, tol and maxIter.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -172,6 +173,7 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
     def _fit(self, dataset: Any) -> FairPCAModel:
         if not self.isSet(self.sensitiveCol):
             raise InvalidInputError("name the protected column with sensitiveCol.")
+        check_settings(self.settings())
         features = self._features(dataset)
         control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
         weight = self.getWeightCol() if self.isSet(self.weightCol) else None
@@ -190,39 +192,6 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
     def write(self) -> MLWriter:
         """Return a writer of the parameters."""
         return _Writer(self)
-
-
-def fit_state(moments: GroupMoments, settings: dict[str, Any]) -> ModelFile:
-    """Fit from moments, without an estimator of scikit-learn; return what a model file holds."""
-    whole, standardize = moments.expanded(), settings["standardize"]
-    scaling = whole.standardization(famd=standardize == "famd") if standardize else None
-    scaled = whole if scaling is None else whole.standardized(scaling)
-    names = ("compare", "joint", "reference", "min_group_size")
-    contrasts = scaled.contrasts(*(settings[name] for name in names))
-    _, mean, covariance = scaled.pooled()
-    prices = {name: settings[name] for name in ("mean_tol", "cov_weight", "cov_tol")}
-    count = settings["n_components"]
-    problem = FairProblem.from_contrasts(covariance, contrasts, count, **prices)
-    how = {name: settings[name] for name in ("certify", "tol", "max_iter", "cov_shift")}
-    solution = solve(problem, settings["solver"], **how)
-    basis, certificate = solution.basis, solution.certificate
-    variance = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
-    state = {
-        "components_": np.ascontiguousarray(basis.T),
-        "n_components_": count,
-        "mean_": mean if scaling is None else scaling.mean,
-        "scale_": None if scaling is None else scaling.scale,
-        "explained_variance_": variance,
-        "explained_variance_ratio_": variance / (float(np.trace(covariance)) or 1.0),
-        "certificate_": certificate,
-        "mean_gap_": certificate.mean_gap,
-        "cov_gap_": certificate.cov_gap,
-        "n_iter_": max(solution.n_iter, 1),
-        "n_features_in_": whole.n_features,
-        "feature_names_in_": np.array(whole.feature_names, dtype=object),
-        "moments_": whole,
-    }
-    return ModelFile("FairPCA", settings, state, None)
 
 
 class FairPCAModel(_Columns, Model, MLReadable, MLWritable):

@@ -6,6 +6,7 @@ from fairpca.report.displays._contrasts import ContrastsDisplay
 from fairpca.report.displays._delta import DeltaBar, DeltaDisplay
 from fairpca.report.displays._loadings import LoadingsDisplay
 from fairpca.report.displays._scree import ScreeDisplay
+from fairpca.report.displays._served import GroupLossDisplay
 from fairpca.report.displays._tradeoff import TradeoffDisplay
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ContrastsDisplay",
     "DeltaBar",
     "DeltaDisplay",
+    "GroupLossDisplay",
     "LoadingsDisplay",
     "ScreeDisplay",
     "SolveHistory",

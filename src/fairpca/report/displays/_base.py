@@ -24,14 +24,18 @@ class Display:
         return self
 
 
-def plain_model(estimator: Any, X: Any = None, sensitive_features: Any = None) -> Any:
-    """Plain components beside fair ones: from the moments kept, else from rows; None without."""
+def plain_model(
+    estimator: Any, X: Any = None, sensitive_features: Any = None, moments: Any = None
+) -> Any:
+    """Plain components beside fair ones: from moments, those kept or rows; None without."""
     d = len(estimator.components_)
     options = {"whiten": estimator.whiten, "missing_groups": "ignore", "certify": False}
-    plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, **options)
+    scaling = getattr(estimator, "standardize", False)
+    plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, standardize=scaling, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about groups; the fair fit has said it already
-        if (moments := getattr(estimator, "moments_", None)) is not None:
+        moments = getattr(estimator, "moments_", None) if moments is None else moments
+        if moments is not None:
             plain = plain.fit_moments(moments)
             if not hasattr(estimator, "feature_names_in_") and hasattr(plain, "feature_names_in_"):
                 del plain.feature_names_in_

@@ -88,8 +88,8 @@ class BeforeAfterDisplay(Display):
         sensitive_features : array-like or data frame
             Their groups; of several columns the intersections.
         plain : fitted transformer, optional
-            Gives the plain scores. None: plain PCA of the rows that were fitted, as far as the
-            estimator still knows them, or else of X.
+            Gives the scores of the first panel. None: plain PCA of the rows that were fitted, as
+            far as the estimator still knows them, or else of X.
         ax : matplotlib Axes, optional
             Where to draw; a new figure without it.
         **options
@@ -101,9 +101,12 @@ class BeforeAfterDisplay(Display):
             The display, drawn.
         """
         check_is_fitted(estimator)
+        ours, other = type(estimator).__name__, "Plain PCA"
         if plain is None:
             plain = plain_model(estimator, X, sensitive_features)
-        models = {"Plain PCA": plain, type(estimator).__name__: estimator}
+        elif type(plain).__name__ != ours:
+            other = type(plain).__name__
+        models = {other: plain, ours: estimator}
         scores = {name: np.asarray(model.transform(X)) for name, model in models.items()}
         captions = {}
         for name, model in models.items():

@@ -293,7 +293,10 @@ def _measured(model: Any, test: Any, groups: Any, ask: Callable[[Any, Any], floa
 
 def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     """Plain components, measured as the path was: by halves, on rows that nothing was fitted to."""
-    rows = Rows.attach(check_matrix(X)[0], groups, strata, numeric=estimator.numeric or ())
+    matrix = check_matrix(X)[0]
+    if getattr(estimator, "scale_", None) is not None:
+        matrix = matrix / estimator.scale_
+    rows = Rows.attach(matrix, groups, strata, numeric=estimator.numeric or ())
     random = np.random.default_rng(0)
     sample = adversary.thinned(rows, estimator.max_rows, random)
     judge = judge_of(estimator.family, 0)

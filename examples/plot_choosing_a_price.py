@@ -1,0 +1,40 @@
+"""
+Choosing a price by looking
+===========================
+
+``cov_weight`` is the variance given up for a unit of covariance gap. It has no natural scale, so
+look at what each price buys, on rows that were not fitted.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from fairpca import FairPCA
+from fairpca.report import TradeoffDisplay
+
+rng = np.random.default_rng(0)
+group = rng.integers(0, 2, 3000)
+scales = np.array([3.0, 2.6, 2.2, 1.8, 1.5, 1.3, 1.1, 1.0, 0.9, 0.8])
+spread = 1.0 + np.outer(group, [0.9, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.0, 0.0])
+X = rng.normal(size=(3000, 10)) * scales * spread
+X += np.outer(group, [1.0, 0, 0, 1.0, 0, 0, 0, 0, 0, 0])
+
+# %%
+# Each point is a fit to 60 % of the rows, measured on the others. The short lines are bounds: with
+# gaps as small, no components keep more. Prices at which the curve is steep are too high; prices
+# at which it is flat cost nothing.
+prices = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5, 5.0)
+TradeoffDisplay.from_prices(FairPCA(3), X, sensitive_features=group, prices=prices)
+
+# %%
+# The same prices by what a linear and a Gaussian-kernel classifier find out.
+figure, axes = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
+for ax, measure in zip(axes, ("linear", "rbf"), strict=True):
+    TradeoffDisplay.from_prices(
+        FairPCA(3),
+        X[::3],
+        sensitive_features=group[::3],
+        prices=prices[::2],
+        measure=measure,
+        ax=ax,
+    )
