@@ -7,7 +7,14 @@ from typing import Any, Self
 
 
 def bounded(message: str, longest: int = 2000) -> str:
-    """Return a message without its middle where it is endless; the advice stands at its end."""
+    """Return a message without its middle where it is endless; the advice stands at its end.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import bounded
+    >>> bounded("no such column: " + "x" * 100 + "; did you mean y?", 40)
+    'no such column: xxxxxxxxxxxxxx … ou mean y?'
+    """
     end = longest // 4
     return message if len(message) <= longest else f"{message[: longest - end]} … {message[-end:]}"
 

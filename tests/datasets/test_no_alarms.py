@@ -12,7 +12,7 @@ from fairpca.exceptions import FairnessWarning
 pytestmark = pytest.mark.skipif(
     not os.environ.get("FAIRPCA_DATA"), reason="FAIRPCA_DATA is not set"
 )
-NAMES = [status.info.name for status in list_datasets() if status.path is not None]
+NAMES = [status.info.name for status in list_datasets() if status.info.file.startswith("uci/")]
 
 
 @pytest.mark.parametrize("name", NAMES)
