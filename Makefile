@@ -94,9 +94,13 @@ bench-scale: setup
 reproduction: setup
 	$(BIN)/fairpca reproduce all --splits 5 --out build/reproduction --report docs/reproduction.md
 
+# The browser itself comes from the system: apt-get install chromium.
 test-browser: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,browser]' \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'
+	mkdir -p build/tools
+	test -f build/tools/node_modules/axe-core/axe.min.js \
+	  || npm install --silent --no-audit --no-fund --prefix build/tools axe-core
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m browser tests/browser
 
 # Warnings are errors: a link that leads nowhere or a docstring that does not parse stops the build.

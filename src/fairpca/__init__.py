@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairpca.estimators import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
+    from fairpca.estimators import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, load_model
     from fairpca.moments import GroupMoments
     from fairpca.solvers import Certificate
 
@@ -18,6 +18,7 @@ __all__ = [
     "FairPCACV",
     "GroupMoments",
     "__version__",
+    "load_model",
 ]
 
 # Imported when first used: scikit-learn takes seconds to load, and the command line has to be
@@ -29,6 +30,7 @@ _HOME = {
     "FairPCA": "fairpca.estimators",
     "FairPCACV": "fairpca.estimators",
     "GroupMoments": "fairpca.moments",
+    "load_model": "fairpca.estimators",
 }
 _ROOMS = ("baselines", "datasets", "estimators", "metrics", "moments", "solvers", "tables")
 

@@ -2,7 +2,8 @@
 
 from typing import Literal, get_args
 
-Missing = Literal["error", "drop-rows"]
+Missing = Literal["error", "drop-rows", "mean"]
+Groupless = Literal["raise", "own"]
 Unknown = Literal["error", "ignore"]
 Engine = Literal["local", "dask", "spark"]
 
@@ -25,6 +26,8 @@ ADVERSARIES = ("rbf", "linear", "trees")
 MISSING: tuple[Missing, ...] = get_args(Missing)
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
 ENGINES: tuple[Engine, ...] = get_args(Engine)
+GROUPLESS: tuple[Groupless, ...] = get_args(Groupless)
+"""What happens to a row whose group is missing."""
 MISSING_GROUPS = ("raise", "ignore")
 """What estimators do where no groups are given."""
 TABLES = tuple(f"table{number}" for number in range(1, 6))

@@ -7,7 +7,14 @@ from typing import Any, Self
 
 
 def bounded(message: str, longest: int = 2000) -> str:
-    """Return a message without its middle where it is endless; the advice stands at its end."""
+    """Return a message without its middle where it is endless; the advice stands at its end.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import bounded
+    >>> bounded("no such column: " + "x" * 100 + "; did you mean y?", 40)
+    'no such column: xxxxxxxxxxxxxx … ou mean y?'
+    """
     end = longest // 4
     return message if len(message) <= longest else f"{message[: longest - end]} … {message[-end:]}"
 
@@ -101,12 +108,40 @@ class SmallGroupWarning(FairnessWarning):
     """A group or cell is too small to be compared; the message names it."""
 
 
+class FewRowsWarning(SmallGroupWarning):
+    """A group has few rows for so many components; the message names it."""
+
+
 class NestedAttributeWarning(FairnessWarning):
     """One protected attribute determines another; the message names both."""
 
 
 class DroppedRowsWarning(FairnessWarning):
     """Rows with missing values were left out; the message says how many, and which columns."""
+
+
+class GroupFeatureWarning(FairnessWarning):
+    """A feature is a function of the groups; the message names it."""
+
+
+class IdentifierWarning(FairnessWarning):
+    """A feature has another value in every row; the message names it."""
+
+
+class DominantFeatureWarning(FairnessWarning):
+    """One feature holds nearly all the variance, and features are not scaled."""
+
+
+class IndexMismatchWarning(FairnessWarning):
+    """Rows and groups have different pandas indexes, and are matched by position."""
+
+
+class LongFitWarning(FairnessWarning):
+    """A fit will take long; the message says how long, and what is quicker."""
+
+
+class ImputedValuesWarning(FairnessWarning):
+    """Missing values count as the mean of all rows; the message says in which columns."""
 
 
 class NotFittedYetWarning(FairnessWarning):

@@ -263,3 +263,16 @@ def test_original_columns_say_what_each_group_loses(run, write, people):
     result = run("audit", write(people), "-s", "sex", "--features", "u,v", "--original", "race")
     assert result.exit_code != 0
     assert "--original race: not a column of numbers" in result.stderr
+
+
+def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write, people):
+    people.loc[:7, "sex"] = None
+    people["hired"] = np.arange(120) % 2
+    arguments = ("--sensitive", "sex", *LINEAR, "--attackers", "none", "--decision", "hired")
+    assert "'sex'" in refused("audit", write(people), *arguments)
+    document = audit_json(run, write(people), *arguments, "--leave-out-unknown")
+    assert document["unknown"] == {"sex": 8}
+    assert document["n_rows"] == 112
+    assert document["decisions"]["unknown"] == {"sex": 8}
+    printed = run("audit", write(people), *arguments, "--leave-out-unknown").stdout
+    assert "Unknown group, left out: 8 rows (sex)" in printed

@@ -142,6 +142,7 @@ def test_parquet_and_csv_input_give_the_same_fit(run, write, people):
             assert other["fair"][figure] == pytest.approx(documents[0]["fair"][figure], rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.DominantFeatureWarning")
 def test_without_standardisation_the_units_stay(run, write, people):
     frame = people.assign(u=1000 * people["u"])
     arguments = ["--sensitive", "sex", "--drop", OTHERS, "--no-standardize"]

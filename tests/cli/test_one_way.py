@@ -103,7 +103,7 @@ def test_moments_are_summarised_once(run, write, people, monkeypatch):
             return method(self, *arguments)
 
         monkeypatch.setattr(GroupMoments, name, counted)
-    assert run("fit", write(people), *SEX).exit_code == 0
+    assert run("fit", write(people), *SEX, "--folds", 0).exit_code == 0
     # Once in the units of the table, for the scale, and once in standard units.
     assert sorted(calls) == ["contrasts", "pooled", "pooled"]
 
@@ -151,10 +151,10 @@ def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, t
     assert run("transform", model, new, out, "--unknown", "ignore").exit_code == 0
     from fairpca.estimators import load_model
 
-    fair, (mean, scale) = load_model(model)
+    fair = load_model(model).model  # which scales by itself
     frame = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").astype(float)
     frame[["race=a", "race=b", "race=c"]] = 0.0
-    np.testing.assert_allclose(pd.read_csv(out), fair.transform((frame - mean) / scale), atol=1e-9)
+    np.testing.assert_allclose(pd.read_csv(out), fair.transform(frame), atol=1e-9)
 
 
 def test_lists_go_to_parquet_only(run, refused, write, people, tmp_path):
@@ -209,3 +209,41 @@ def test_kept_features_keep_their_type(run, write, people, tmp_path):
     path, out = write(people.assign(n=range(120)), "people.parquet"), tmp_path / "o.parquet"
     assert run("fit", path, *SEX, "--keep", "n", "--out", out).exit_code == 0
     assert pd.read_parquet(out)["n"].dtype == np.int64
+
+
+def test_missing_values_are_refused_left_out_or_the_mean(run, refused, write, people, tmp_path):
+    holed = people.astype({"race": object})
+    holed.loc[:9, "u"] = np.nan
+    holed.loc[5:19, "race"] = None
+    for name in ("holed.csv", "holed.parquet"):
+        source, model, out = write(holed, name), tmp_path / "m.npz", tmp_path / "out.csv"
+        line = refused("fit", source, "-s", "sex")
+        assert "'u' 10" in line
+        assert "'race' 15" in line
+        assert "--missing mean" in line
+        save = ("--save", model, "--force")
+        for missing, rows in (("drop-rows", 100), ("mean", 120)):
+            found = run("fit", source, "-s", "sex", "--missing", missing, "-o", out, *save)
+            assert found.exit_code == 0, found.stderr
+            assert "20 of 120 rows have missing values" in found.stderr
+            scores = pd.read_csv(out)
+            assert len(scores) == rows
+            assert scores.notna().all(axis=None)
+            assert run("transform", model, source, out, "--force").exit_code == 0
+            pd.testing.assert_frame_equal(pd.read_csv(out), scores)
+        assert "--missing" in refused(
+            "transform", model, source, out, "--force", "--missing", "error"
+        )
+        found = run("audit", source, "-s", "sex", "--missing", "mean", "--permutations", 0)
+        assert found.exit_code == 0, found.stderr
+
+
+def test_rows_without_a_group_are_refused_or_a_group(run, refused, write, people):
+    people = people.astype({"sex": object})
+    people.loc[:19, "sex"] = None
+    for name in ("people.csv", "people.parquet"):
+        source = write(people.drop(columns="race"), name)
+        assert "--missing-groups own" in refused("fit", source, "-s", "sex")
+        found = run("fit", source, "-s", "sex", "--missing-groups", "own")
+        assert found.exit_code == 0, found.stderr
+        assert "missing vs rest" in found.stdout

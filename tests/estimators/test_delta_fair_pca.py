@@ -45,7 +45,7 @@ def test_it_finds_what_means_and_covariances_do_not_show(fitted):
     fair = FairPCA(2).fit(X, sensitive_features=z)
     assert np.abs(fair.components_[:, :2]).max() > 0.9  # alike in two moments, so it is kept
     assert fitted.explained_variance_.sum() < 0.6 * fair.explained_variance_.sum()
-    assert fitted.path_["delta"][0] > 0.4
+    assert fitted.path_["delta"][0] > 0.25
     assert fitted.delta_ <= 0.25
     assert fitted.leak_ < 0.1
     U = fitted.transform(X)

@@ -11,6 +11,9 @@ from sklearn.decomposition import PCA
 from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning
 
+# Chance is not the subject here: a few rows will do.
+pytestmark = pytest.mark.filterwarnings("ignore::fairpca.exceptions.FewRowsWarning")
+
 OBJECTIVES = ("worst-variance", "worst-loss")
 PURE = {"mean_tol": None, "cov_weight": 0}
 

@@ -48,35 +48,38 @@ def read_faults():
     return faults
 
 
-def try_fault(fault):
-    """Return "killed", "SURVIVED" or what is wrong with the list, and the seconds it took."""
-    start = time.monotonic()
+def run_tests(tests, seconds, fault=None):
+    """Exit code of pytest on a copy of the source; None where it takes too long."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "src")
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        fault.apply(source)
+        if fault is not None:
+            fault.apply(source)
         environment = os.environ | {"PYTHONPATH": str(source), "CI": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        options = {"cwd": ROOT, "env": environment, "capture_output": True, "timeout": seconds}
         try:
-            done = subprocess.run(
-                [*command, *fault.tests],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
+            return subprocess.run(command, **options, check=False).returncode
         except subprocess.TimeoutExpired:
-            return "killed", time.monotonic() - start
-    said = {0: "SURVIVED", 1: "killed", 2: "killed"}.get(done.returncode, "NO SUCH TEST")
+            return None
+
+
+def try_fault(fault):
+    """Return "killed", "SURVIVED" or what is wrong with the list, and the seconds it took."""
+    start = time.monotonic()
+    code = run_tests(fault.tests, SECONDS, fault)
+    said = {0: "SURVIVED", 1: "killed", 2: "killed", None: "killed"}.get(code, "NO SUCH TEST")
     return said, time.monotonic() - start
 
 
 def main(words):
     """Try all faults, or those whose names contain one of the words."""
     faults = [f for f in read_faults() if not words or any(word in f.name for word in words)]
+    tests = sorted({test for fault in faults for test in fault.tests})
+    if run_tests(tests, 10 * SECONDS) != 0:
+        print("these tests fail without any fault: " + " ".join(tests))
+        return 1
     killed = 0
     with ThreadPoolExecutor(PROCESSES) as pool:
         for fault, (said, seconds) in zip(faults, pool.map(try_fault, faults), strict=True):

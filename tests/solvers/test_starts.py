@@ -20,6 +20,7 @@ from fairpca.solvers._tight import solve_tight
         (3, 4, 2, {"cov_tol": 0.15}),
         (2, 2, 3, {"cov_weight": 5.0}),
         (0, 4, 3, {"cov_weight": 5.0}),
+        (1, 6, 2, {"mean_tol": 0.1, "cov_tol": 0.2}),
     ],
 )
 def test_refined_is_as_good_as_ascent_from_every_start(seed, contrasts, d, options):
@@ -160,3 +161,10 @@ def test_random_starts_find_what_ascent_missed(monkeypatch):
     outside = Refined(top_basis(reduced), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.UNSETTLED)
     found = _mend.mend(reduced, outside)
     assert reduced.violation(found.basis) <= FEASIBLE
+
+
+def test_deflation_turns_between_the_sides_of_a_crossing():
+    Q, S = np.diag([1.0, -1.0, 0.0, 0.0]), np.diag([4.0, 3.0, 2.0, 1.0])
+    problem = FairProblem(S, np.zeros((0, 4)), Q[None], 1, cov_tol=0.0)
+    V = deflate(reduce_problem(problem))[0]
+    assert float(V[:, 0] @ reduce_problem(problem).S @ V[:, 0]) == pytest.approx(3.5 / 2.5)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest, norm
 
 import fairpca.metrics._attackers as panel
-from fairpca.metrics import audit, delta_fairness
+from fairpca.metrics import audit, decision_rates, delta_fairness
 from fairpca.metrics._attackers import attack
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._measure import Settings, halves_of, train
@@ -44,7 +44,7 @@ def test_intervals_of_half_spaces_cover_their_true_difference_of_rates(shift, we
     assert within(covered)
 
 
-@pytest.mark.parametrize("attacker", ["trees", "mlp"])
+@pytest.mark.parametrize("attacker", ["linear", "gaussian", "trees", "mlp"])
 def test_intervals_of_attackers_cover_what_they_attain_on_many_new_rows(attacker, monkeypatch):
     rng = np.random.default_rng(5)
     fresh, labels = two_groups(rng, 30_000, 2, 1.0)
@@ -64,6 +64,51 @@ def test_intervals_of_attackers_cover_what_they_attain_on_many_new_rows(attacker
         truth = flagged[labels].mean() - flagged[~labels].mean()
         covered.append(found.held_out.low <= truth <= found.held_out.high)
     assert within(covered)
+
+
+@pytest.mark.parametrize("rates", [(0.5, 0.5), (0.3, 0.15), (0.08, 0.05)])
+def test_intervals_of_decisions_cover_rates_differences_and_ratios(rates):
+    rng = np.random.default_rng(int(100 * sum(rates)))
+    truth = dict(zip("ab", rates, strict=True))
+    covered = {"rate": [], "difference": [], "ratio": []}
+    for _ in range(400):
+        z = np.repeat(["a", "b"], [260, 240])
+        hired = rng.random(500) < np.where(z == "a", *rates)
+        found = {entry.group: entry for entry in decision_rates(hired, z).rates}
+        best = max(found, key=lambda group: found[group].rate)
+        other = "b" if best == "a" else "a"
+        entry = found[other]
+        covered["rate"].append(entry.rate_low <= truth[other] <= entry.rate_high)
+        gap, quotient = truth[other] - truth[best], truth[other] / truth[best]
+        covered["difference"].append(entry.difference_low <= gap <= entry.difference_high)
+        covered["ratio"].append(entry.ratio_low <= quotient <= entry.ratio_high)
+    for hits in covered.values():
+        assert within(hits)
+
+
+_STATISTICS = {
+    "svm": ({"families": ("linear",), "n_permutations": 39, "slow_permutations": 0}, 300, 0),
+    "search": ({"families": ("linear",), "n_permutations": 0, "slow_permutations": 19}, 150, 1),
+    "rbf": ({"families": ("rbf",), "slow_permutations": 19, "max_samples": 60}, 120, 0),
+}
+
+
+@pytest.mark.parametrize("budget", [1.0, 60.0, 0.0])
+@pytest.mark.parametrize("statistic", _STATISTICS)
+def test_p_values_of_every_statistic_are_uniform_within_any_budget(statistic, budget):
+    options, n, place = _STATISTICS[statistic]
+    rng = np.random.default_rng([12, n, int(budget)])
+    found = []
+    for seed in range(100):
+        U, z = two_groups(rng, n, 2, 0.0)
+        report = audit(
+            U, z, attackers=(), cross_fit=False, budget=budget, random_state=seed, **options
+        )
+        found.append(report.results[place].p_value)
+    known = [p for p in found if p is not None]
+    assert known or budget == 1.0  # too little for any permutation: none, and said
+    if known:
+        assert_levels(known)
 
 
 def test_p_values_of_new_rows_are_uniform_when_nothing_leaks():

@@ -166,6 +166,30 @@ def audit(data: tuple[str, ...], **given: Any) -> int:
 @app.command(
     epilog="""\b
 Examples:
+  fairpca report                                  embedded data, sex protected
+  fairpca report people.csv --sensitive sex,race -d 3 --out report.html --card card.md
+  fairpca report people.csv --sensitive sex --decision hired --label qualified --drop id
+  fairpca report reduced.csv --sensitive sex --features fairpca0,fairpca1 --as-is
+"""
+)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@options.with_options(options.REPORT)
+def report(data: tuple[str, ...], **given: Any) -> None:
+    """Fit, audit, and write a page about it that people can read.
+
+    The page is one HTML file without scripts that loads nothing: a verdict in plain words, what was
+    audited, pictures before and after, what classifiers find out, gaps, loadings, what fairness
+    costs, decisions, the certificate, and what all this does not show. It is no finding of
+    compliance with anything.
+    """
+    from fairpca.cli._report import run_report
+
+    run_report(data, given)
+
+
+@app.command(
+    epilog="""\b
+Examples:
   fairpca reproduce all --splits 5 --out results --jobs 2
   fairpca reproduce table1 table2 --quick
   fairpca reproduce search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -18,7 +19,8 @@ from fairpca.cli._table import Asked, open_asked, read_reference
 from fairpca.exceptions import AuditInterrupted
 from fairpca.metrics import AuditReport, audit
 from fairpca.moments import GroupMoments
-from fairpca.rows import Rows
+from fairpca.rows import UNKNOWN_GROUP, Rows
+from fairpca.rows._missing import MISSING_GROUP
 
 _SAME = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
 
@@ -30,7 +32,7 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
         stages.begin("reading")
         asked = open_asked(data, given)
         stages.begin(f"reading {asked.name}")
-        rows, judged = read_judged(asked)
+        rows, judged = read_judged(asked, leave_out=given["leave_out_unknown"])
         names = rows.feature_names or ()
         notes += asked.encoding_notes(names)
         if given["standardize"]:
@@ -50,7 +52,8 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
             add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
     for text in report["cut"]:
         add_note(notes, f"{text}.")
-    print_notes(notes)
+    if not given["no_notes"]:
+        print_notes(notes)
     n_rows, standardized = report["n_rows"], given["standardize"]
     if given["as_json"]:
         document = {
@@ -66,15 +69,32 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
     return code
 
 
-def read_judged(asked: Asked) -> tuple[Rows, dict[str, Any]]:
-    """Read the rows, and decisions, scores, labels and what they represent for the same rows."""
+def read_judged(asked: Asked, *, leave_out: bool = False) -> tuple[Rows, dict[str, Any]]:
+    """Read the rows, and decisions, scores, labels and what they represent for the same rows.
+
+    Under `leave_out` missing groups become the unknown one, which an audit counts and leaves out.
+    """
     names = dict.fromkeys((*asked.judged.values(), *asked.original))
-    rows, beside = asked.table.rows_with(asked.roles, names)
+    roles = replace(asked.roles, missing_groups="own") if leave_out else asked.roles
+    rows, beside = asked.table.rows_with(roles, names)
+    if leave_out:
+        rows = _unknown(rows)
     found = {part: beside.column(name).to_numpy() for part, name in asked.judged.items()}
     if asked.original:
         columns = [_numbers(name, beside.column(name).to_numpy()) for name in asked.original]
         found["original"] = np.column_stack(columns)
     return rows, found
+
+
+def _unknown(rows: Rows) -> Rows:
+    groups = rows.groups
+    if groups is None:
+        return rows
+    columns = []
+    for column in groups.categorical:
+        levels = [UNKNOWN_GROUP if level == MISSING_GROUP else level for level in column.levels]
+        columns.append(replace(column, levels=tuple(levels)))
+    return replace(rows, groups=replace(groups, categorical=tuple(columns)))
 
 
 def _numbers(name: str, column: Any) -> Any:

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from fairpca import __version__
 from fairpca._choices import ADVERSARIES
+from fairpca._files import to_json as json_text
 from fairpca._progress import Progress
 from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
-from fairpca.moments import GroupMoments
+from fairpca.estimators._fair_pca_cv import held_out_summary
+from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The fit asked for, and principal components without any constraint."""
+    """The fit asked for, and principal components without any constraint.
+
+    `held_out` has the figures of the fair fit on rows that were not fitted, where they are known.
+    """
 
     fair: FairPCA | DeltaFairPCA
     plain: FairPCA
+    held_out: dict[str, Any] | None = None
 
 
-def compare(moments: GroupMoments, settings: dict[str, Any]) -> Comparison:
+def compare(moments: GroupMoments | FoldedMoments, settings: dict[str, Any]) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     fair = FairPCA(**settings)
-    return Comparison(fair, plain=fit_with_plain(fair, moments))
+    if isinstance(moments, GroupMoments):
+        return Comparison(fair, plain=fit_with_plain(fair, moments))
+    plain = fit_with_plain(fair, moments.total)
+    model = clone(fair).set_params(n_components=fair.n_components_)
+    return Comparison(fair, plain, held_out_summary(model, moments))
 
 
 def against_classifiers(
@@ -70,6 +79,7 @@ def fit_document(comparison: Comparison) -> dict[str, Any]:
     return {
         "fair": {**_figures(fair), "n_iter": fair.n_iter_},
         "plain": _figures(plain),
+        "held_out": comparison.held_out,
         "certificate": fair.certificate_.as_dict(),
         "contrasts": [
             dict(zip(contrasts, row, strict=True)) for row in zip(*contrasts.values(), strict=True)
@@ -116,18 +126,4 @@ def to_json(command: str, document: dict[str, Any]) -> str:
     }
     """
     whole = {"fairpca": __version__, "command": command, **document}
-    return json.dumps(_plain(whole), indent=2, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return json_text(whole)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fairpca._choices import COMPARE, ENGINES, OBJECTIVES
+from fairpca._text import visible
 from fairpca.cli._compare import (
     Comparison,
     against_classifiers,
@@ -17,12 +20,14 @@ from fairpca.cli._compare import (
     path_document,
     to_json,
 )
-from fairpca.cli._messages import collected_notes, print_notes, visible
+from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._render import print_fit
 from fairpca.cli._table import Asked, open_asked, read_reference
-from fairpca.moments import GroupMoments
+from fairpca.exceptions import DroppedRowsWarning
 from fairpca.tables import check_target, moments_from_table, project_table
+
+_MAX_FOLDED = 200  # columns of which every fold holds a matrix
 
 
 def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -32,7 +37,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
     with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
         stages.begin("reading")
         asked = open_asked(data, given)
-        settings = _settings(given, asked)
+        settings = fit_settings(given, asked)
         if given["out"] is not None:
             check_target(asked.table, given["out"], force=given["force"])
         moments = _summed(asked, given, stages)
@@ -49,26 +54,33 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
             result.fair.save(_model_file(given["save"]))
         if given["out"] is not None:
             stages.begin(f"writing {given['out'].name}")
-            keep = tuple(dict.fromkeys(asked.keep + asked.target))
-            project_table(
-                asked.table,
-                result.fair,
-                given["out"],
-                keep=keep,
-                force=given["force"],
-                missing=given["missing"],
-                safe_csv=given["safe_csv"],
-                progress=stages,
-            )
-    print_notes(notes)
+            _write_rows(result, asked, given, stages)
+    if not given["no_notes"]:
+        print_notes(notes)
     _show(result, asked, settings, given, notes)
 
 
-def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> GroupMoments:
+def _write_rows(result: Comparison, asked: Asked, given: Mapping[str, Any], stages: Stages) -> None:
+    """Write the scores; rows that were left out of the fit have been counted by then."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DroppedRowsWarning)
+        project_table(
+            asked.table,
+            result.fair,
+            given["out"],
+            keep=tuple(dict.fromkeys(asked.keep + asked.target)),
+            force=given["force"],
+            missing=given["missing"],
+            safe_csv=given["safe_csv"],
+            progress=stages,
+        )
+
+
+def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> Any:
     stages.begin(f"summing {asked.name}")
     return moments_from_table(
         asked.table,
-        asked.roles,
+        replace(asked.roles, folds=_folds(given, asked)),
         engine=given["engine"] or ENGINES[0],
         scheduler=given["scheduler"],
         master=given["master"],
@@ -99,12 +111,18 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         if given[name] and (given["engine"] or "local") != engine:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
     if given["out"] is not None:
-        _check_place("--out", given["out"], given["force"])
+        check_place("--out", given["out"], given["force"])
     if given["save"] is not None:
-        _check_place("--save", _model_file(given["save"]), given["force"])
+        check_place("--save", _model_file(given["save"]), given["force"])
 
 
-def _check_place(option: str, path: Path, force: bool) -> None:
+def _folds(given: Mapping[str, Any], asked: Asked) -> int:
+    """Return the number of folds, 0 where new rows are judged otherwise or folds cost too much."""
+    wide = len(asked.roles.columns) > _MAX_FOLDED
+    return 0 if wide or given["delta"] is not None else int(given["folds"])
+
+
+def check_place(option: str, path: Path, force: bool) -> None:
     """Refuse to replace a file, and places that there cannot be, before any work."""
     try:
         if path.is_file() and not force:
@@ -130,7 +148,7 @@ def _model_file(path: Path) -> Path:
     return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
 
 
-def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def fit_settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     """Parameters of `FairPCA` for what was asked."""
     reference = read_reference(given["reference"], asked.roles.sensitive)
     default = COMPARE[0] if reference is None else "reference"
@@ -151,6 +169,8 @@ def _settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
         "reference": reference,
         "numeric": list(asked.roles.numeric) or None,
         "certify": not given["no_certify"],
+        "missing": given["missing"],
+        "missing_groups": given["missing_groups"],
         "standardize": "famd" if given["famd"] else not given["no_standardize"],
     }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
+from fairpca._text import visible
 from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
 LONGEST = 1000
@@ -28,31 +29,13 @@ _OPTION = {
 }
 _SAME = """
     mean_tol cov_weight cov_tol delta compare reference joint min_group_size solver tol max_iter
-    max_cells max_levels sensitive control weight numeric features categorical missing unknown
-    keep sql database into engine scheduler master checkpoint separator confidence max_samples
-    slow_permutations objective original
+    max_cells max_levels sensitive control weight numeric features categorical missing
+    missing_groups unknown keep sql database into engine scheduler master checkpoint separator
+    confidence max_samples slow_permutations objective original
     min_group budget attackers decision score label positive
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
-_HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
-_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-
-
-def visible(text: str) -> str:
-    r"""Write out what a terminal would obey instead of show.
-
-    >>> from fairpca.cli._messages import visible
-    >>> visible("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        repr(mark)[1:-1]
-        if unicodedata.category(mark) in _HIDDEN or unicodedata.bidirectional(mark) in _TURNING
-        else mark
-        for mark in text
-    )
+_SETTING = re.compile(r"(?<!-)\b(missing|missing_groups|unknown|numeric)=\[?'([^']+)'\]?")
 
 
 def one_line(message: str) -> str:
@@ -63,20 +46,32 @@ def one_line(message: str) -> str:
 def in_options(error: InvalidInputError) -> str:
     """Put the option that sets the parameter concerned before the words of an error."""
     option = _OPTION.get(error.parameter or "")
-    return str(error) if option is None or option in str(error) else f"{option}: {error}"
+    text = str(error)
+    return as_typed(text if option is None or option in text else f"{option}: {text}")
+
+
+def as_typed(text: str) -> str:
+    """Write settings of the library as they are typed.
+
+    >>> from fairpca.cli._messages import as_typed
+    >>> as_typed("use missing='mean', or numeric=['age']")
+    'use --missing mean, or --numeric age'
+    """
+    text = _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
+    text = text.replace("raise max_levels", "raise --max-levels")
+    return text.replace("Use standardize=True unless", "Leave out --no-standardize unless")
 
 
 @contextmanager
 def collected_notes(notes: list[str]) -> Iterator[None]:
     """Add what the library warns of to the notes, each once; other warnings pass through."""
-    from sklearn.exceptions import ConvergenceWarning  # heavy, and help does without it
-
-    notable = (ConvergenceWarning, FairnessWarning)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for entry in caught:
-        if issubclass(entry.category, notable):
+        # scikit-learn's by its name: a projection of rows does not import it.
+        name = entry.category.__name__
+        if issubclass(entry.category, FairnessWarning) or name == "ConvergenceWarning":
             add_note(notes, str(entry.message))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
@@ -84,7 +79,7 @@ def collected_notes(notes: list[str]) -> Iterator[None]:
 
 def add_note(notes: list[str], text: str) -> None:
     """Add a note on one line, unless it is there."""
-    note = one_line(text)
+    note = one_line(as_typed(text))
     if note not in notes:
         notes.append(note)
 

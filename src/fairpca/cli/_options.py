@@ -15,6 +15,7 @@ from fairpca._choices import (
     COMPARE,
     ENGINES,
     FAMILIES,
+    GROUPLESS,
     MAX_CELLS,
     MAX_LEVELS,
     MISSING,
@@ -138,7 +139,18 @@ _GROUPS = (
 )
 _ROWS = (
     _columns("--categorical", help="Features to be one-hot encoded; text always is."),
-    _choice("--missing", MISSING, "Rows with missing values.", default=MISSING[0]),
+    _choice(
+        "--missing",
+        MISSING,
+        "Missing features: refuse them, leave the rows out, or count them as the mean of all rows.",
+        default=MISSING[0],
+    ),
+    _choice(
+        "--missing-groups",
+        GROUPLESS,
+        "Missing groups: refuse them, or make them a group of their own.",
+        default=GROUPLESS[0],
+    ),
     _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
     _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
 )
@@ -148,7 +160,8 @@ _SEPARATOR = _value(
 _SAFE_CSV = _flag("--safe-csv", "Put an apostrophe before text that spreadsheets would run.")
 _QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
 AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
-_SHOWN = (_SEPARATOR, AS_JSON, _QUIET)
+_NO_NOTES = _flag("--no-notes", "Do not print notes.")
+_SHOWN = (_SEPARATOR, AS_JSON, _QUIET, _NO_NOTES)
 
 _NUMERIC = _columns("--numeric", help="Protected columns that are numbers, not groups.")
 _REFERENCE = click.option(
@@ -175,14 +188,6 @@ _PROBLEM = (
         "with --cov-tol.",
     ),
     _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
-    _value(
-        "--delta",
-        _SHARE,
-        None,
-        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
-        "reads the rows into memory.",
-    ),
-    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
     _choice(
         "--compare",
         COMPARE,
@@ -204,8 +209,25 @@ _PROBLEM = (
     _flag("--no-standardize", "Keep the units of the features; they are centred only."),
     _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
     _flag("--no-certify", "Do not compute the bound: faster for many features."),
+    _value(
+        "--folds",
+        click.Choice(["0", *map(str, range(2, 21))]),
+        "5",
+        "Folds for the figures on new rows, up to 200 columns; 0: none.",
+        metavar="N",
+    ),
     _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
+)
+_AGAINST = (
+    _value(
+        "--delta",
+        _SHARE,
+        None,
+        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
+        "reads the rows into memory.",
+    ),
+    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
 )
 _ORIGINAL = _columns(
     "--original", help="Columns that the features represent: what each group loses by it."
@@ -257,33 +279,7 @@ _DATABASE = (
     ),
 )
 
-FIT = (
-    _SENSITIVE,
-    _value(
-        "-d --components",
-        Components(),
-        2,
-        "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
-        "share of the variance; all: as many as equal means leave.",
-    ),
-    *_FEATURES,
-    _columns("--target", help="Columns to predict later: no features, copied to --out."),
-    *_GROUPS,
-    *_PROBLEM,
-    *_OUTPUT,
-    *_ROWS,
-    *_DATABASE,
-    *_ENGINE,
-    *_SHOWN,
-)
-AUDIT = (
-    _SENSITIVE,
-    *_FEATURES,
-    *_GROUPS,
-    _NUMERIC,
-    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
-    _REFERENCE,
-    _JOINT,
+_MEASURED = (
     _value(
         "--min-group",
         click.IntRange(2, _MOST),
@@ -305,7 +301,6 @@ AUDIT = (
         multiple=True,
     ),
     *_DECISIONS,
-    _ORIGINAL,
     _choice(
         "--family families",
         FAMILIES,
@@ -323,13 +318,72 @@ AUDIT = (
         "Rows that Gaussian-kernel SVMs are trained on at most.",
     ),
     _value("--seed", click.IntRange(0, 2**32 - 1), 0, "Of the permutations and splits."),
+)
+_COMPONENTS = _value(
+    "-d --components",
+    Components(),
+    2,
+    "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
+    "share of the variance; all: as many as equal means leave.",
+)
+
+FIT = (
+    _SENSITIVE,
+    _COMPONENTS,
+    *_FEATURES,
+    _columns("--target", help="Columns to predict later: no features, copied to --out."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_AGAINST,
+    *_OUTPUT,
+    *_ROWS,
+    *_DATABASE,
+    *_ENGINE,
+    *_SHOWN,
+)
+AUDIT = (
+    _SENSITIVE,
+    *_FEATURES,
+    *_GROUPS,
+    _NUMERIC,
+    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
+    _REFERENCE,
+    _JOINT,
+    *_MEASURED,
+    _ORIGINAL,
+    _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out."),
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
 )
+REPORT = (
+    _SENSITIVE,
+    _COMPONENTS,
+    *_FEATURES,
+    _columns("--target", help="Columns that are no features."),
+    *_GROUPS,
+    *_PROBLEM,
+    *_MEASURED,
+    _flag("--as-is", "Audit the columns themselves, without a fit."),
+    _path(
+        "-o --out",
+        "FILE",
+        "Where the page goes; its figures go beside it as .json.",
+        default=Path("report.html"),
+        show_default=True,
+    ),
+    _path("--card", "FILE", "Write a model card in Markdown as well."),
+    click.option("--title", metavar="TEXT", help="Title of the page."),
+    _flag("--force", "Replace files that exist."),
+    *_ROWS,
+    _SEPARATOR,
+    _QUIET,
+    _NO_NOTES,
+)
 TRANSFORM = (
     _columns("--keep", help="Columns to copy."),
     _flag("--keep-all", "Copy all columns."),
+    _choice("--missing", MISSING, "Missing features. Default: as in the fit."),
     _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
     *_DATABASE,
     click.option("--into", metavar="TABLE", help="Write a table of --database instead of OUT."),
@@ -337,6 +391,7 @@ TRANSFORM = (
     _SAFE_CSV,
     _SEPARATOR,
     _QUIET,
+    _NO_NOTES,
 )
 REPRODUCE = (
     _value("--splits", _ONE_OR_MORE, None, "Splits; 5, or 1 with --quick."),

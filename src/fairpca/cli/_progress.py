@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fairpca.cli._messages import visible
+from fairpca._text import visible
 
 DELAY = 1.0
 

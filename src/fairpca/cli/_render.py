@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fairpca._text import visible
 from fairpca.cli._compare import Comparison, group_table
-from fairpca.cli._messages import visible
 
 # Below this, relative to the gap of plain PCA, a gap is rounding and printed as 0.
 _ROUNDING = 1e-9
@@ -79,16 +79,28 @@ def _summary(comparison: Comparison) -> Table:
     table.add_column("")
     table.add_column("plain PCA", justify="right")
     table.add_column("fair PCA", justify="right", style="bold")
+    new = comparison.held_out
+    if new is not None:
+        table.add_column("on new rows", justify="right")
     table.add_column("meaning", style="dim")
     kept = [100 * float(fit.explained_variance_ratio_.sum()) for fit in (plain, fair)]
+    kept += [] if new is None else [100 * new["variance"]]
     table.add_row(
         "variance kept", *(f"{share:.2f} %" for share in kept), "share of the total variance"
     )
-    for name, before, after, meaning in (
-        ("mean gap", plain.mean_gap_, fair.mean_gap_, "largest distance of group means"),
-        ("covariance gap", plain.cov_gap_, fair.cov_gap_, "largest difference of covariances"),
+    for key, before, after, meaning in (
+        ("mean_gap", plain.mean_gap_, fair.mean_gap_, "largest distance of group means"),
+        ("cov_gap", plain.cov_gap_, fair.cov_gap_, "largest difference of covariances"),
     ):
-        table.add_row(name, format_number(before), format_number(after, before), meaning)
+        name = "mean gap" if key == "mean_gap" else "covariance gap"
+        later = [] if new is None else [f"{format_number(new[key])} ± {new[f'{key}_std']:.2g}"]
+        table.add_row(name, format_number(before), format_number(after, before), *later, meaning)
+    if new is not None:
+        table.caption = (
+            f"New rows: fitted to all but one of {new['folds']} folds, measured on that one; "
+            "mean ± deviation over the folds."
+        )
+        table.caption_justify = "left"
     return table
 
 

@@ -116,6 +116,7 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         numeric=parts["numeric"],
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
         missing=given["missing"],
+        missing_groups=given["missing_groups"],
         max_cells=given["max_cells"],
         max_levels=given["max_levels"],
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from fairpca.cli._messages import visible
+from fairpca._text import visible
+from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._table import check_query, split_names
 from fairpca.tables import Database, Table, open_query, open_table, project_into, project_table
@@ -22,7 +23,8 @@ def run_transform(model: Path, paths: tuple[str, ...], given: dict[str, Any]) ->
     if not model.is_file():
         raise click.ClickException(f"{model}: no such file.")
     database = Database(given["database"]) if given["sql"] or given["into"] else None
-    with Stages(enabled=not given["quiet"]) as stages:
+    notes: list[str] = []
+    with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
         stages.begin(f"writing {given['into'] or Path(target or '').name}")
         if source is None:
             table = open_query(given["sql"], database)
@@ -34,13 +36,16 @@ def run_transform(model: Path, paths: tuple[str, ...], given: dict[str, Any]) ->
         else:
             safe = {"kept_first": True, "safe_csv": given["safe_csv"]}
             project_table(table, model, Path(target), progress=stages, **safe, **shared)
+    if not given["no_notes"]:
+        print_notes(notes)
     if not given["quiet"]:
         click.echo(visible(f"{stages.done} rows written to {target or given['into']}"))
 
 
 def _shared_options(table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
     keep = table.names if given["keep_all"] else split_names(given["keep"], table.names)
-    return {"keep": keep, "force": given["force"], "unknown": given["unknown"]}
+    same = ("force", "missing", "unknown")
+    return {"keep": keep, **{name: given[name] for name in same}}
 
 
 def _ends(paths: tuple[str, ...], given: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.exceptions import FairnessWarning, InvalidInputError
+from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning
 from fairpca.tables import is_lazy
 
 # Rows of a Dask collection from which landmarks are chosen, at least.
@@ -29,6 +29,9 @@ _ROUGH = (
     "the kernel's values differ from each other in their last digits only, so that scores and gaps "
     "have few digits themselves: centre and scale the features, or choose another gamma."
 )
+
+# A fit of 1,000 rows at full rank on one core, and what is worth a word.
+_SECONDS, _LONG = 6.0, 20.0
 
 
 class FairKernelPCA(FairnessEstimator):
@@ -82,8 +85,9 @@ class FairKernelPCA(FairnessEstimator):
     mean_tol, cov_weight, cov_tol, solver, compare, joint, reference, numeric, min_group_size
         As in `FairPCA`.
     certify, cov_shift, whiten, tol, max_iter, missing_groups, verbose
-        As in `FairPCA`. `tol` and `max_iter` are those of the relaxation; eigenpairs are always
-        computed to rounding.
+        As in `FairPCA`. Nothing is scaled or imputed here: the rows are in memory anyway, so put a
+        StandardScaler or SimpleImputer before. `tol` and `max_iter` are those of the relaxation;
+        eigenpairs are always computed to rounding.
 
     Attributes
     ----------
@@ -321,6 +325,8 @@ class FairKernelPCA(FairnessEstimator):
             inverse=self.fit_inverse_transform,
             limit=self.max_memory,
         )
+        if self.rank is None:
+            _warn_of_time(len(rows))
         is_feature = self.formulation == "feature"
         build = kernels.exact_space if is_feature else kernels.coefficient_space
         return anchors, build(rows, anchors.gram(rows.X), options, self._form_contrasts)
@@ -334,6 +340,21 @@ class FairKernelPCA(FairnessEstimator):
                 "n_components=None for as many as there is room for."
             )
         return asked
+
+
+def _warn_of_time(n_rows):
+    """Say how long all eigenvalues of so many rows take, before it starts."""
+    seconds = _SECONDS * (n_rows / 1000.0) ** 3
+    if seconds >= _LONG:
+        minutes = seconds / 60.0
+        shown = f"{minutes:.0f} minutes" if minutes >= 2.0 else f"{seconds:.0f} seconds"
+        warnings.warn(
+            f"{n_rows} rows at full rank will take about {shown}, or several times that with many "
+            "groups. rank=200 keeps the largest eigenvalues, and n_landmarks=500 needs no matrix "
+            "of all rows: either takes seconds.",
+            LongFitWarning,
+            stacklevel=6,
+        )
 
 
 def _cluster_centres(X, count, weights, random):

@@ -12,6 +12,8 @@ from sklearn.utils.validation import validate_data
 
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._caveats import advised, warn_of_features, warn_of_groups
+from fairpca.estimators._incomplete import complete_rows, moments_of
 from fairpca.estimators._objective import groups_of, solve_for
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
@@ -93,8 +95,15 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int, default=5000
         Limit on the iterations of a relaxation.
-    missing_groups : {"raise", "ignore"}, default="raise"
-        What to do when `sensitive_features` is not given; "ignore": plain PCA.
+    missing : {"error", "drop-rows", "mean"}, default="error"
+        What happens where a feature is NaN. "error" names columns and counts. "mean" counts the
+        value as the mean of all rows that have one, never of a group, in `fit` and `transform`.
+        "drop-rows" fits without the rows that lack a feature or a group; `transform`, which has
+        a score for every row, counts the value as the mean of the rows fitted to. Each says what
+        it does, as a FairnessWarning.
+    missing_groups : {"raise", "ignore", "own"}, default="raise"
+        What happens where groups are missing. "own": rows without a group (or stratum) are a group
+        called missing. "ignore": without `sensitive_features` the fit is plain PCA. Else an error.
     verbose : int, default=0
         Whether to print the certificate after fitting and, during a solve that takes longer than
         a second, the bound and the gap so far. scikit-learn's callbacks (`set_callbacks`) get
@@ -193,6 +202,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         standardize=False,
         tol=1e-4,
         max_iter=5000,
+        missing="error",
         missing_groups="raise",
         verbose=0,
     ):
@@ -230,7 +240,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         moments = self._summarise(
             X, sensitive_features, control_features, sample_weight, reset=True
         )
-        return self._fit(moments)
+        return self._warned(self._fit(moments))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -278,7 +288,13 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             For instance the sum of the moments of many batches, or of a distributed table.
         """
         self._take(moments)
-        return self._fit(moments)
+        return self._warned(self._fit(moments))
+
+    def _warned(self, _, stacklevel=5):
+        """Say what makes the fit mean less than it seems; return the estimator."""
+        warn_of_features(self, self.moments_, stacklevel)
+        warn_of_groups(self, stacklevel)
+        return self
 
     def _summarise(self, X, *parts, reset, least=2):
         """Moments of rows; `parts` are their groups, strata and weights."""
@@ -292,9 +308,9 @@ class FairPCA(SavedModelMixin, LinearEstimator):
                 self._require_groups_optional()
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
-            return lazy_moments(X, *parts, numeric=self.numeric, names=names, at_least=least)
+            return lazy_moments(X, *parts, names=names, at_least=least, **self._table_options())
         X = self._features(X, reset=reset, ensure_min_samples=least)
-        return GroupMoments.from_rows(self._rows(X, *parts))
+        return moments_of(self, complete_rows(self, X, *parts))
 
     def _summarise_stream(self, X, *names):
         from fairpca.tables import moments_from_arrow  # needs pyarrow
@@ -306,11 +322,16 @@ class FairPCA(SavedModelMixin, LinearEstimator):
                     parameter=argument,
                 )
         sensitive, control, weight = names
-        moments = moments_from_arrow(X, sensitive, None, control, weight, numeric=self.numeric)
+        moments = moments_from_arrow(X, sensitive, None, control, weight, **self._table_options())
         self._take(moments)
         weights = () if weight is None else (weight,)
         self._keep_others((*moments.attributes, *moments.controls, *weights))
         return moments
+
+    def _table_options(self):
+        """Return what a pass over a table has to know."""
+        groups = "own" if self.missing_groups == "own" else "raise"
+        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
     def _take(self, moments):
         """Check moments and learn the features they are of."""
@@ -333,21 +354,23 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     def _summary(self, moments):
         """Pooled moments and contrasts of scaled features, in the span of the rows if wide."""
         scaling = self._scaling(moments)
-        scaled = moments if scaling is None else moments.standardized(scaling)
+        scaled = moments.complete() if scaling is None else moments.standardized(scaling)
         inner = scaled.coordinates()
         groups = None if self.objective == "total" else groups_of(self, inner)
         return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling, groups)
 
     def _fit_summary(self, moments, summary):
         (_, mean, covariance), contrasts, span, scaling, groups = summary
-        count = self._count(self._form_problem(covariance, contrasts, 1))
         outside = 0
+        with advised(moments):
+            count = self._count(self._form_problem(covariance, contrasts, 1))
         if span is not None:
             mean = span.place(mean)
             # Directions outside the span are all alike, so that no basis needs more than d of them.
             outside = min(count, moments.n_features - len(span))
         problem = self._form_problem(covariance, contrasts, count, outside)
-        solution, self.group_variance_ = solve_for(self, problem, groups, outside)
+        with advised(moments):
+            solution, self.group_variance_ = solve_for(self, problem, groups, outside)
         self.moments_ = moments
         self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
@@ -372,7 +395,7 @@ def fit_with_plain(model, moments):
     model._validate_params()
     model._take(moments)
     summary = model._summary(moments)
-    model._fit_summary(moments, summary)
+    model._fit_summary(moments, summary)._warned(model)
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._take(moments)

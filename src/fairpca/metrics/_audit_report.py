@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,6 +176,25 @@ class AuditReport:
     def strongest(self) -> Attack | None:
         """The attack that attains most, by the lower end of its interval."""
         return max(self._counted(), key=lambda attack: attack.held_out.low, default=None)
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str = "") -> Path:
+        """Write a page for people, and its figures as JSON beside it; return its path.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to.
+        title : str
+            Of the page.
+        """
+        # Pages are made two rooms above: found by name, when one is asked for.
+        pages = import_module("fairpca.report.audit_reports")
+        about = {"title": title, "options": self.options, "attributes": self._attributes()}
+        return Path(pages.make_page(self, about=about).to_html(path))
+
+    def _attributes(self) -> list[str]:
+        found = (pair.attribute for result in self.results for pair in result.pairs)
+        return list(dict.fromkeys(found))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON; everything that a page about the audit needs."""

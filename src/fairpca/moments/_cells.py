@@ -234,6 +234,19 @@ def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
     )
 
 
+def spread(cell: Cell, index: NDArray[np.intp], p: int) -> Cell:
+    """Move the features of a cell to the places `index` among `p`, zero elsewhere."""
+    m = len(cell.z_mean)
+    mean, rest, cross = np.zeros(p), np.zeros(p), np.zeros((m, p))
+    scatter, third = np.zeros((p, p)), np.zeros((m, p, p))
+    mean[index], rest[index], cross[:, index] = cell.mean, cell.mean_rest, cell.cross
+    block = np.ix_(index, index)
+    scatter[block] = cell.scatter
+    for position in range(m):
+        third[position][block] = cell.third[position]
+    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
+
+
 def with_attribute(cell: Cell, position: int, value: float) -> Cell:
     """Add a numeric attribute that has the same value in every row of the cell."""
     return replace(

@@ -80,11 +80,16 @@ class Span:
 
     def rescale(self, table: Table, mean: FloatArray, scale: FloatArray) -> tuple[Span, Table]:
         """Span and moments of (x − mean) / scale."""
-        constant = ~self.basis.any(axis=0)
-        basis, factor = _orthonormal_rows(self.basis / scale)
+        return self.mapped(table, (self.origin - mean) / scale, self.basis / scale)
+
+    def mapped(
+        self, table: Table, origin: FloatArray, directions: FloatArray
+    ) -> tuple[Span, Table]:
+        """Span and moments of other features, given what they make of origin and basis."""
+        constant = ~directions.any(axis=0)
+        basis, factor = _orthonormal_rows(directions)
         basis[:, constant] = 0.0
-        span = Span((self.origin - mean) / scale, basis)
-        return span, move(table, factor, np.zeros(len(basis)))
+        return Span(origin, basis), move(table, factor, np.zeros(len(basis)))
 
 
 def find_span(X: Any) -> tuple[Span, FloatArray]:

@@ -13,26 +13,22 @@ import numpy as np
 from fairpca._files import DAMAGED, read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import Cell, FloatArray
+from fairpca.moments._holes import Holes
 from fairpca.moments._span import Span
 from fairpca.moments._table import Table
 from fairpca.rows import Level
 
-Stored: TypeAlias = tuple[int, tuple[str, ...] | None, Table, Span | None]
-"""Number and names of the features, the cells, and the span of the rows."""
+Stored: TypeAlias = tuple[int, tuple[str, ...] | None, Table, Span | None, Holes | None]
+"""Number and names of the features, the cells, the span of the rows, and what is missing."""
 
 FORMAT = "fairpca.GroupMoments"
-VERSION = 2
+VERSION = 3
 
 
-def save_moments(
-    path: str | os.PathLike[str],
-    n_features: int,
-    feature_names: tuple[str, ...] | None,
-    table: Table,
-    span: Span | None,
-) -> Path:
+def save_moments(path: str | os.PathLike[str], stored: Stored) -> Path:
     """Write a cell table; the file appears complete or not at all."""
-    header = {
+    n_features, feature_names, table, span, holes = stored
+    header: dict[str, Any] = {
         "format": FORMAT,
         "version": 1 if span is None else 2,  # what 0.1.0 reads stays as it was
         "n_features": n_features,
@@ -42,10 +38,14 @@ def save_moments(
         "controls": table.controls,
         "keys": list(table.cells),  # JSON keeps str, int, bool and float apart, floats exactly
     }
-    size = n_features if span is None else len(span)
+    size = n_features + (len(holes.marks) if holes else 0) if span is None else len(span)
     arrays = _stack(list(table.cells.values()), size, len(table.numeric))
     if span is not None:
         arrays |= {"span_origin": span.origin, "span_basis": span.basis}
+    if holes is not None:
+        header["version"] = 3
+        header["holes"] = {"columns": holes.columns, "marks": holes.marks}
+        arrays["holes_fill"] = holes.fill
     return write_npz(path, header, arrays)
 
 
@@ -89,8 +89,10 @@ def _unpack(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Stored:
         tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), {}
     )
     _check_names(header["n_features"], names, table, keys)
-    span = _unpack_span(arrays, header["n_features"]) if header["version"] == 2 else None
-    size = header["n_features"] if span is None else len(span)
+    holes = _unpack_holes(header, arrays)
+    width = header["n_features"] + (len(holes.marks) if holes else 0)
+    span = _unpack_span(arrays, width) if "span_basis" in arrays else None
+    size = width if span is None else len(span)
     _check_arrays(arrays, _stack([], size, len(table.numeric)), len(keys))
     moments = [name for name in arrays if name not in ("n_rows", "weight")]
     cells = {
@@ -102,7 +104,20 @@ def _unpack(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Stored:
         for index, key in enumerate(keys)
     }
     names = None if names is None else tuple(names)
-    return header["n_features"], names, replace(table, cells=cells), span
+    return header["n_features"], names, replace(table, cells=cells), span, holes
+
+
+def _unpack_holes(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Holes | None:
+    """Take what is missing out of the arrays."""
+    if "holes" not in header:
+        return None
+    found = header["holes"]
+    holes = Holes(tuple(found["columns"]), tuple(found["marks"]), arrays.pop("holes_fill"))
+    if len(holes.columns) != header["n_features"] or holes.fill.shape != (len(holes.columns),):
+        raise ValueError("what is missing has other features")
+    if not np.isfinite(holes.fill).all() or list(holes.marks) != sorted(set(holes.marks)):
+        raise ValueError("what is missing is damaged")
+    return holes
 
 
 def _unpack_span(arrays: dict[str, FloatArray], n_features: int) -> Span:

@@ -176,8 +176,13 @@ class ContrastSet(Sequence[Contrast]):
     def _repr_html_(self) -> str:
         return self.as_table()._repr_html_()
 
-    def as_table(self) -> ContrastTable:
+    def as_table(self, basis: FloatArray | None = None) -> ContrastTable:
         """Return the records as columns: all fields of `Contrast` but the gaps.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (p, d), optional
+            Where given, the gaps before and after a projection on it are columns too.
 
         Examples
         --------
@@ -187,11 +192,17 @@ class ContrastSet(Sequence[Contrast]):
         ([2], ['compared'])
         """
         names = (field.name for field in fields(Contrast))
-        return ContrastTable(
+        table = ContrastTable(
             (name, [getattr(contrast, name) for contrast in self.contrasts])
             for name in names
             if name not in ("mean_gap", "cov_gap")
         )
+        if basis is not None:
+            before = self.projected_gaps(np.eye(len(basis)))
+            after = self.projected_gaps(basis)
+            table["mean_gap_before"], table["mean_gap"] = before.mean, after.mean
+            table["cov_gap_before"], table["cov_gap"] = before.cov, after.cov
+        return table
 
     def projected_gaps(self, basis: ArrayLike) -> ProjectedGaps:
         """Measure the gaps that remain after projecting on a basis: ‖Vᵀf‖ and ‖VᵀQV‖.

@@ -120,16 +120,27 @@ class FoldedMoments:
         """Number of rows with a positive weight."""
         return self.cells.n_samples
 
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.cells.n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Their names."""
+        return self.cells.feature_names
+
     @cached_property
     def folds(self) -> tuple[GroupMoments, ...]:
-        """Moments of each fold that has rows."""
-        table = self.cells.table
+        """Moments of each fold that has rows; what is missing counts as the mean of all folds."""
+        whole = self.cells.complete()
+        table = whole.table
         found: dict[Any, dict[Key, Cell]] = {}
         for key, cell in table.cells.items():
             found.setdefault(key[-1], {})[key[:-1]] = cell
         plain = replace(table, controls=table.controls[:-1], cells={})
         return tuple(
-            replace(self.cells, table=replace(plain, cells=found[fold])) for fold in sorted(found)
+            replace(whole, table=replace(plain, cells=found[fold])) for fold in sorted(found)
         )
 
     @cached_property
@@ -140,6 +151,11 @@ class FoldedMoments:
     def train(self, index: int) -> GroupMoments:
         """Moments of all rows but those of one fold."""
         return _sum(self.folds[:index] + self.folds[index + 1 :])
+
+    @cached_property
+    def splits(self) -> tuple[tuple[GroupMoments, GroupMoments], ...]:
+        """Moments to fit to and moments to measure on, once for each fold."""
+        return tuple((self.train(index), fold) for index, fold in enumerate(self.folds))
 
     def standardized(self, by: Standardization | None = None) -> FoldedMoments:
         """Moments of (x - mean) / scale, by the mean and scale of all rows unless `by` is given."""

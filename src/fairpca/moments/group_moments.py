@@ -10,22 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, Pooled, Standardization, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
 from fairpca.moments._groups import GroupCovariances, group_covariances
+from fairpca.moments._holes import (
+    Holes,
+    complete,
+    fill_holes,
+    merge_holes,
+    missing_shares,
+)
+from fairpca.moments._indicators import find_indicators
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
 from fairpca.moments._view import as_html, in_words
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
-
-# Zeros and ones have exactly the variance that their mean allows, to rounding.
-_ZERO_ONE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +52,8 @@ class GroupMoments:
     span : Span or None
         Where there are more features than rows: the directions in which the rows differ. The
         cells then hold the moments of coordinates in it.
+    holes : Holes or None
+        Where values are missing and count as the mean of all rows: what marks them.
 
     Examples
     --------
@@ -63,6 +70,7 @@ class GroupMoments:
     feature_names: tuple[str, ...] | None
     table: Table
     span: Span | None = None
+    holes: Holes | None = None
 
     @classmethod
     def from_arrays(
@@ -101,19 +109,62 @@ class GroupMoments:
         return cls.from_rows(Rows.read(X, *parts, numeric=numeric, feature_names=feature_names))
 
     @classmethod
-    def from_rows(cls, rows: Rows, *, wide: float = 1.0) -> GroupMoments:
-        """Sum rows that have been validated.
+    def from_rows(
+        cls, rows: Rows, *, wide: float = 1.0, holes: Holes | None = None
+    ) -> GroupMoments:
+        """Sum rows that have been validated; with `holes`, rows as `fill_holes` makes them.
 
         With more than `wide` features for each row the moments are kept in the span of the rows,
         so that no matrix of features × features is formed. Batches of a long stream want more,
         because their spans grow together.
         """
-        n_rows, n_features = map(int, rows.X.shape)
-        if n_features <= n_rows * wide or n_features < MIN_FEATURES or not n_rows:
-            return cls(n_features, rows.feature_names, tabulate(rows))
+        n_rows, n_columns = map(int, rows.X.shape)
+        n_features = n_columns if holes is None else len(holes.columns)
+        if n_columns <= n_rows * wide or n_columns < MIN_FEATURES or not n_rows:
+            return cls(n_features, rows.feature_names, tabulate(rows), None, holes)
         span, coordinates = find_span(rows.X)
         table = tabulate(rows.with_features(coordinates))
-        return cls(n_features, rows.feature_names, table, span)
+        return cls(n_features, rows.feature_names, table, span, holes)
+
+    @classmethod
+    def from_incomplete(cls, rows: Rows) -> GroupMoments:
+        """Sum rows in which NaN stands for a missing value, which counts as the mean of all rows.
+
+        The mean is that of the rows that have a value, over all moments that are merged, never of a
+        group. It is exact, however the rows come in batches.
+
+        Parameters
+        ----------
+        rows : Rows
+            Made by `Rows.attach`.
+
+        Examples
+        --------
+        >>> from fairpca.rows import Rows
+        >>> X = np.array([[1.0], [np.nan], [3.0]])
+        >>> GroupMoments.from_incomplete(Rows.attach(X, ["a", "b", "b"])).pooled().mean
+        array([2.])
+        """
+        columns = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
+        X, holes = fill_holes(rows.X, columns)
+        return cls.from_rows(replace(rows, X=X), holes=holes)
+
+    def missing(self) -> dict[str, float]:
+        """Share of the rows in which each column is missing, where any is."""
+        return {} if self.holes is None else missing_shares((self.table, self.span), self.holes)
+
+    def complete(self) -> GroupMoments:
+        """Moments with the mean of all rows in the places of missing values; else `self`."""
+        return self._complete
+
+    @cached_property
+    def _complete(self) -> GroupMoments:
+        if self.holes is None:
+            return self
+        if not self.table.cells:
+            return GroupMoments(self.n_features, self.feature_names, self.table)
+        table, span = complete((self.table, self.span), self.holes)
+        return GroupMoments(self.n_features, self.feature_names, table, span)
 
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
@@ -128,8 +179,19 @@ class GroupMoments:
                 f"moments of different features cannot be merged: {names} and "
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
-        span, mine, theirs = align((self.table, self.span), (other.table, other.span))
-        return GroupMoments(self.n_features, names, merge_tables(mine, theirs), span)
+        left, right, holes = (self.table, self.span), (other.table, other.span), self.holes
+        if holes is not None or other.holes is not None:
+            mine, theirs = self._all_holes(other), other._all_holes(self)
+            left, right, holes = merge_holes((left, mine), (right, theirs))
+        span, *tables = align(left, right)
+        return GroupMoments(self.n_features, names, merge_tables(*tables), span, holes)
+
+    def _all_holes(self, other: GroupMoments) -> Holes:
+        """Holes of the moments, none if need be, where `other` has some."""
+        if self.holes is not None:
+            return self.holes
+        columns = () if other.holes is None else other.holes.columns
+        return Holes(columns, (), np.zeros(self.n_features))
 
     def __repr__(self) -> str:
         return f"GroupMoments({'; '.join(in_words(self))})"
@@ -165,12 +227,16 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(X, [0, 0, 0, 1, 1, 1]).coordinates().n_features
         5
         """
+        if self.holes is not None:
+            return self.complete().coordinates()
         if self.span is None:
             return self
         return GroupMoments(len(self.span), None, self.table)
 
     def expanded(self) -> GroupMoments:
         """Moments of the features themselves, with a matrix of all features for every cell."""
+        if self.holes is not None:
+            return self.complete().expanded()
         if self.span is None:
             return self
         return replace(self, table=self.span.expand(self.table), span=None)
@@ -191,6 +257,8 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
         array([7.4])
         """
+        if self.holes is not None:
+            return self.complete().projected(components, mean)
         directions = np.asarray(components, dtype=np.float64)
         origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
         turn = directions
@@ -245,6 +313,8 @@ class GroupMoments:
     def _pooled(self) -> Pooled:
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
+        if self.holes is not None:
+            return self.complete().pooled()
         if self.span is not None:
             weight, mean, covariance = self.coordinates().pooled()
             basis = self.span.basis
@@ -271,31 +341,24 @@ class GroupMoments:
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
         Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
         """
+        span = self.complete().span
         _, mean, covariance = self.coordinates().pooled()
         variance = np.diag(covariance)
-        if self.span is not None:
-            mean, variance = self.span.place(mean), self.span.spread(covariance)
+        if span is not None:
+            mean, variance = span.place(mean), span.spread(covariance)
         deviation = np.sqrt(np.maximum(variance, 0.0))
         constant = deviation <= ROUNDING * np.abs(mean)
         scale = np.where(constant, 1.0, deviation)
         if famd:
-            found = self._indicators(mean, variance)
+            known = np.ones(self.n_features) if self.holes is None else self._known_shares()
+            found = find_indicators(mean, variance, covariance, span, known)
             scale[found] = np.sqrt(mean[found])
         return Standardization(mean, scale)
 
-    def _indicators(self, mean: FloatArray, variance: FloatArray) -> NDArray[np.intp]:
-        """Places of zeros and ones that are one-hot blocks: a variance of m(1 − m) tells them."""
-        ones = (mean > 0.0) & (mean < 1.0)
-        found = np.flatnonzero(ones & (np.abs(variance - mean * (1.0 - mean)) <= _ZERO_ONE * mean))
-        covariance = self.coordinates().pooled().covariance
-        if self.span is None:
-            block = covariance[np.ix_(found, found)]
-        else:
-            basis = self.span.basis[:, found]
-            block = basis.T @ covariance @ basis
-        product = np.outer(mean[found], mean[found])  # never one together: covariance −mn
-        apart = np.abs(block + product) <= _ZERO_ONE * product
-        return np.asarray(found[apart.any(axis=1)])
+    def _known_shares(self) -> FloatArray:
+        """Share of the rows in which each feature is known."""
+        shares, columns = self.missing(), () if self.holes is None else self.holes.columns
+        return np.array([1.0 - shares.get(column, 0.0) for column in columns])
 
     def standardized(self, by: Standardization | None = None) -> GroupMoments:
         """Moments of (x - mean) / scale, without a second pass over the rows.
@@ -314,6 +377,8 @@ class GroupMoments:
         array([[1., 0.],
                [0., 0.]])
         """
+        if self.holes is not None:
+            return self.complete().standardized(by)
         mean, scale = self.standardization() if by is None else by
         if self.span is not None:
             span, table = self.span.rescale(self.table, mean, scale)
@@ -363,7 +428,7 @@ class GroupMoments:
         >>> moments.contrasts(compare="reference", reference="b").labels
         ['sensitive_feature: a vs b', 'sensitive_feature: c vs b']
         """
-        if self.span is not None:
+        if self.span is not None or self.holes is not None:
             return self.expanded().contrasts(compare, joint, reference, min_group_size)
         question = check_question(self.table, compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, question)
@@ -386,7 +451,7 @@ class GroupMoments:
         >>> moments.group_covariances().n_rows
         (2, 2, 2)
         """
-        if self.span is not None:
+        if self.span is not None or self.holes is not None:
             return self.expanded().group_covariances(joint)
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
@@ -411,7 +476,8 @@ class GroupMoments:
         ...     path.name, GroupMoments.load(path).n_samples
         ('batch.npz', 2)
         """
-        return save_moments(path, self.n_features, self.feature_names, self.table, self.span)
+        stored = (self.n_features, self.feature_names, self.table, self.span, self.holes)
+        return save_moments(path, stored)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:

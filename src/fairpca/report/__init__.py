@@ -1,7 +1,9 @@
 """Pages and plots: of estimators and audits, and of the experiments beside the paper."""
 
 from fairpca.report._figures import draw_figures
+from fairpca.report._page import AuditPage
 from fairpca.report._reproduction import write_report
+from fairpca.report.audit_reports import audit_report
 from fairpca.report.displays import (
     BeforeAfterDisplay,
     CertificateDisplay,
@@ -16,6 +18,7 @@ from fairpca.report.displays import (
 )
 
 __all__ = [
+    "AuditPage",
     "BeforeAfterDisplay",
     "CertificateDisplay",
     "ContrastsDisplay",
@@ -26,6 +29,7 @@ __all__ = [
     "ScreeDisplay",
     "SolveHistory",
     "TradeoffDisplay",
+    "audit_report",
     "draw_figures",
     "write_report",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import narwhals.stable.v2 as nw
@@ -21,6 +22,29 @@ ELEMENTS_AT_ONCE = 1 << 20
 def rows_at_once(n_features: int) -> int:
     """Rows of `n_features` values that are handled at once; enough for efficient products."""
     return max(256, ELEMENTS_AT_ONCE // max(n_features, 1))
+
+
+def check_container(X: Any) -> None:
+    """Refuse what is nearly a matrix of features, saying what to pass instead."""
+    kind = type(X).__name__
+    if isinstance(X, str | os.PathLike):
+        what = "the name of a file: read it first, or use fairpca.tables.open_table"
+    elif isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are
+        what = f"a {kind}: pass a data frame, such as pandas.DataFrame(X)"
+    elif kind == "LazyFrame":
+        what = "a LazyFrame: call .collect() first"
+    elif isinstance(X, Iterator):
+        what = (
+            f"a {kind}, which yields rows once: pass list(X), or numpy.vstack(list(X)) where it "
+            "yields batches, or call partial_fit with each of them"
+        )
+    elif kind in ("GroupMoments", "FoldedMoments"):
+        what = "moments: pass them to fit_moments"
+    elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
+        what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
+    else:
+        return
+    raise InvalidInputError(f"X is {what}.", parameter="X")
 
 
 def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
@@ -52,21 +76,25 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
     return matrix, checked
 
 
-def check_finite(matrix: Any, names: Sequence[str] | None, of: str = "X") -> None:
-    """Refuse NaN, counted by column, and infinite values."""
+def check_finite(
+    matrix: Any, names: Sequence[str] | None, of: str = "X", *, missing: str = "error"
+) -> None:
+    """Refuse infinite values and NaN, counted by column, unless `missing` says what it means."""
     n_rows, width = matrix.shape
     step = rows_at_once(width)
     values = matrix.data if hasattr(matrix, "tocoo") else matrix
     parts = (values[start : start + step] for start in range(0, len(values), step))
     if all(np.isfinite(part).all() for part in parts):
         return
-    rows, columns = _places(matrix, np.isnan)
+    rows, columns = _places(matrix, np.isnan) if missing == "error" else ((), ())
     known = [f"x{index}" for index in range(width)] if names is None else names
     if len(rows):
         counts = np.bincount(columns)
         by_column = {known[index]: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
         raise missing_values_error(len(np.unique(rows)), n_rows, by_column, of)
-    raise infinite_error(known[int(_places(matrix, np.isinf)[1].min())], of)
+    infinite = _places(matrix, np.isinf)[1]
+    if len(infinite):
+        raise infinite_error(known[int(infinite.min())], of)
 
 
 def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
@@ -137,7 +165,7 @@ def missing_values_error(
     """Say that rows have missing values, in which columns, and what to do."""
     return InvalidInputError(
         f"{describe_missing(incomplete, n_rows, by_column)}, NaN or null: fill them in, leave the "
-        "columns out, or drop those rows (a table does with missing='drop-rows').",
+        "columns out, or use missing='drop-rows' or missing='mean'.",
         parameter=of,
     )
 

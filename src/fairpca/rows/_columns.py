@@ -22,6 +22,7 @@ class Column:
     name: str
     values: NDArray[Any]
     declared_categorical: bool = False
+    missing: NDArray[np.bool_] | None = None  # rows that were named for want of a value
 
 
 def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
@@ -119,7 +120,7 @@ def _complete_column(
         raise missing_groups_error(name, missing, argument)
     if missing:
         data = _filled(data, mask, unknown)
-    return Column(name, data, declared)
+    return Column(name, data, declared, mask)
 
 
 def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
@@ -155,11 +156,21 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
+def missing_rows(values: Any, argument: str, n_rows: int) -> dict[str, NDArray[np.bool_]]:
+    """Mark the rows in which each column of a container is missing; none where it has no rows."""
+    columns = read_columns(values, argument, unknown="")
+    return {
+        column.name: column.missing
+        for column in columns
+        if column.missing is not None and len(column.missing) == n_rows
+    }
+
+
 def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
     """Say that a column of groups has missing values."""
     return GroupsError(
         f"{argument} column {name!r} has {count} missing value{'s' if count > 1 else ''}: "
-        "drop those rows, or give the missing group a name of its own.",
+        "drop those rows, or give the missing group a name of its own (missing_groups='own').",
         parameter=argument,
     )
 
@@ -196,8 +207,9 @@ def without_columns(X: Any, names: Iterable[str]) -> Any:
 
 
 def _column_names(X: Any) -> list[Any]:
-    names = getattr(X, "column_names", getattr(X, "columns", ()))
-    return list(names) if hasattr(X, "shape") else []
+    if not hasattr(X, "shape"):  # polars warns where a lazy frame is asked for its columns
+        return []
+    return list(getattr(X, "column_names", getattr(X, "columns", ())))
 
 
 def _is_named(part: Any, columns: list[Any], X: Any) -> bool:

@@ -132,6 +132,7 @@ def encode_groups(
         columns = read_columns(values, argument, unknown)
         _check_lengths(columns, n_rows, argument, of)
         forced = _forced_names(numeric, columns, argument)
+        _check_numbers_known(columns, forced, argument)
         encoded = [
             NumericAttribute(column.name, _to_numbers(column, argument))
             if column.name in forced
@@ -169,6 +170,26 @@ def _forced_names(numeric: Iterable[str], columns: Sequence[Column], argument: s
             parameter="numeric",
         )
     return forced
+
+
+def _check_numbers_known(columns: Sequence[Column], forced: set[str], argument: str) -> None:
+    """Refuse missing values among numbers, which no name can stand for."""
+    for column in columns:
+        if column.missing is None or not column.missing.any():
+            continue
+        missing = int(np.count_nonzero(column.missing))
+        known = column.values[~column.missing]
+        fractions = _holds_floats(known) and not _are_whole(known)
+        if column.name in forced or (fractions and len(set(known)) > MAX_FLOAT_LEVELS):
+            raise GroupsError(
+                f"{argument} column {column.name!r} holds numbers, of which {missing} "
+                f"{'is' if missing == 1 else 'are'} missing: drop those rows.",
+                parameter=argument,
+            )
+
+
+def _are_whole(values: NDArray[Any]) -> bool:
+    return all(float(value).is_integer() for value in set(values))
 
 
 def _to_numbers(column: Column, argument: str) -> NDArray[np.float64]:

@@ -112,10 +112,12 @@ class Rows:
         max_cells: int = MAX_CELLS,
         of: str = "X",
         unknown: str | None = None,
+        unknown_strata: str | None = None,
     ) -> Rows:
         """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise.
 
-        `unknown` names a group for missing values, which are refused without it.
+        `unknown` and `unknown_strata` name a group, or a stratum, for missing values, which are
+        refused without.
         """
         n_rows, n_features = X.shape
         names = check_feature_names(feature_names, n_features)
@@ -127,7 +129,11 @@ class Rows:
             )
         if control_features is not None:
             strata = encode_groups(
-                control_features, n_rows=n_rows, argument="control_features", of=of
+                control_features,
+                n_rows=n_rows,
+                argument="control_features",
+                of=of,
+                unknown=unknown_strata,
             )
         check_cells((groups, strata), max_cells)
         return cls(X, groups, strata, weights, names).checked()

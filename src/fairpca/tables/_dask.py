@@ -101,12 +101,12 @@ def lazy_moments(
     numeric: Names = None,
     names: Sequence[str] | None = None,
     at_least: int = 1,
-    folds: int = 0,
+    **options: Any,
 ) -> GroupMoments:
     """Moments of Dask features whose groups come beside them, as an estimator is given them."""
     control = None if sensitive is None else control
     given = (X, sensitive, control, weight, names)
-    roles, parts = collections(_sum_features, *given, numeric=numeric, folds=folds)
+    roles, parts = collections(_sum_features, *given, numeric=numeric, **options)
     moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(

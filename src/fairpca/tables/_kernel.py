@@ -6,7 +6,7 @@ missing value or an indicator is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -18,15 +18,20 @@ import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.moments._holes import fill_holes
 from fairpca.moments.folds import with_folds
-from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups
+from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
 from fairpca.rows._checks import check_weights, infinite_error, weights_error
+from fairpca.rows._identifiers import unique_columns
+from fairpca.rows._missing import MISSING_GROUP
 from fairpca.rows.groups import check_cells
 from fairpca.tables._partial import (
     Levels,
     Partial,
+    feature_columns,
     indicator_names,
     merge_partials,
+    refused,
     too_many_levels,
 )
 from fairpca.tables._roles import Roles
@@ -107,7 +112,7 @@ def summarise_batches(
     total = Partial(levels=dict.fromkeys(roles.categorical, ()))
     for batch in batches:
         # Once a value is missing there will be no result, only counts.
-        counting = counting or (roles.missing == "error" and bool(total.missing))
+        counting = counting or refused(total.missing, roles)
         columns = batch if isinstance(batch, Columns) else Columns.of(batch, roles)
         part = summarise(columns, roles, counting=counting)
         total = merge_partials([total, part], roles)
@@ -128,7 +133,7 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
         if unseen:
             check_finite(columns, roles)
         try:
-            return Partial(*_sum(columns, roles), n_rows)
+            return _sum(columns, roles)
         except GroupsError:
             raise
         except InvalidInputError as error:
@@ -137,19 +142,38 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
                 check_finite(columns, roles)
                 raise error from None
     incomplete = n_rows - int(np.count_nonzero(complete))
-    if counting or roles.missing == "error":
+    if counting or refused(missing, roles):
         return Partial(None, nothing, n_rows, incomplete, missing)
-    return Partial(*_sum(columns.filter(complete), roles), n_rows, incomplete, missing)
+    if roles.missing == "mean":
+        check_finite(columns, roles)
+        return replace(_sum(columns, roles, missing), incomplete=incomplete, missing=missing)
+    found = _sum(columns.filter(complete), roles)
+    return replace(found, n_rows=n_rows, incomplete=incomplete, missing=missing)
 
 
-def _sum(columns: Columns, roles: Roles) -> tuple[GroupMoments, Levels]:
+def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial:
+    """Sum rows; those of `missing` columns that lack a value count as the mean."""
+    n_rows, holes = columns.n_rows, None
     used = positive_rows(columns)
     if used is not None:  # left out before anything is learned from the rows
         columns = columns.filter(used)
     rows, levels = to_rows(columns, roles)
     if roles.folds:
         rows = with_folds(rows, roles.folds)
-    return GroupMoments.from_rows(rows), levels
+    unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
+    if missing:
+        masks = None
+        if columns.matrix is None:
+            known = {**columns.features, **columns.categorical}
+            masks = {name: absent(known[name]) for name in missing}
+        X, holes = fill_holes(rows.X, feature_columns(roles, levels), masks)
+        rows = replace(rows, X=X)
+    return Partial(GroupMoments.from_rows(rows, holes=holes), levels, n_rows, unique=unique)
+
+
+def absent(column: pa.Array) -> Any:
+    """Mark the rows that have no value."""
+    return column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
 
 
 def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
@@ -159,9 +183,11 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
         weights = check_weights(_weights(column), n_rows)
     groups = strata = None
     if columns.sensitive:
-        groups = encode_columns(columns.sensitive, roles.numeric, "sensitive_features", n_rows)
+        groups = encode_columns(
+            columns.sensitive, roles.numeric, "sensitive_features", n_rows, roles.own_group
+        )
     if columns.control:
-        strata = encode_columns(columns.control, (), "control_features", n_rows)
+        strata = encode_columns(columns.control, (), "control_features", n_rows, roles.own_group)
     check_cells((groups, strata), roles.max_cells)
     matrix: Any = columns.matrix
     levels: Levels = {}
@@ -188,13 +214,16 @@ def count_missing(
     complete = np.ones(columns.n_rows, dtype=bool)
     for part in columns.parts():
         searched = search_features or part is not columns.features
+        is_group = part is columns.sensitive or part is columns.control
         for name, column in part.items():
+            if is_group and name in roles.own_group:
+                continue
             if not column.null_count and not (searched and kinds.is_floating(column.type)):
                 continue
-            absent = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-            if absent.any():
-                counts[name] = int(np.count_nonzero(absent))
-                complete &= ~absent
+            mask = absent(column)
+            if mask.any():
+                counts[name] = int(np.count_nonzero(mask))
+                complete &= ~mask
     if columns.matrix is not None and search_features:
         places = np.argwhere(np.isnan(columns.matrix.data))[:, 0]
         rows = np.searchsorted(columns.matrix.indptr, places, side="right") - 1
@@ -211,14 +240,14 @@ def check_finite(columns: Columns, roles: Roles) -> None:
     """Refuse infinite features, naming the column."""
     bad = [name for name, column in columns.features.items() if not _finite(_numbers(column))]
     if columns.matrix is not None:
-        places = np.flatnonzero(~np.isfinite(columns.matrix.data))
+        places = np.flatnonzero(np.isinf(columns.matrix.data))
         bad = [roles.features[index] for index in columns.matrix.indices[places]]
     if bad:
         raise infinite_error(bad[0], "features")
 
 
 def _finite(values: Any) -> bool:
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    return values.dtype.kind != "f" or not np.isinf(values).any()
 
 
 def _weights(column: pa.Array) -> Any:
@@ -229,12 +258,18 @@ def _weights(column: pa.Array) -> Any:
 
 
 def encode_columns(
-    columns: Mapping[str, pa.Array], numeric: Iterable[str], argument: str, n_rows: int
+    columns: Mapping[str, pa.Array],
+    numeric: Iterable[str],
+    argument: str,
+    n_rows: int,
+    own_group: Container[str] = (),
 ) -> Groups:
     """Encode group columns as `encode_groups` does; only distinct values are looked at."""
     encoded = [
         _encode_numbers(column, name, argument)
         if name in numeric
+        else _encode_own(column, name, argument)
+        if name in own_group
         else _encode_column(column, name, argument)
         for name, column in columns.items()
     ]
@@ -258,6 +293,25 @@ def _encode_column(column: pa.Array, name: str, argument: str) -> Attribute | Nu
     lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
     lookup[present] = attribute.codes
     return Attribute(name, attribute.levels, lookup[codes])
+
+
+def _encode_own(column: pa.Array, name: str, argument: str) -> Attribute | NumericAttribute:
+    """Encode a column in which no value is a group of its own."""
+    mask = absent(column)
+    if not mask.any():
+        return _encode_column(column, name, argument)
+    known = _encode_column(column.filter(pa.array(~mask)), name, argument)
+    if isinstance(known, NumericAttribute):
+        raise GroupsError(
+            f"{argument} column {name!r} holds numbers, of which {int(mask.sum())} are missing: "
+            "drop those rows.",
+            parameter=argument,
+        )
+    levels = sort_levels({*known.levels, MISSING_GROUP})
+    codes = np.full(len(column), levels.index(MISSING_GROUP), dtype=np.intp)
+    place = np.array([levels.index(level) for level in known.levels], dtype=np.intp)
+    codes[~mask] = place[known.codes]
+    return Attribute(name, levels, codes)
 
 
 @lru_cache(maxsize=256)
@@ -295,21 +349,24 @@ def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
     start = len(columns.features)
     matrix[start:] = 0.0
     for values, codes in coded.values():
-        matrix[start + codes, np.arange(columns.n_rows)] = 1.0
+        known = np.flatnonzero(codes >= 0)
+        matrix[start + codes[known], known] = 1.0
+        matrix[start : start + len(values), codes < 0] = np.nan
         start += len(values)
     return matrix.T, levels
 
 
 def _numbers(column: pa.Array) -> Any:
-    if kinds.is_decimal(column.type) or kinds.is_null(column.type):
+    holed = kinds.is_boolean(column.type) and column.null_count
+    if kinds.is_decimal(column.type) or kinds.is_null(column.type) or holed:
         column = column.cast(pa.float64())
     return column.to_numpy(zero_copy_only=False)
 
 
 def _text_codes(column: pa.Array, name: str, roles: Roles) -> tuple[tuple[str, ...], Any]:
-    """Sorted values of a categorical feature as text, and the place of each row's value."""
+    """Sorted values of a categorical feature as text, and the place of each row's; −1 for none."""
     coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    present = pc.unique(coded.indices).to_numpy(zero_copy_only=False)
+    present = pc.unique(coded.indices.drop_null()).to_numpy(zero_copy_only=False)
     if len(present) > roles.max_levels:
         raise too_many_levels(name, roles.max_levels)
     texts = {int(code): level_text(coded.dictionary[int(code)].as_py(), name) for code in present}
@@ -318,7 +375,10 @@ def _text_codes(column: pa.Array, name: str, roles: Roles) -> tuple[tuple[str, .
     lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
     for code, text in texts.items():
         lookup[code] = place[text]
-    return values, lookup[coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)]
+    if not coded.indices.null_count:
+        return values, lookup[coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)]
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
+    return values, np.where(absent(coded.indices), -1, lookup[codes])
 
 
 def level_text(value: Any, name: str) -> str:

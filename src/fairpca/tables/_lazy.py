@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.sparse import issparse
 
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
+from fairpca.rows._missing import fill_means
 from fairpca.rows.rows import MIN_DRAWN
 from fairpca.tables._dask import collections, merge_tree, partition_columns
 from fairpca.tables._kernel import Columns, positive_rows, to_rows
@@ -169,12 +171,14 @@ def _weighted(rows: Rows, drawn: pa.Table, moments: GroupMoments) -> Rows:
     return replace(rows, weights=weights * (np.where(np.isnan(wanted), held, wanted) / held)[codes])
 
 
-def lazy_transform(X: Any, function: Callable[[Any], Any], names: Sequence[str], dtype: Any) -> Any:
+def lazy_transform(
+    X: Any, function: Callable[[Any], Any], names: Sequence[str], dtype: Any, means: Any = None
+) -> Any:
     """Scores of a Dask collection as one with the same partitions; nothing is computed yet.
 
-    `function` maps a matrix (n, p) to its scores (n, d).
+    `function` maps a matrix (n, p) to its scores (n, d); `means` (p,) stand for missing values.
     """
-    apply = partial(_apply_partition, function=function)
+    apply = partial(_apply_partition, function=function, means=means)
     if hasattr(X, "rechunk"):
         X = X.rechunk({1: -1})
         chunks = (X.chunks[0], (len(names),))
@@ -184,7 +188,9 @@ def lazy_transform(X: Any, function: Callable[[Any], Any], names: Sequence[str],
     return X.map_partitions(partial(_apply_frame, apply, list(names)), meta=meta)
 
 
-def _apply_partition(X: Any, function: Callable[[Any], Any]) -> Any:
+def _apply_partition(X: Any, function: Callable[[Any], Any], means: Any) -> Any:
+    if means is not None:
+        X = fill_means(X if issparse(X) else np.asarray(X, dtype=np.float64), means)
     return function(check_matrix(X)[0])
 
 

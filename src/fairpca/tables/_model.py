@@ -16,7 +16,7 @@ from fairpca._choices import MISSING, UNKNOWN
 from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
-from fairpca.tables._kernel import level_text
+from fairpca.tables._kernel import absent, level_text
 from fairpca.tables._roles import is_number
 
 AnyModel: TypeAlias = Any
@@ -32,11 +32,12 @@ class Weights:
     components: Any  # (d, p)
     scale: Any  # (d,), or None
     output_names: tuple[str, ...]
+    missing: str = MISSING[0]  # what the model does where a feature is missing
 
     def bind(
-        self, schema: pa.Schema, missing: str = MISSING[0], unknown: str = UNKNOWN[0]
+        self, schema: pa.Schema, missing: str | None = None, unknown: str = UNKNOWN[0]
     ) -> Projection:
-        """Find the features among the columns of a table."""
+        """Find the features among the columns of a table; `missing` is the model's unless given."""
         plain: list[tuple[int, str]] = []
         indicators: dict[str, dict[str, int]] = {}
         for index, feature in enumerate(self.features):
@@ -50,7 +51,7 @@ class Weights:
                 continue
             column, level = _indicator(feature, schema)
             indicators.setdefault(column, {})[level] = index
-        return Projection(self, tuple(plain), indicators, missing, unknown)
+        return Projection(self, tuple(plain), indicators, missing or self.missing, unknown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ class Projection:
 
     def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of a batch that have every feature, where the others are to be dropped."""
-        if self.missing == "error":
+        if self.missing != "drop-rows":
             return batch
         present = np.ones(batch.num_rows, dtype=bool)
         for name in self.columns:
@@ -84,15 +85,22 @@ class Projection:
         return batch if present.all() else batch.filter(pa.array(present))
 
     def scores(self, batch: pa.RecordBatch) -> Any:
-        """Scores of the rows of a batch; missing values are refused."""
-        matrix = np.zeros((len(self.weights.features), batch.num_rows))
-        for index, name in self.plain:
-            matrix[index] = _complete(batch.column(name), name)
-        for name, places in self.indicators.items():
-            codes = _places(batch.column(name), name, places, self.unknown)
-            known = np.flatnonzero(codes >= 0)
-            matrix[codes[known], known] = 1.0
+        """Scores of the rows of a batch; missing values are refused, or count as the mean."""
         weights = self.weights
+        matrix = np.zeros((len(weights.features), batch.num_rows))
+        for index, name in self.plain:
+            column = batch.column(name)
+            if self.missing == "mean":
+                column = filled(column, weights.mean[index])
+            matrix[index] = _complete(column, name)
+        for name, places in self.indicators.items():
+            column = batch.column(name)
+            missing = absent(column) if self.missing == "mean" else np.zeros(len(column), bool)
+            known = np.flatnonzero(~missing)
+            codes = _places(column.filter(pa.array(~missing)), name, places, self.unknown)
+            matrix[codes[codes >= 0], known[codes >= 0]] = 1.0
+            for place in places.values() if missing.any() else ():
+                matrix[place, missing] = weights.mean[place]
         return project(matrix.T, weights.mean, weights.components, weights.scale)
 
 
@@ -102,11 +110,12 @@ def read_model(model: AnyModel) -> Weights:
         model = read_model_file(model)
     if isinstance(model, ModelFile):
         kind, parameters, state, standardization = model
-        whiten = parameters["whiten"]
+        whiten, missing = parameters["whiten"], parameters.get("missing", MISSING[0])
     else:
         fitted, standardization = model if isinstance(model, tuple) else (model, None)
         kind, state = type(fitted).__name__, dict(vars(fitted))
         whiten = getattr(fitted, "whiten", False)
+        missing = getattr(fitted, "missing", MISSING[0])
     _check_fitted(kind, state)
     mean, components = state["mean_"], state["components_"]
     if state.get("scale_") is not None:
@@ -122,6 +131,7 @@ def read_model(model: AnyModel) -> Weights:
         components,
         np.where(deviation > 0.0, deviation, 1.0) if whiten else None,
         tuple(f"{kind.lower()}{index}" for index in range(len(components))),
+        missing,
     )
 
 
@@ -170,6 +180,15 @@ def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str
     return lookup[codes]
 
 
+def filled(column: pa.Array, value: float) -> pa.Array:
+    """Put a value in the places of missing ones."""
+    mask = absent(column)
+    if not mask.any():
+        return column
+    known = column.cast(pa.float64()).fill_null(value).to_numpy(zero_copy_only=False)
+    return pa.array(np.where(mask, value, known))
+
+
 def _complete(column: pa.Array, name: str) -> Any:
     if kinds.is_decimal(column.type):
         column = column.cast(pa.float64())
@@ -183,6 +202,7 @@ def _complete(column: pa.Array, name: str) -> Any:
 
 def _missing_error(name: str, count: int) -> InvalidInputError:
     return InvalidInputError(
-        f"column {name!r} has {count:,} missing or infinite values in one batch: fill them in, or "
-        "leave those rows out."
+        f"column {name!r} has {count:,} missing or infinite values in one batch: fill them in, "
+        "leave those rows out (missing='drop-rows'), or use missing='mean'.",
+        parameter="missing",
     )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    IdentifierWarning,
+    ImputedValuesWarning,
+    InvalidInputError,
+)
 from fairpca.moments import FoldedMoments, GroupMoments
-from fairpca.moments._cells import Cell
+from fairpca.moments._holes import Holes, embed
 from fairpca.rows._checks import describe_missing, missing_values_error, weights_error
 from fairpca.rows._columns import missing_groups_error
+from fairpca.rows._identifiers import Unique, find_identifiers, identifier_text, merge_unique
+from fairpca.rows._missing import imputed
 from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 
@@ -29,11 +36,17 @@ class Partial:
     n_rows: int = 0
     incomplete: int = 0  # rows with a missing value
     missing: Mapping[str, int] = field(default_factory=dict)  # values by column
+    unique: Mapping[str, Unique] = field(default_factory=dict)  # features that may be identifiers
 
 
 def indicator_names(levels: Levels) -> list[str]:
     """Names of the indicator features, ``column=value`` for each."""
     return [f"{name}={level}" for name, values in levels.items() for level in values]
+
+
+def feature_columns(roles: Roles, levels: Levels) -> list[str]:
+    """Return the column that each feature comes from."""
+    return [*roles.features, *(name for name, values in levels.items() for _ in values)]
 
 
 def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
@@ -47,7 +60,9 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
             raise too_many_levels(name, roles.max_levels)
     names = [*roles.features, *indicator_names(levels)]
     _check_distinct(names)
-    aligned = [_align(part.moments, names) for part in parts if part.moments is not None]
+    columns = feature_columns(roles, levels)
+    found = [part.moments for part in parts if part.moments is not None]
+    aligned = [_align(moments, names, columns) for moments in found]
     missing: dict[str, int] = {}
     for part in parts:
         for name, count in part.missing.items():
@@ -58,6 +73,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         n_rows=sum(part.n_rows for part in parts),
         incomplete=sum(part.incomplete for part in parts),
         missing=missing,
+        unique=merge_unique(part.unique for part in parts if part.n_rows) if aligned else {},
     )
 
 
@@ -91,30 +107,21 @@ def too_many_levels(name: str, limit: int) -> InvalidInputError:
     )
 
 
-def _align(moments: GroupMoments, names: list[str]) -> GroupMoments:
-    """Give the moments all features in `names`; those they lack have been zero in every row."""
+def _align(moments: GroupMoments, names: Sequence[str], columns: Sequence[str]) -> GroupMoments:
+    """Give moments all features; those they lack were zero in all rows that have their column."""
     if moments.feature_names == tuple(names):
         return moments
     place = {name: index for index, name in enumerate(names)}
-    index = np.array([place[name] for name in moments.feature_names or ()], dtype=np.intp)
-    if moments.span is not None:
-        span = moments.span.embed(index, len(names))
-        return GroupMoments(len(names), tuple(names), moments.table, span)
-    cells = {key: _spread(cell, index, len(names)) for key, cell in moments.table.cells.items()}
-    return GroupMoments(len(names), tuple(names), replace(moments.table, cells=cells))
-
-
-def _spread(cell: Cell, index: Any, p: int) -> Cell:
-    """Move the features of a cell to the places `index` among `p`, zero elsewhere."""
-    m = len(cell.z_mean)
-    mean, rest, cross = np.zeros(p), np.zeros(p), np.zeros((m, p))
-    scatter, third = np.zeros((p, p)), np.zeros((m, p, p))
-    mean[index], rest[index], cross[:, index] = cell.mean, cell.mean_rest, cell.cross
-    block = np.ix_(index, index)
-    scatter[block] = cell.scatter
-    for position in range(m):
-        third[position][block] = cell.third[position]
-    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
+    index = [place[name] for name in moments.feature_names or ()]
+    holes, size = moments.holes, len(names)
+    if holes is not None:
+        fill = np.zeros(size)
+        fill[index] = holes.fill
+        index += range(size, size + len(holes.marks))
+        size += len(holes.marks)
+        holes = Holes(tuple(columns), holes.marks, fill)
+    table, span = embed((moments.table, moments.span), np.array(index, dtype=np.intp), size)
+    return GroupMoments(len(names), tuple(names), table, span, holes)
 
 
 def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:
@@ -122,6 +129,7 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
         raise no_rows_error(total, name)
+    _warn_of_identifiers(total)
     moments = total.moments if named else replace(total.moments, feature_names=None)
     return FoldedMoments(roles.folds, moments) if roles.folds else moments
 
@@ -134,15 +142,34 @@ def no_rows_error(total: Partial, name: str) -> InvalidInputError:
     return InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
 
 
+def _warn_of_identifiers(total: Partial) -> None:
+    """Warn of features that have another value in every row."""
+    n_rows = total.n_rows - total.incomplete
+    found = find_identifiers(total.unique, n_rows)
+    found += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
+    if found:
+        warnings.warn(identifier_text(found), IdentifierWarning, stacklevel=5)
+
+
+def refused(missing: Iterable[str], roles: Roles) -> bool:
+    """Whether missing values of these columns end a pass."""
+    if roles.missing == "mean":
+        return bool(set(missing) - {*roles.features, *roles.categorical})
+    return roles.missing == "error" and bool(list(missing))
+
+
 def check_missing(total: Partial, roles: Roles) -> None:
-    """Refuse missing values, or warn that their rows were left out."""
+    """Refuse missing values, or warn of what was done about them."""
     if not total.missing:
         return
     found = total.incomplete, total.n_rows, total.missing
-    if roles.missing == "drop-rows":
+    if not refused(total.missing, roles):
         # The caller of the public function: this one, finish, Table.moments and the function.
-        message = f"{describe_missing(*found)} and were left out."
-        warnings.warn(message, DroppedRowsWarning, stacklevel=5)
+        words = describe_missing(*found)
+        if roles.missing == "mean":
+            warnings.warn(imputed(words), ImputedValuesWarning, stacklevel=5)
+        else:
+            warnings.warn(f"{words} and were left out.", DroppedRowsWarning, stacklevel=5)
         return
     arguments = dict.fromkeys(roles.sensitive, "sensitive_features")
     arguments |= dict.fromkeys(roles.control, "control_features")

@@ -25,7 +25,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
 from fairpca.tables._parquet import RowGroup
-from fairpca.tables._partial import Partial, merge_partials
+from fairpca.tables._partial import Partial, merge_partials, refused
 from fairpca.tables._roles import Roles
 
 Item = TypeVar("Item")
@@ -86,7 +86,7 @@ def sum_units(units: Iterable[Any], roles: Roles, counter: Counter) -> Partial:
     """Sum units one after the other, in this thread."""
     total = Partial(levels=dict.fromkeys(roles.categorical, ()))
     for unit in units:
-        counting = roles.missing == "error" and bool(total.missing)
+        counting = refused(total.missing, roles)
         part = summarise_unit(unit, roles, counting=counting, tell=counter.add)
         total = merge_partials([total, part], roles)
     return total
@@ -115,7 +115,7 @@ def sum_row_groups(
     try:
         for group, result in zip(left, in_order(work, left, threads), strict=True):
             state = _advance(state, group, result, roles)
-            failing = failing or (roles.missing == "error" and bool(result.missing))
+            failing = failing or refused(result.missing, roles)
             if kept is not None and not failing:
                 kept.save(state)
             counter.add(result.n_rows)

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca._choices import MAX_CELLS, MAX_LEVELS, MISSING, Missing
+from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Groupless, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows._checks import not_numbers_error
@@ -29,6 +29,7 @@ class RoleOptions(TypedDict, total=False):
     numeric: Names
     categorical: Names
     missing: Missing
+    missing_groups: Groupless
     max_cells: int
     max_levels: int
     folds: int
@@ -56,6 +57,7 @@ class Roles:
     weight: str | None = None
     numeric: tuple[str, ...] = ()
     missing: Missing = "error"
+    missing_groups: Groupless = "raise"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
     folds: int = 0  # 0: one sum for all rows
@@ -67,6 +69,13 @@ class Roles:
         weight = () if self.weight is None else (self.weight,)
         named = self.features + self.categorical + self.sensitive + self.control + weight
         return tuple(dict.fromkeys(named))
+
+    @property
+    def own_group(self) -> frozenset[str]:
+        """Columns in which no value is a group of its own."""
+        if self.missing_groups == "raise":
+            return frozenset()
+        return frozenset((*self.sensitive, *self.control)) - frozenset(self.numeric)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the roles as JSON would give them back, to be compared with stored ones."""
@@ -87,6 +96,7 @@ def assign_roles(
     numeric: Names = None,
     categorical: Names = None,
     missing: Missing = "error",
+    missing_groups: Groupless = "raise",
     max_cells: int = MAX_CELLS,
     max_levels: int = MAX_LEVELS,
     folds: int = 0,
@@ -109,6 +119,7 @@ def assign_roles(
             parameter="sensitive_features",
         )
     check_choice("missing", missing, MISSING)
+    check_choice("missing_groups", missing_groups, GROUPLESS)
     if folds:
         check_folds(folds)
     taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
@@ -130,6 +141,7 @@ def assign_roles(
         **{name: parts[name] for name in ("categorical", "sensitive", "control", "numeric")},
         weight=weight,
         missing=missing,
+        missing_groups=missing_groups,
         max_cells=max_cells,
         max_levels=max_levels,
         folds=folds,

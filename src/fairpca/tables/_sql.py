@@ -206,7 +206,7 @@ def project_into(
     *,
     keep: Names = (),
     force: bool = False,
-    missing: Missing = "error",
+    missing: Missing | None = None,
     unknown: Unknown = "error",
     progress: Progress | None = None,
 ) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pyarrow import fs
 from fairpca._choices import MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import replacing
 from fairpca._progress import Counter, Progress
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.tables._files import Source, open_filesystem, resolved
 from fairpca.tables._model import AnyModel, Projection, read_model
@@ -33,7 +34,7 @@ def project_table(
     keep: Names = (),
     force: bool = False,
     kept_first: bool = False,
-    missing: Missing = "error",
+    missing: Missing | None = None,
     unknown: Unknown = "error",
     safe_csv: bool = False,
     progress: Progress | None = None,
@@ -59,8 +60,9 @@ def project_table(
         Whether what is there may be replaced.
     kept_first : bool, default False
         Whether the copied columns stand before the components instead of after them.
-    missing : {"error", "drop-rows"}, default "error"
-        What happens to rows that lack a feature.
+    missing : {"error", "drop-rows", "mean"}, optional
+        What happens to rows that lack a feature; None: what the model says. Under "mean" the mean
+        that the model has learned takes the place.
     unknown : {"error", "ignore"}, default "error"
         What happens to values of a categorical column that the model has not seen; "ignore"
         takes them for none of those it knows.
@@ -85,7 +87,8 @@ def project_table(
     ['fairpca0', 'z']
     """
     check_target(table, out, force=force)
-    check_choice("missing", missing, MISSING)
+    if missing is not None:
+        check_choice("missing", missing, MISSING)
     check_choice("unknown", unknown, UNKNOWN)
     projection = read_model(model).bind(table.schema, missing, unknown)
     job = Job(table, projection, keep, kept_first, as_text=is_csv(out))
@@ -208,6 +211,7 @@ class Job:
         self.as_text = as_text
         self.kept = self._kept_columns(keep)
         self.kept_first = kept_first
+        self.dropped = 0  # rows that lack a feature, so far
         self.types: dict[str, pa.DataType] = {}
         if table.kind == "csv":  # whole numbers at the start of a file may be followed by others
             self.types = {name: pa.float64() for _, name in self.projection.plain}
@@ -252,6 +256,13 @@ class Job:
         with single_blas_thread():
             for unit in self.table.units(self.types):
                 self.write_unit(unit, self.schema, write, counter)
+        self.warn_of_dropped()
+
+    def warn_of_dropped(self) -> None:
+        """Say how many rows were left out."""
+        if self.dropped:
+            found = f"{self.dropped:,} rows lack a feature and were left out."
+            warnings.warn(found, DroppedRowsWarning, stacklevel=4)
 
     def scored_batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """Project the rows of all units, a batch at a time."""
@@ -260,8 +271,10 @@ class Job:
         with single_blas_thread():
             for unit in self.table.units(self.types):
                 for batch in unit.batches(columns):
-                    yield self._scored_of(unit, batch, self.schema)
-                    counter.add(batch.num_rows)
+                    scored = self._scored_of(unit, batch, self.schema)
+                    yield scored
+                    counter.add(scored.num_rows)
+        self.warn_of_dropped()
 
     def write_unit(
         self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], counter: Counter
@@ -272,7 +285,7 @@ class Job:
         waiting = []
         for batch in unit.batches(columns):
             waiting.append(self._scored_of(unit, batch, schema))
-            counter.add(batch.num_rows)
+            counter.add(waiting[-1].num_rows)
             if not isinstance(unit, RowGroup):
                 write(pa.Table.from_batches(waiting, schema))
                 waiting = []
@@ -286,7 +299,8 @@ class Job:
             raise error.at(unit.path) from None
 
     def _scored(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        batch = self.projection.complete(batch)
+        n_rows, batch = batch.num_rows, self.projection.complete(batch)
+        self.dropped += n_rows - batch.num_rows
         names, scores = self.projection.output_names, self.projection.scores(batch)
         new = dict(zip(names, scores.T, strict=True))
         arrays = [
@@ -307,6 +321,7 @@ def _write_directory(
         for part in job.table.parts:
             place = beside if single else f"{beside}/{part.file.relative}"
             _write_part(job, part, system, place, counter)
+    job.warn_of_dropped()
 
 
 def _write_part(job: Job, part: ParquetPart, system: Any, place: str, counter: Counter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
@@ -68,9 +69,13 @@ def moments_from_parquet(
             Sensitive columns that are numbers whatever their type.
         categorical : iterable of str
             Features that become one indicator ``column=value`` for each of their values.
-        missing : {"error", "drop-rows"}, default "error"
+        missing : {"error", "drop-rows", "mean"}, default "error"
             "error" counts the missing values of all columns and raises; "drop-rows" leaves the
-            rows out and warns with their number.
+            rows out and warns with their number; "mean" counts a missing feature (a missing
+            category as well) as its mean over all rows, never over a group, and warns too.
+        missing_groups : {"raise", "own"}, default "raise"
+            What a row without a group (or stratum) is: an error, unless `missing` drops it, or one
+            of a group called missing.
         max_cells : int, default 1000
             Largest number of distinct combinations of groups.
         max_levels : int, default 1000
@@ -300,13 +305,16 @@ def moments_from_table(
     >>> moments_from_table(table, table.assign("sex")).levels("sex")
     ('f', 'm')
     """
-    _check_engine(engine, table, checkpoint)
+    with warnings.catch_warnings():
+        if quiet:  # pyspark complains of the versions of others when it is imported
+            warnings.filterwarnings("ignore", module="pyspark")
+        _check_engine(engine, table, checkpoint)
+        if engine == "spark":
+            with spark_session(master, quiet) as session, _explained("spark"):
+                return moments_by_spark(session, table, roles)
     if engine == "dask":
         with _dask_client(scheduler), _explained("dask"):
             return moments_by_dask(table, roles)
-    if engine == "spark":
-        with spark_session(master, quiet) as session, _explained("spark"):
-            return moments_by_spark(session, table, roles)
     return table.moments(roles, progress=progress, checkpoint=checkpoint)
 
 

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairpca._choices import OBJECTIVES
 from fairpca._models import ModelFile, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments import GroupMoments
-from fairpca.solvers import FairProblem, solve
+from fairpca.tables._fit import check_settings, fit_state
 from fairpca.tables._model import Weights, read_model
 from fairpca.tables._roles import is_number
 from fairpca.tables._spark import _arrow_schema, _quoted, moments_from_spark
@@ -58,6 +58,7 @@ _SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "covWeight": ("cov_weight", To.toFloat, None),
     "covTol": ("cov_tol", To.toFloat, None),
     "solver": ("solver", To.toString, "refined"),
+    "objective": ("objective", To.toString, OBJECTIVES[0]),
     "compare": ("compare", To.toString, "one-vs-rest"),
     "joint": ("joint", To.toBoolean, False),
     "reference": ("reference", To.identity, None),
@@ -78,6 +79,12 @@ def _parameter(name: str, about: str, converter: Any) -> Any:
 
 class _Columns(HasInputCols, HasInputCol, HasOutputCol):
     """The features, as number columns or one vector column, and the vector that comes of them."""
+
+    handleInvalid = _parameter(
+        "handleInvalid",
+        "missing values in transform: error (looked for first) or lazy (when it is computed)",
+        To.toString,
+    )
 
     def _set_given(self, given: dict[str, Any]) -> None:
         unknown = [name for name in given if not self.hasParam(name)]
@@ -150,14 +157,19 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         Strata, and a column of weights.
     outputCol : str, default "fairpca"
         Vector of scores that the model appends.
-    nComponents, meanTol, covWeight, covTol, solver, compare, joint, reference, numeric
-        The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise minGroupSize, certify,
-        covShift, whiten, standardize, tol and maxIter.
+    handleInvalid : {"error", "lazy"}, default "error"
+        Missing values in `transform`: "error" counts them in a pass of its own and raises an
+        InvalidInputError that names the columns; "lazy" saves that pass, and the action on the
+        result fails with an error of Spark that names the first column. Streams are always lazy.
+    nComponents, meanTol, covWeight, covTol, solver, objective, compare, joint, reference
+        The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise numeric,
+        minGroupSize, certify, covShift, whiten, standardize, tol and maxIter.
     """
 
     def __init__(self, **given: Any) -> None:
         super().__init__()
-        self._setDefault(outputCol="fairpca", **{n: s[2] for n, s in _SETTINGS.items()})
+        defaults = {name: default for name, (_, _, default) in _SETTINGS.items()}
+        self._setDefault(outputCol="fairpca", handleInvalid="error", **defaults)
         self._set_given(given)
 
     def setParams(self, **given: Any) -> FairPCA:
@@ -172,6 +184,7 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
     def _fit(self, dataset: Any) -> FairPCAModel:
         if not self.isSet(self.sensitiveCol):
             raise InvalidInputError("name the protected column with sensitiveCol.")
+        check_settings(self.settings())
         features = self._features(dataset)
         control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
         weight = self.getWeightCol() if self.isSet(self.weightCol) else None
@@ -192,39 +205,6 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         return _Writer(self)
 
 
-def fit_state(moments: GroupMoments, settings: dict[str, Any]) -> ModelFile:
-    """Fit from moments, without an estimator of scikit-learn; return what a model file holds."""
-    whole, standardize = moments.expanded(), settings["standardize"]
-    scaling = whole.standardization(famd=standardize == "famd") if standardize else None
-    scaled = whole if scaling is None else whole.standardized(scaling)
-    names = ("compare", "joint", "reference", "min_group_size")
-    contrasts = scaled.contrasts(*(settings[name] for name in names))
-    _, mean, covariance = scaled.pooled()
-    prices = {name: settings[name] for name in ("mean_tol", "cov_weight", "cov_tol")}
-    count = settings["n_components"]
-    problem = FairProblem.from_contrasts(covariance, contrasts, count, **prices)
-    how = {name: settings[name] for name in ("certify", "tol", "max_iter", "cov_shift")}
-    solution = solve(problem, settings["solver"], **how)
-    basis, certificate = solution.basis, solution.certificate
-    variance = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
-    state = {
-        "components_": np.ascontiguousarray(basis.T),
-        "n_components_": count,
-        "mean_": mean if scaling is None else scaling.mean,
-        "scale_": None if scaling is None else scaling.scale,
-        "explained_variance_": variance,
-        "explained_variance_ratio_": variance / (float(np.trace(covariance)) or 1.0),
-        "certificate_": certificate,
-        "mean_gap_": certificate.mean_gap,
-        "cov_gap_": certificate.cov_gap,
-        "n_iter_": max(solution.n_iter, 1),
-        "n_features_in_": whole.n_features,
-        "feature_names_in_": np.array(whole.feature_names, dtype=object),
-        "moments_": whole,
-    }
-    return ModelFile("FairPCA", settings, state, None)
-
-
 class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
     """What `FairPCA` fits: appends a vector of scores to a table, lazily, in Spark itself.
 
@@ -234,7 +214,7 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
 
     def __init__(self, record: ModelFile | None = None) -> None:
         super().__init__()
-        self._setDefault(outputCol="fairpca")
+        self._setDefault(outputCol="fairpca", handleInvalid="error")
         self.record = record
 
     def save_model(self, path: str | os.PathLike[str]) -> Path:
@@ -248,6 +228,8 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
             raise InvalidInputError(
                 f"the model knows {len(weights.mean)} features, and the table has {len(features)}."
             )
+        if self.getOrDefault(self.handleInvalid) == "error" and not dataset.isStreaming:
+            _check_complete(dataset, features)
         complete = [_complete(column, name) for name, column in features.items()]
         centred = [value - float(m) for value, m in zip(complete, weights.mean, strict=True)]
         scores = [_dot(centred, direction) for direction in _directions(weights)]
@@ -274,12 +256,30 @@ def _directions(weights: Weights) -> Any:
     )
 
 
+def _is_finite(column: Any) -> Any:
+    known = ~F.isnan(column) & (F.abs(column) < float("inf"))
+    return F.coalesce(known, F.lit(False))
+
+
+def _check_complete(data: Any, features: dict[str, Any]) -> None:
+    """Count what is missing in one job, since an error of ours must be raised here."""
+    holes = (F.count_if(~_is_finite(column)) for column in features.values())
+    found = data.select(*(hole.alias(f"c{index}") for index, hole in enumerate(holes))).first()
+    counts = {name: count for name, count in zip(features, found, strict=True) if count}
+    if counts:
+        listed = ", ".join(f"{name!r} {count:,}" for name, count in counts.items())
+        raise InvalidInputError(
+            f"missing or infinite values (by column: {listed}): fill them in, or leave those rows "
+            "out.",
+            parameter="handleInvalid",
+        )
+
+
 def _complete(column: Any, name: str) -> Any:
     """Return a column that raises, when it is computed, where it has no finite number."""
     words = f"column {name!r} has missing or infinite values: fill them in, or leave those rows out"
     said = F.raise_error(F.lit(f"fairpca: {words}")).cast("double")
-    finite = ~F.isnan(column) & (F.abs(column) < float("inf"))
-    return F.when(column.isNotNull() & finite, column).otherwise(said)
+    return F.when(_is_finite(column), column).otherwise(said)
 
 
 def _dot(columns: list[Any], factors: Any) -> Any:
@@ -299,7 +299,7 @@ class _Writer(MLWriter):
 
     def save(self, path: str) -> None:
         session = self._sparkSession or SparkSession.active()
-        mode = "overwrite" if self.shouldOverwrite else "errorifexists"
+        mode = "overwrite" if self.shouldOverwrite else "error"
         text = DefaultParamsWriter._get_metadata_to_save(self.instance, session)
         frame = session.createDataFrame([(text,)], "value string")
         frame.coalesce(1).write.mode(mode).text(f"{path}/metadata")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal, Unpack
 
@@ -16,6 +16,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
+from fairpca.rows._missing import fill_means, known_means
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
 from fairpca.tables._files import Listing, find_files
@@ -172,7 +173,7 @@ class Table:
         incomplete = parts.n_rows - int(np.count_nonzero(used))
         found = Partial(None, {}, parts.n_rows, incomplete, missing)
         check_missing(found, roles)
-        if incomplete:
+        if incomplete and roles.missing == "drop-rows":
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
@@ -180,7 +181,10 @@ class Table:
         if not parts.n_rows:
             raise no_rows_error(found, self.name)
         check_finite(parts, roles)
-        return to_rows(parts, roles)[0], pa.Table.from_batches([whole.select(others)])
+        rows, _ = to_rows(parts, roles)
+        if missing and roles.missing == "mean":
+            rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
+        return rows, pa.Table.from_batches([whole.select(others)])
 
     def types(self, roles: Roles) -> dict[str, pa.DataType]:
         """Types of the columns for a whole pass, where the files do not say."""

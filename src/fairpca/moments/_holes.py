@@ -1,0 +1,210 @@
+"""Missing values that count as the mean of all rows, exactly and in one pass.
+
+The mean is known at the end only. Until then a feature x holds `fill` where its value is missing,
+and a mark r, a feature after all others, is one there. With m the mean of the known values
+x + (m − fill) r is the imputed feature: a linear function, whose moments follow from those of x and
+r.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack, issparse
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import symmetrize
+from fairpca.moments._cells import Cell, FloatArray, merge, spread
+from fairpca.moments._span import Span
+from fairpca.moments._table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Holes:
+    """Which features have missing values, and what stands in their places.
+
+    Indicators of one column are missing together, so that the marks are those of columns.
+    """
+
+    columns: tuple[str, ...]  # (p,): the column that each feature comes from
+    marks: tuple[str, ...]  # (q,): columns with missing values, sorted
+    fill: FloatArray  # (p,)
+
+    @property
+    def features(self) -> NDArray[np.intp]:
+        """Places of the features that have a mark."""
+        known = set(self.marks)
+        return np.array([i for i, c in enumerate(self.columns) if c in known], dtype=np.intp)
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """Places of their marks among all features."""
+        place = {mark: len(self.columns) + i for i, mark in enumerate(self.marks)}
+        return np.array([place[self.columns[i]] for i in self.features], dtype=np.intp)
+
+
+Content = tuple[Table, Span | None]
+"""Cells, in the coordinates of a span where there is one."""
+
+
+def fill_holes(
+    X: Any, columns: Sequence[str], masks: Mapping[str, NDArray[np.bool_]] | None = None
+) -> tuple[Any, Holes]:
+    """Fill NaN with the mean of the rows at hand and add the marks; `masks` are the missing rows.
+
+    Zero fills a sparse matrix: its means are not large against its deviations.
+    """
+    names, is_sparse = tuple(columns), issparse(X)
+    if masks is None:
+        absent = csr_array((np.isnan(X.data), X.indices, X.indptr), X.shape) if is_sparse else None
+        masks = {name: _mask(X, absent, index) for index, name in enumerate(names)}
+        masks = {name: mask for name, mask in masks.items() if mask.any()}
+    marks = tuple(sorted(masks))
+    fill = np.zeros(len(names))
+    ones = [masks[mark].astype(X.dtype)[:, None] for mark in marks]
+    if is_sparse:
+        values = np.where(np.isnan(X.data), 0.0, X.data)
+        filled = csr_array((values, X.indices, X.indptr), X.shape)
+        return csr_array(hstack([filled, *map(csr_array, ones)])), Holes(names, marks, fill)
+    filled = X.copy(order="K")
+    for index in Holes(names, marks, fill).features:
+        mask = masks[names[index]]
+        if not mask.all():
+            fill[index] = X[~mask, index].mean(dtype=np.float64)
+        filled[mask, index] = fill[index]
+    return np.concatenate([filled, *ones], axis=1), Holes(names, marks, fill)
+
+
+def _mask(X: Any, absent: Any, index: int) -> NDArray[np.bool_]:
+    """Mark the rows in which a feature is NaN."""
+    if absent is None:
+        return np.asarray(np.isnan(X[:, index]))
+    return np.asarray(absent[:, [index]].toarray()[:, 0], dtype=np.bool_)
+
+
+def merge_holes(
+    left: tuple[Content, Holes], right: tuple[Content, Holes]
+) -> tuple[Content, Content, Holes]:
+    """Give both the marks of either, and the same values in the places of missing ones."""
+    marks = tuple(sorted({*left[1].marks, *right[1].marks}))
+    (mine, ours), (theirs, others) = _with_marks(*left, marks), _with_marks(*right, marks)
+    fill = np.where(_vote(mine, ours) >= _vote(theirs, others), ours.fill, others.fill)
+    common = replace(ours, fill=fill)
+    return _refill(mine, ours, fill), _refill(theirs, others, fill), common
+
+
+def complete(content: Content, holes: Holes) -> Content:
+    """Moments of the features, with the mean of the known values for missing ones."""
+    mean, share = _means(content, holes)
+    if empty := [mark for mark, s in zip(holes.marks, share, strict=True) if s >= 1.0]:
+        raise InvalidInputError(
+            f"column {empty[0]!r} has no value in any row: leave it out.", parameter="features"
+        )
+    fill = holes.fill.copy()
+    features = holes.features
+    known = 1.0 - share[holes.places - len(holes.columns)]
+    fill[features] += (mean[features] - fill[features]) / known
+    table, span = _refill(content, holes, fill)
+    kept = np.arange(len(holes.columns))
+    if span is not None:
+        span, table = span.mapped(table, span.origin[kept], span.basis[:, kept])
+        return table, span
+    cells = {key: _select(cell, kept) for key, cell in table.cells.items()}
+    return replace(table, cells=cells), None
+
+
+def missing_shares(content: Content, holes: Holes) -> dict[str, float]:
+    """Share of the rows, by weight, in which each column is missing."""
+    return dict(zip(holes.marks, map(float, _means(content, holes)[1]), strict=True))
+
+
+def _means(content: Content, holes: Holes) -> tuple[FloatArray, FloatArray]:
+    """Return the means of the features as they are filled, and of the marks."""
+    table, span = content
+    whole = merge(list(table.cells.values()))
+    mean = whole.mean + whole.mean_rest
+    mean = mean if span is None else span.place(mean)
+    p = len(holes.columns)
+    share = mean[p:].copy()
+    share[share > 1.0 - 1e-12] = 1.0
+    return mean[:p], share
+
+
+def _vote(content: Content, holes: Holes) -> FloatArray:
+    """Weight of the rows behind the value in each hole; −1 where there is no hole to fill."""
+    table, _ = content
+    votes = np.full(len(holes.columns), -1.0)
+    if table.cells:
+        weight = sum(cell.weight for cell in table.cells.values())
+        share = _means(content, holes)[1][holes.places - len(holes.columns)]
+        votes[holes.features] = np.where(share > 0.0, weight * (1.0 - share), -1.0)
+    return votes
+
+
+def _with_marks(content: Content, holes: Holes, marks: tuple[str, ...]) -> tuple[Content, Holes]:
+    """Add marks that are zero in all rows, and bring all into one order."""
+    if holes.marks == marks:
+        return content, holes
+    p = len(holes.columns)
+    places = [p + marks.index(mark) for mark in holes.marks]
+    index = np.array([*range(p), *places], dtype=np.intp)
+    return embed(content, index, p + len(marks)), replace(holes, marks=marks)
+
+
+def embed(content: Content, index: NDArray[np.intp], size: int) -> Content:
+    """Move features to the places `index` among `size`, zero elsewhere."""
+    table, span = content
+    if span is not None:
+        return table, span.embed(index, size)
+    cells = {key: spread(cell, index, size) for key, cell in table.cells.items()}
+    return replace(table, cells=cells), None
+
+
+def _refill(content: Content, holes: Holes, fill: FloatArray) -> Content:
+    """Moments of features that hold another value where theirs is missing."""
+    table, span = content
+    features, marks = holes.features, holes.places
+    change = (fill - holes.fill)[features]
+    if not change.any():
+        return content
+    if span is not None:
+        origin, basis = span.origin.copy(), span.basis.copy()
+        origin[features] += change * origin[marks]
+        basis[:, features] += change * basis[:, marks]
+        span, table = span.mapped(table, origin, basis)
+        return table, span
+    cells = {key: _move(cell, features, marks, change) for key, cell in table.cells.items()}
+    return replace(table, cells=cells), None
+
+
+def _move(
+    cell: Cell, features: NDArray[np.intp], marks: NDArray[np.intp], change: FloatArray
+) -> Cell:
+    """Moments of features to which a multiple of their marks is added."""
+    mean, rest, cross = cell.mean.copy(), cell.mean_rest.copy(), cell.cross.copy()
+    mean[features] += change * mean[marks]
+    rest[features] += change * rest[marks]
+    cross[:, features] += change * cross[:, marks]
+    products = []
+    for matrix in (cell.scatter, cell.third):
+        moved = matrix.copy()
+        moved[..., features, :] += change[:, None] * moved[..., marks, :]
+        moved[..., :, features] += change * moved[..., :, marks]
+        products.append(symmetrize(moved))
+    scatter, third = products
+    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
+
+
+def _select(cell: Cell, kept: NDArray[np.intp]) -> Cell:
+    return replace(
+        cell,
+        mean=cell.mean[kept],
+        mean_rest=cell.mean_rest[kept],
+        scatter=cell.scatter[np.ix_(kept, kept)],
+        cross=cell.cross[:, kept],
+        third=cell.third[:, kept][:, :, kept],
+    )

@@ -1,0 +1,218 @@
+"""A page or a model card about an audit: a dictionary goes in, text that obeys nobody comes out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fairpca._files import replacing, to_json
+from fairpca._text import visible
+from fairpca.report._pictures import Picture
+
+_HOME = Path(__file__).parent
+_SHADES = 6
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class AuditPage:
+    """A report for people: one HTML file, a model card and the same figures as JSON.
+
+    Made by `audit_report`, which has an example.
+
+    Parameters
+    ----------
+    summary : dict
+        All that the page says, in plain values.
+    pictures : dict
+        PNG pictures by name.
+    notes : tuple of str
+        What else should be said at the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.report import audit_report
+    >>> U, z = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 2
+    >>> page = audit_report(U, sensitive_features=z, budget=0.1)
+    >>> page.markdown().startswith("#")
+    True
+    """
+
+    summary: dict[str, Any]
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def html(self) -> str:
+        """Return the page: self-contained, without scripts, under a strict content policy."""
+        from markupsafe import Markup
+
+        style = (_HOME / "templates" / "audit.css").read_text(encoding="utf-8")
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        contrasts = (self.summary["fit"] or {}).get("contrasts", ())
+        largest = {
+            name: max((row[f"{name}_before"] or 0.0 for row in contrasts), default=0.0)
+            for name in ("mean_gap", "cov_gap")
+        }
+        return self._render(
+            "audit.html.j2",
+            True,
+            pictures=self.pictures,
+            style=Markup(style),
+            style_hash=f"sha256-{digest}",
+            heat_max=largest,
+            notes=self.notes,
+        )
+
+    def markdown(self) -> str:
+        """Return a model card in Markdown, from the same figures."""
+        return self._render("card.md.j2", False)
+
+    def _render(self, template: str, escaped: bool, **values: Any) -> str:
+        prose = _prose()
+        page = _environment(escaped).get_template(template)
+        return str(page.render(s=self.summary, prose=prose, **values))
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page, and its figures as JSON beside it; return the path of the page.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; the JSON file has the same name with ``.json`` at its end.
+        """
+        target = Path(path)
+        for place, text in ((target, self.html()), (target.with_suffix(".json"), self.json())):
+            with replacing(place) as beside:
+                beside.write_text(text, encoding="utf-8")
+        return target
+
+    def to_markdown(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model card; return its path.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to.
+        """
+        with replacing(path) as beside:
+            beside.write_text(self.markdown(), encoding="utf-8")
+        return Path(path)
+
+    def json(self) -> str:
+        """Return all figures as JSON."""
+        return to_json({**self.summary, "notes": self.notes})
+
+
+@lru_cache
+def _prose() -> dict[str, Any]:
+    return tomllib.loads((_HOME / "audit.toml").read_text(encoding="utf-8"))
+
+
+@lru_cache
+def _environment(escaped: bool) -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(
+            "Reports need Jinja2: install it with pip install 'fairpca[report]'.", name="jinja2"
+        ) from error
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HOME / "templates"),
+        autoescape=escaped,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        keep_trailing_newline=True,
+    )
+    found.filters |= _FILTERS
+    return found
+
+
+def _shown(value: Any) -> Any:
+    """Write out what is hidden in a name; marked text is ours and stays as it is."""
+    return visible(value) if type(value) is str and not value.isprintable() else value
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _gap(value: float | None, scale: float | None = None) -> str:
+    if value is None:
+        return "–"
+    if value == 0 or (scale and value <= _ROUNDING * scale):
+        return "0"
+    return f"{value:.3f}" if 1e-3 <= value < 1e4 else f"{value:.1e}"
+
+
+def _heat(value: float | None, largest: float) -> str:
+    """Return the class of a shade; none where there is next to nothing."""
+    if not value or not largest:
+        return ""
+    shade = min(int(_SHADES * value / largest) + 1, _SHADES)
+    return f"h{shade}" if value > 0.01 * largest else ""
+
+
+def _pair(entry: Mapping[str, Any]) -> str:
+    where = ", ".join(f"{name}={value}" for name, value in entry["stratum"].items())
+    text = f"{entry['attribute']}: {entry['groups'][1]} against {entry['groups'][0]}"
+    return f"{text} where {where}" if where else text
+
+
+def _certified(certificate: Mapping[str, Any]) -> str:
+    if not certificate["certified"]:
+        return "none"
+    gap = certificate["gap"]
+    return "optimal" if gap < 5e-7 else f"within {100 * gap:.2g} %"
+
+
+def _certified_note(certificate: Mapping[str, Any]) -> str:
+    return "of the best possible" if certificate["certified"] else "was not asked for"
+
+
+def _certificate_words(certificate: Mapping[str, Any]) -> str:
+    figures = f"objective {certificate['objective']:.5g}, bound {certificate['bound']:.5g}"
+    if not certificate["certified"]:
+        return f"No certificate was asked for ({figures}, a loose bound)."
+    if certificate["gap"] < 5e-7:
+        start = "The components are proven to be optimal"
+    else:
+        share = f"{100 * certificate['gap']:.2g} %"
+        start = f"The components are proven to be within {share} of optimal"
+    return (
+        f"{start}: no other components of the same number that meet the constraints can exceed the "
+        f"bound ({figures}, in units of variance)."
+    )
+
+
+def _markdown(value: Any) -> str:
+    """Escape what Markdown or HTML would obey, and keep to one line of a table."""
+    text = visible(" ".join(str(value).split()))
+    return re.sub(r"([\\`*_\[\]|<>~$&#!])", r"\\\1", text)
+
+
+_FILTERS: dict[str, Any] = {
+    "share": _share,
+    "gap": _gap,
+    "heat": _heat,
+    "pair": _pair,
+    "certified": _certified,
+    "certified_note": _certified_note,
+    "certificate_words": _certificate_words,
+    "md": _markdown,
+    "count": lambda value: f"{value:,}",
+    "percent": lambda value: f"{100 * value:.1f} %",
+    "points": lambda value: f"{100 * value:.0f}",
+    "pvalue": lambda value: "–" if value is None else "< 0.001" if value < 1e-3 else f"{value:.3f}",
+    "classifier": lambda name: _prose()["classifiers"].get(name, name),
+    "option": lambda value: json.dumps(value, ensure_ascii=False, default=str),
+}

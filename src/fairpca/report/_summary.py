@@ -1,0 +1,218 @@
+"""What a page about an audit says, as one dictionary of plain values."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from fairpca.estimators._fair_pca import FairPCA, fit_with_plain
+from fairpca.estimators._fair_pca_cv import held_out_summary
+from fairpca.metrics import AuditReport
+from fairpca.moments import FoldedMoments, Standardization
+from fairpca.rows import Rows
+
+PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+_PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
+_BLOCK = 4096
+_LOADINGS = 8  # features named for each component
+# Ends of what a lower end of Δ is called; a matter of words, and said so on the page.
+_WORDS = ((0.0, "nothing"), (0.1, "little"), (0.3, "some"), (1.01, "much"))
+
+
+class Fitted(NamedTuple):
+    """A fair fit, plain components beside it, and the moments by fold of the same rows."""
+
+    fair: FairPCA
+    plain: FairPCA
+    folded: FoldedMoments
+
+
+def fit_both(rows: Rows, model: FairPCA, folds: int = 5) -> Fitted:
+    """Fit a model and plain components to rows."""
+    folded = FoldedMoments.from_rows(rows, folds)
+    fair = clone(model)
+    return Fitted(fair, fit_with_plain(fair, folded.total), folded)
+
+
+def summarise(
+    report: AuditReport,
+    *,
+    about: Mapping[str, Any],
+    rows: Rows | None = None,
+    fitted: Fitted | None = None,
+    before: AuditReport | None = None,
+) -> dict[str, Any]:
+    """Gather all that a page or a model card says; `about` names the data and the options."""
+    audit = report.to_dict()
+    plain = None if before is None else before.to_dict()
+    return {
+        "title": about.get("title") or f"Audit of {about.get('name') or 'a representation'}",
+        "data": _data(report, rows, about),
+        "verdict": _verdict(audit, plain),
+        "audit": audit,
+        "before": plain,
+        "fit": None if fitted is None else _fit(fitted),
+        "record": {
+            "date": about.get("date"),
+            "versions": {name: version(name) for name in _PACKAGES} | _python(),
+            "options": dict(about.get("options") or {}),
+            "files": list(about.get("files") or ()),
+            "rows_sha256": None if rows is None else digest(rows),
+        },
+    }
+
+
+def _python() -> dict[str, str]:
+    return {"python": platform.python_version()}
+
+
+def digest(rows: Rows) -> str:
+    """Return the SHA-256 of rows as they were read: features, groups, strata and weights."""
+    found = hashlib.sha256()
+    for start in range(0, len(rows), _BLOCK):  # a copy of all rows would be felt in memory
+        block = rows.X[start : start + _BLOCK]
+        whole = block.toarray() if hasattr(block, "toarray") else block
+        found.update(np.ascontiguousarray(whole, dtype="<f8").tobytes())
+    for part in (rows.groups, rows.strata):
+        for column in part.categorical if part is not None else ():
+            found.update(repr((column.name, column.levels)).encode())
+            found.update(column.codes.astype("<i8").tobytes())
+        for numbers in part.numeric if part is not None else ():
+            found.update(numbers.name.encode() + numbers.values.astype("<f8").tobytes())
+    if rows.weights is not None:
+        found.update(rows.weights.astype("<f8").tobytes())
+    return found.hexdigest()
+
+
+def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what was audited: rows, features, groups with their sizes, unknown ones."""
+    groups = []
+    if rows is not None and rows.groups is not None:
+        for column in rows.halved().groups.categorical:  # type: ignore[union-attr]
+            counts = np.bincount(column.codes, minlength=len(column.levels))
+            for level, count in zip(column.levels, counts.tolist(), strict=True):
+                small = count < report.min_group
+                entry = {"attribute": column.name, "group": level, "n_rows": count}
+                groups += [{**entry, "share": count / len(rows), "small": small}] if count else []
+    return {
+        "name": about.get("name") or "",
+        "n_rows": report.n_rows,
+        "n_components": report.n_components,
+        "features": list(about.get("features") or ()),
+        "attributes": list(about.get("attributes") or ()),
+        "strata": list(about.get("strata") or ()),
+        "groups": groups,
+        "min_group": report.min_group,
+        "unknown": report.unknown,
+    }
+
+
+def _verdict(audit: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Put the worst that was found on new rows into a word, with its uncertainty."""
+    worst = audit["headline"]
+    if worst is None:
+        return {"word": "unknown", "held_out": None, "before": None}
+    new = worst["held_out"]
+    word = next(word for end, word in _WORDS if new["low"] <= end)
+    past = None if before is None or before["headline"] is None else before["headline"]
+    return {"word": word, **worst, "before": past}
+
+
+def _fit(fitted: Fitted) -> dict[str, Any]:
+    """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
+    fair, plain, folded = fitted
+    certificate = fair.certificate_.as_dict()
+    return {
+        "n_components": int(fair.n_components_),
+        "standardized": bool(fair.standardize),
+        "fair": _figures(fair),
+        "plain": _figures(plain),
+        "held_out": held_out_summary(_unfitted(fair), folded),
+        "certificate": {**certificate, "certified": bool(fair.certify)},
+        "contrasts": contrast_rows(fair),
+        "groups": _groups(fair, plain),
+        "loadings": _loadings(fair, plain),
+        "tradeoff": _tradeoff(fair, folded),
+    }
+
+
+def _figures(model: FairPCA) -> dict[str, Any]:
+    return {
+        "variance": float(np.sum(model.explained_variance_ratio_)),
+        "mean_gap": float(model.mean_gap_),
+        "cov_gap": float(model.cov_gap_),
+    }
+
+
+def _unfitted(model: FairPCA) -> FairPCA:
+    """Return a copy that asks for as many components as the model has."""
+    return clone(model).set_params(n_components=model.n_components_)
+
+
+def contrast_rows(model: FairPCA) -> list[dict[str, Any]]:
+    """Return one entry for each contrast, those with the largest gaps left first."""
+    table = model.contrasts_
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return sorted(rows, key=lambda row: -(row["cov_gap"] or 0.0))
+
+
+def _groups(fair: FairPCA, plain: FairPCA) -> list[dict[str, Any]]:
+    """Say what each group keeps and loses in plain and in fair components."""
+    moments = fair.moments_
+    if moments.span is not None:  # covariances of whole groups would be far larger than the rows
+        return []
+    if fair.scale_ is not None:
+        moments = moments.standardized(Standardization(fair.mean_, fair.scale_))
+    groups = moments.group_covariances(fair.joint)
+    best = groups.best(len(fair.components_))
+    tables = [groups.as_table(model.components_.T, best) for model in (plain, fair)]
+    return [
+        {
+            "group": groups.label(place),
+            "n_rows": groups.n_rows[place],
+            "best": float(best[place]),
+            **{
+                f"{name}_{what}": float(table[what][place])
+                for name, table in zip(("plain", "fair"), tables, strict=True)
+                for what in ("variance", "loss")
+            },
+        }
+        for place in range(len(groups))
+    ]
+
+
+def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
+    """Name the features that each component is mostly made of."""
+    count = fair.components_.shape[1]
+    names = getattr(fair, "feature_names_in_", [f"x{index}" for index in range(count)])
+    found = []
+    for number, component in enumerate(fair.components_):
+        order = np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
+        other = plain.components_[number] if number < len(plain.components_) else component
+        sign = -1.0 if float(other @ component) < 0 else 1.0  # the sign of a component is free
+        weights = [(str(names[k]), float(component[k]), sign * float(other[k])) for k in order]
+        found.append([dict(zip(("feature", "fair", "plain"), row, strict=True)) for row in weights])
+    return found
+
+
+def _tradeoff(fair: FairPCA, folded: FoldedMoments) -> list[dict[str, Any]]:
+    """Fit along prices of the covariance gap, and measure every fold that was left out."""
+    if fair.objective != "total":
+        return []
+    prices: Sequence[float] = PRICES
+    chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight
+    if chosen is not None:
+        prices = sorted({*PRICES, float(chosen)})
+    points = []
+    for price in prices:
+        model = _unfitted(fair).set_params(cov_weight=price, cov_tol=None)
+        found = held_out_summary(model, folded)
+        if found is not None:
+            points.append({"price": price, "chosen": price == chosen, **found})
+    return points

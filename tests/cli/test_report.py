@@ -1,0 +1,56 @@
+"""`fairpca report`: a page, its figures and a card from one command."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+QUICK = ("--family", "linear", "--permutations", 19, "--slow-permutations", 0, "--budget", 5)
+LESS = (*QUICK, "--attackers", "linear")
+
+
+@pytest.fixture
+def hired(people):
+    people["hired"] = np.where(np.arange(len(people)) % 3, "no", "yes")
+    return people
+
+
+def test_a_table_becomes_a_page_figures_and_a_card(run, write, hired, tmp_path):
+    out, card, path = tmp_path / "r.html", tmp_path / "card.md", write(hired)
+    roles = ("--sensitive", "sex", "--drop", "race,income", "--decision", "hired", "-d", 2)
+    places = ("--out", out, "--card", card, "--title", "A & B")
+    result = run("report", path, *roles, *LESS, *places)
+    assert result.exit_code == 0, result.stderr
+    assert f"Report written to {out}" in result.stdout
+    html = out.read_text(encoding="utf-8")
+    assert "<h1>A &amp; B</h1>" in html
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["data"]["features"] == list("uvwxyz")
+    assert document["fit"]["fair"]["mean_gap"] < 1e-8 < document["fit"]["held_out"]["mean_gap"]
+    assert document["audit"]["decisions"]["rates"][0]["measure"] == "selection"
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    assert document["record"]["files"] == [{"name": "people.csv", "sha256": digest}]
+    assert digest in html
+    assert card.read_text(encoding="utf-8").startswith("# Model card: A \\& B\n")
+    again = run("report", path, *roles, *LESS, *places)
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "--out" in again.stderr
+    assert "--force" in again.stderr
+
+
+def test_columns_as_they_are(run, write, people, tmp_path):
+    out = tmp_path / "r.html"
+    arguments = ("--sensitive", "sex", "--features", "u,v", *LESS, "--as-is", "--out", out)
+    assert run("report", write(people), *arguments, "--quiet").stdout == ""
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["fit"] is None
+    assert document["data"]["n_components"] == 2
+
+
+def test_mistakes(refused, write, people, tmp_path):
+    nowhere = tmp_path / "no" / "r.html"
+    line = refused("report", write(people), "--sensitive", "sex", "--out", nowhere)
+    assert "the directory 'no' does not exist" in line
+    assert "--sensitive COL" in refused("report", write(people), "--out", tmp_path / "r.html")

@@ -1,0 +1,232 @@
+"""Silent wrong answers become words: each warning once, by name, and none on ordinary data."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments, load_model
+from fairpca.datasets import load_diabetes_sex
+from fairpca.exceptions import (
+    DominantFeatureWarning,
+    FairnessWarning,
+    FewRowsWarning,
+    GroupFeatureWarning,
+    GroupsError,
+    IdentifierWarning,
+    IndexMismatchWarning,
+    InfeasibleError,
+    InvalidInputError,
+    LongFitWarning,
+)
+from fairpca.tables import open_table
+
+
+@pytest.fixture
+def people():
+    rng = np.random.default_rng(3)
+    sex = rng.choice(["f", "m"], 300)
+    frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))
+    return frame.assign(a=frame["a"] + (sex == "f")), pd.Series(sex, name="sex")
+
+
+def _said(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [(entry.category, str(entry.message)) for entry in caught]
+
+
+COPIES = {
+    "copy": lambda sex: {"code": (sex == "f") * 1.0},
+    "one-hot": lambda sex: {"f": (sex == "f") * 1.0, "m": (sex == "m") * 1.0},
+    "scaled": lambda sex: {"pay": 1e6 + 3.7 * (sex == "f")},
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_feature_that_is_a_function_of_the_group(people, copy):
+    frame, sex = people
+    added = COPIES[copy](sex)
+    frame = frame.assign(**added)
+    [(category, text)] = _said(lambda: FairPCA(2).fit(frame, sensitive_features=sex))
+    assert category is GroupFeatureWarning
+    assert all(repr(name) in text for name in added)
+    assert "'a'" not in text
+    table = open_table(pa.table({**frame.to_dict("list"), "sex": list(sex)}))
+    moments = table.moments(table.assign("sex"))
+    assert _said(lambda: FairPCA(2).fit_moments(moments))[0][0] is GroupFeatureWarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", GroupFeatureWarning)  # it can be switched off
+        FairPCA(2).fit(frame, sensitive_features=sex)
+
+
+def test_a_function_of_strata_is_none_of_the_group(people):
+    frame, sex = people
+    income = np.arange(300) % 3
+    given = {"sensitive_features": sex, "control_features": income}
+    assert not _said(lambda: FairPCA(2).fit(frame.assign(i=income * 1.0), **given))
+    joint = frame.assign(i=np.where(sex == "f", 1.0, -1.0))
+    assert _said(lambda: FairPCA(2).fit(joint, **given))[0][0] is GroupFeatureWarning
+
+
+def test_a_copy_of_a_number_and_of_a_name(people):
+    frame, sex = people
+    age = np.random.default_rng(0).normal(50, 9, 300)
+    copied = frame.assign(years=0.01 * age)
+    [(category, text)] = _said(lambda: FairPCA(2).fit(copied, sensitive_features=age))
+    assert category is GroupFeatureWarning
+    assert "'years'" in text
+    noisy = frame.assign(sex=np.random.default_rng(1).normal(size=300))
+    [(category, text)] = _said(lambda: FairPCA(2).fit(noisy, sensitive_features=sex))
+    assert category is GroupFeatureWarning
+    assert "'sex'" in text
+
+
+@pytest.mark.parametrize("start", [0, 1, 10_000])
+def test_identifiers(people, start, tmp_path):
+    frame, sex = people
+    numbers = np.random.default_rng(0).permutation(np.arange(start, start + 300))
+    frame = frame.assign(number=numbers)
+    model = FairPCA(2, standardize=True)
+    [(category, text)] = _said(lambda: model.fit(frame, sensitive_features=sex))
+    assert category is IdentifierWarning
+    assert "'number'" in text
+    frame.assign(sex=sex).to_parquet(tmp_path / "t.parquet", row_group_size=50)
+    table = open_table(tmp_path / "t.parquet")
+    [(category, _)] = _said(lambda: table.moments(table.assign("sex")))
+    assert category is IdentifierWarning
+
+
+def test_numbers_that_happen_to_differ_are_no_identifiers(people):
+    frame, sex = people
+    rng = np.random.default_rng(0)
+    for salary in (rng.choice(10**6, 300, replace=False), rng.integers(18, 90, 300)):
+        model = FairPCA(2, standardize=True)
+        assert not _said(lambda m=model, s=salary: m.fit(frame.assign(s=s), sensitive_features=sex))
+    wide = rng.choice(10**9, 300, replace=False)
+    named = frame.assign(person_id=wide)
+    assert _said(lambda: FairPCA(2, standardize=True).fit(named, sensitive_features=sex))
+
+
+def test_text_that_is_different_in_every_row(people):
+    frame, sex = people
+    table = open_table(
+        pa.table({"a": frame["a"], "name": [f"n{i}" for i in range(300)], "sex": sex})
+    )
+    roles = table.assign("sex", categorical="name")
+    assert _said(lambda: table.moments(roles))[0][0] is IdentifierWarning
+
+
+def test_one_feature_that_holds_all_the_variance(people):
+    frame, sex = people
+    large = frame.assign(b=frame["b"] * 100)
+    [(category, text)] = _said(lambda: FairPCA(2).fit(large, sensitive_features=sex))
+    assert category is DominantFeatureWarning
+    assert "'b' holds 100 %" in text
+    assert not _said(lambda: FairPCA(2, standardize=True).fit(large, sensitive_features=sex))
+    assert _said(lambda: DeltaFairPCA(2, price=0.1).fit(large, sensitive_features=sex))
+
+
+def test_groups_with_few_rows(people):
+    frame, _ = people
+    groups = np.where(np.arange(300) < 8, "few", "many")
+    [(category, text)] = _said(lambda: FairPCA(3).fit(frame, sensitive_features=groups))
+    assert category is FewRowsWarning
+    assert "few' (8 rows)" in text
+    assert not _said(lambda: FairPCA(2).fit(frame, sensitive_features=groups))
+
+
+@pytest.mark.parametrize(
+    "model", [FairPCA(1), FairKernelPCA(1, rank=5), DeltaFairPCA(1, price=0.1)]
+)
+def test_groups_with_another_index(people, model):
+    frame, sex = people
+    shuffled = sex.sample(frac=1, random_state=0)
+    [(category, text)] = _said(lambda: model.fit(frame, sensitive_features=shuffled))
+    assert category is IndexMismatchWarning
+    assert "sensitive_features.loc[X.index]" in text
+    assert not _said(lambda: model.fit(frame, sensitive_features=shuffled.to_numpy()))
+    assert not _said(lambda: model.fit(frame.loc[shuffled.index], sensitive_features=shuffled))
+
+
+def test_an_identifier_as_the_attribute_is_refused_at_once(people):
+    frame, _ = people
+    for ids in (np.arange(300), [f"n{i}" for i in range(300)]):
+        with pytest.raises(GroupsError, match="identifier"):
+            FairPCA(2).fit(frame, sensitive_features=ids)
+    many = np.arange(3000)
+    with pytest.raises(GroupsError, match="identifier"):
+        FairPCA(2).fit(np.random.default_rng(0).normal(size=(3000, 3)), sensitive_features=many)
+
+
+def test_whole_numbers_that_may_be_numbers(people):
+    frame, _ = people
+    age = pd.DataFrame({"age": np.random.default_rng(0).integers(18, 70, 300)})
+    with pytest.raises(InfeasibleError, match=r"numeric=\['age'\]"):
+        FairPCA(2).fit(frame, sensitive_features=age)
+    FairPCA(2, numeric=["age"]).fit(frame, sensitive_features=age)
+
+
+def test_a_long_fit_says_so_before_it_starts(monkeypatch):
+    from fairpca.estimators import _fair_kernel_pca
+
+    monkeypatch.setattr(_fair_kernel_pca, "_SECONDS", 1e6)
+    X, groups = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    with pytest.warns(LongFitWarning, match="60 rows at full rank will take about"):
+        FairKernelPCA(1).fit(X, sensitive_features=groups)
+    assert not _said(lambda: FairKernelPCA(1, rank=5).fit(X, sensitive_features=groups))
+    assert not _said(lambda: FairKernelPCA(1, n_landmarks=9).fit(X, sensitive_features=groups))
+
+
+def test_embedded_data_give_no_warning():
+    data = load_diabetes_sex()
+    for standardize in (True, "famd"):
+        model = FairPCA(2, standardize=standardize)
+        assert not _said(lambda m=model: m.fit(data.X, sensitive_features=data.sensitive))
+
+
+NEAR_MISSES = {
+    "generator": (lambda X: (row for row in X), r"list\(X\)"),
+    "path": (lambda X: "people.csv", "open_table"),
+    "dict": (lambda X: {"a": X[:, 0]}, "DataFrame"),
+    "moments": (lambda X: GroupMoments.from_arrays(X, np.arange(40) % 2), "fit_moments"),
+    "table": (lambda X: open_table(pa.table({"a": X[:, 0]})), "fit_moments"),
+}
+
+
+@pytest.mark.parametrize("case", NEAR_MISSES)
+def test_near_misses_are_told_what_to_pass(case):
+    X, groups = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    make, message = NEAR_MISSES[case]
+    with pytest.raises(InvalidInputError, match=message):
+        FairPCA(1).fit(make(X), sensitive_features=groups)
+    fitted = FairPCA(1).fit(X, sensitive_features=groups)
+    with pytest.raises(InvalidInputError, match=message):
+        fitted.transform(make(X))
+
+
+def test_a_lazy_frame_is_collected_first():
+    X, groups = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    lazy = pl.DataFrame(X).lazy()
+    fitted = FairPCA(1).fit(X, sensitive_features=groups)
+    with pytest.raises(InvalidInputError, match="collect"):
+        fitted.transform(lazy)
+    with pytest.raises(InvalidInputError, match="name its columns"):
+        FairPCA(1).fit(lazy, sensitive_features=groups)
+
+
+def test_models_are_loaded_from_the_package(tmp_path, people):
+    frame, sex = people
+    fair = FairPCA(2).fit(frame, sensitive_features=sex)
+    again = load_model(fair.save(tmp_path / "model")).model
+    np.testing.assert_array_equal(again.transform(frame), fair.transform(frame))
+
+
+def test_every_caveat_is_a_fairness_warning():
+    for kind in (GroupFeatureWarning, IdentifierWarning, DominantFeatureWarning, FewRowsWarning):
+        assert issubclass(kind, FairnessWarning)

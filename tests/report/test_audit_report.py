@@ -1,0 +1,206 @@
+"""The page of an audit: what it says, that names are only shown, and its files."""
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hostile import HOSTILE, hostile_page
+
+from fairpca import FairPCA
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics import audit
+from fairpca.report import audit_report
+from fairpca.report._page import _environment
+
+
+@pytest.fixture(scope="module")
+def page():
+    return hostile_page()
+
+
+class Elements(HTMLParser):
+    """Collects tags and their attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parsed(html):
+    found = Elements()
+    found.feed(html)
+    return found
+
+
+def test_names_are_shown_and_never_obeyed(page):
+    found = parsed(page.html())
+    names = {tag for tag, _ in found.tags}
+    assert not names & {"script", "iframe", "object", "link", "form", "base"}
+    assert [tag for tag, _ in found.tags].count("style") == 1
+    for tag, attributes in found.tags:
+        assert not any(name.startswith("on") for name in attributes)
+        assert "style" not in attributes
+        if tag == "img":
+            assert attributes["src"].startswith("data:image/png;base64,")
+            assert attributes["alt"]
+        for name in ("href", "src"):
+            assert not re.match("https?:|//|javascript:", attributes.get(name) or "")
+    text = " ".join(found.text)
+    assert HOSTILE[0] in text
+    assert HOSTILE[2] in text
+    assert "49" not in found.text[0]
+    assert "\x1b" not in page.html()
+    assert "\\x1b[31mred" in page.html()
+
+
+def test_the_policy_allows_our_style_and_nothing_else(page):
+    html = page.html()
+    (policy,) = re.findall('http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    (style,) = re.findall("<style>(.*?)</style>", html, flags=re.S)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.replace("&#39;", "'").split("; ") == [
+        "default-src 'none'",
+        f"style-src 'sha256-{digest}'".replace("+", "+"),
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+
+
+def test_everything_that_was_promised_is_there(page):
+    html = page.html()
+    for place in ("data", "before", "delta", "contrasts", "served", "loadings", "tradeoff",
+                  "decisions", "certificate", "limits", "record"):  # fmt: skip
+        assert f'id="{place}"' in html
+        assert f'href="#{place}"' in html
+    assert set(page.pictures) == {"delta", "loadings", "before_after", "tradeoff"}
+    summary = page.summary
+    assert summary["fit"]["held_out"]["folds"] == 3
+    assert summary["fit"]["held_out"]["mean_gap"] > summary["fit"]["fair"]["mean_gap"]
+    assert summary["fit"]["tradeoff"][0]["price"] == 0.0
+    assert any(point["chosen"] for point in summary["fit"]["tradeoff"])
+    assert len(summary["record"]["rows_sha256"]) == 64
+    assert "compliance" in html  # only to say that it is none
+    assert "no finding of compliance" in html
+    assert summary["verdict"]["word"] in ("nothing", "little", "some", "much")
+    assert len(html) < 600_000
+
+
+def test_the_files_hold_the_same(page, tmp_path):
+    path = page.to_html(tmp_path / "report.html")
+    assert path.read_text(encoding="utf-8") == page.html()
+    document = json.loads((tmp_path / "report.json").read_text())
+    assert document["data"]["n_rows"] == 240
+    assert document["audit"]["headline"]["by"] == page.summary["audit"]["headline"]["by"]
+    card = page.to_markdown(tmp_path / "card.md").read_text(encoding="utf-8")
+    assert card.startswith("# Model card: \\<script\\>")
+    assert not re.search(r"(?<!\\)[<\[]", card)
+    for line in page.summary["audit"]["by_attacker"]:
+        assert f"| {line['held_out']['value']:.3f} |" in card
+    tables = [line for line in card.splitlines() if line.startswith("|")]
+    widths = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
+    assert set(widths) <= {5, 6, 10}
+
+
+def test_an_audit_alone_makes_a_page(tmp_path):
+    rng = np.random.default_rng(0)
+    U, z = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
+    U[z == "b"] += 3.0
+    report = audit(U, z, families=("linear",), attackers=("linear",), n_permutations=19, budget=5)
+    html = report.to_html(tmp_path / "a.html", title="Only figures").read_text(encoding="utf-8")
+    assert "<h1>Only figures</h1>" in html
+    assert "Classifiers tell the groups apart clearly." in html
+    assert 'id="certificate"' not in html
+    assert (tmp_path / "a.json").is_file()
+
+
+def test_a_representation_without_a_model():
+    rng = np.random.default_rng(0)
+    U, z = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
+    quick = {"families": ("linear",), "attackers": (), "n_permutations": 19, "budget": 5}
+    page = audit_report(U, z, cross_fit=False, **quick)
+    assert page.summary["verdict"]["word"] == "unknown"
+    assert page.summary["fit"] is None
+    assert "there is no verdict" in page.html()
+    assert "how it was made is not known" in page.markdown()
+    with pytest.raises(InvalidInputError, match="model is a str"):
+        audit_report(U, z, model="fair")
+
+
+def test_the_digest_is_of_the_rows():
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(60, 3)), np.repeat(["a", "b"], 30)
+    quick = {"families": (), "attackers": (), "budget": 2}
+    first, same, other = (
+        audit_report(A, z, **quick).summary["record"]["rows_sha256"]
+        for A in (X, np.asfortranarray(X), X + 1e-9)
+    )
+    assert first == same != other
+
+
+def test_numeric_attributes_and_strata(tmp_path):
+    rng = np.random.default_rng(0)
+    X, age = rng.normal(size=(150, 4)), rng.uniform(20, 60, 150)
+    X[:, 0] += age / 10
+    quick = {"families": ("linear",), "attackers": (), "n_permutations": 0, "slow_permutations": 0}
+    page = audit_report(
+        X, age, control_features=rng.integers(0, 2, 150), model=FairPCA(1), budget=3, **quick
+    )
+    html = page.html()
+    assert "up to" in html
+    assert "compared within: control_feature" in html
+
+
+def test_without_jinja_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    _environment.cache_clear()
+    with pytest.raises(ImportError, match=re.escape("fairpca[report]")):
+        _environment(True)
+
+
+def test_groups_are_encoded_once(monkeypatch):
+    from fairpca.rows import rows as room
+
+    calls, encode = [], room.encode_groups
+
+    def counted(*arguments, **options):
+        calls.append(options.get("argument", "sensitive_features"))
+        return encode(*arguments, **options)
+
+    monkeypatch.setattr(room, "encode_groups", counted)
+    rng = np.random.default_rng(0)
+    quick = {"families": ("linear",), "attackers": ("linear",), "n_permutations": 0, "budget": 3}
+    audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), **quick)
+    assert calls == ["sensitive_features"]
+
+
+def test_what_each_group_keeps_stands_beside_plain_components():
+    rng = np.random.default_rng(0)
+    z = np.arange(300) % 3
+    X = rng.normal(size=(300, 5)) * (1.0 + np.outer(z, [1.0, 0, 0, 0.5, 0]))
+    model = FairPCA(2, objective="worst-loss", standardize=True)
+    page = audit_report(X, sensitive_features=z, model=model, budget=0.1)
+    fitted = model.fit(X, sensitive_features=z)
+    groups = page.summary["fit"]["groups"]
+    for name in ("variance", "best", "loss"):
+        key = name if name == "best" else f"fair_{name}"
+        np.testing.assert_allclose([g[key] for g in groups], fitted.group_variance_[name])
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    V = np.linalg.svd(scaled, full_matrices=False)[2][:2].T
+    kept = [np.var(scaled[z == g] @ V, axis=0).sum() for g in range(3)]
+    np.testing.assert_allclose([g["plain_variance"] for g in groups], kept)
+    assert "How well each group is represented" in page.html()
