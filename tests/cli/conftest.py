@@ -41,6 +41,12 @@ def write(tmp_path):
     return write_to
 
 
+@pytest.fixture(autouse=True)
+def no_lines_of_progress(monkeypatch):
+    """A busy machine must not add lines to what is asserted."""
+    monkeypatch.setattr("fairpca.cli._progress.DELAY", 300.0)
+
+
 @pytest.fixture
 def run():
     """Run the command in this process."""

@@ -162,7 +162,7 @@ class TestManyGroups:
         pair = (z == "x") | (z == "z")
         alone = delta_fairness(U[pair], z[pair], method="exact")
         assert result.value == alone.value
-        assert "largest of 3 comparisons" in repr(result)
+        assert "largest of 3 pairs" in repr(result)
         # Joint permutations: the null of the largest value is above that of each pair.
         assert all(result.null_mean > row.null.mean for row in result.comparisons)
 

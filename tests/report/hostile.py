@@ -25,7 +25,8 @@ def hostile_page():
     )
     X = rng.normal(size=(n, 5))
     X[:, 0] += groups[HOSTILE[0]] == HOSTILE[1]
-    frame = pd.DataFrame(X, columns=[*HOSTILE[:4], "plain"])
+    # As hostile as the names of the attributes, but not the same: those would be warned of.
+    frame = pd.DataFrame(X, columns=[*(f"{name} " for name in HOSTILE[:4]), "plain"])
     return audit_report(
         frame,
         groups,

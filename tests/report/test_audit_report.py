@@ -83,8 +83,8 @@ def test_the_policy_allows_our_style_and_nothing_else(page):
 
 def test_everything_that_was_promised_is_there(page):
     html = page.html()
-    for place in ("data", "before", "delta", "contrasts", "loadings", "tradeoff", "decisions",
-                  "certificate", "limits", "record"):  # fmt: skip
+    for place in ("data", "before", "delta", "contrasts", "served", "loadings", "tradeoff",
+                  "decisions", "certificate", "limits", "record"):  # fmt: skip
         assert f'id="{place}"' in html
         assert f'href="#{place}"' in html
     assert set(page.pictures) == {"delta", "loadings", "before_after", "tradeoff"}
@@ -186,3 +186,21 @@ def test_groups_are_encoded_once(monkeypatch):
     quick = {"families": ("linear",), "attackers": ("linear",), "n_permutations": 0, "budget": 3}
     audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), **quick)
     assert calls == ["sensitive_features"]
+
+
+def test_what_each_group_keeps_stands_beside_plain_components():
+    rng = np.random.default_rng(0)
+    z = np.arange(300) % 3
+    X = rng.normal(size=(300, 5)) * (1.0 + np.outer(z, [1.0, 0, 0, 0.5, 0]))
+    model = FairPCA(2, objective="worst-loss", standardize=True)
+    page = audit_report(X, sensitive_features=z, model=model, budget=0.1)
+    fitted = model.fit(X, sensitive_features=z)
+    groups = page.summary["fit"]["groups"]
+    for name in ("variance", "best", "loss"):
+        key = name if name == "best" else f"fair_{name}"
+        np.testing.assert_allclose([g[key] for g in groups], fitted.group_variance_[name])
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    V = np.linalg.svd(scaled, full_matrices=False)[2][:2].T
+    kept = [np.var(scaled[z == g] @ V, axis=0).sum() for g in range(3)]
+    np.testing.assert_allclose([g["plain_variance"] for g in groups], kept)
+    assert "How well each group is represented" in page.html()

@@ -23,6 +23,7 @@ _DOMINANT = 0.9
 _PER_COMPONENT = 3  # rows that a group needs for each component
 _ENOUGH = 5  # rows of a group by which a feature is judged
 _MANY_GROUPS = 20
+_TOY = 20  # rows of which nobody expects figures
 _SHOWN = 5
 
 
@@ -59,7 +60,8 @@ def warn_of_features(model, moments, stacklevel=5):
 def warn_of_groups(model, stacklevel=5):
     """Warn of groups that have few rows for so many components."""
     table, least = model.contrasts_, _PER_COMPONENT * model.n_components_
-    if not table or (model.mean_tol is None and model.cov_weight == 0):
+    unfair = model.mean_tol is None and model.cov_weight == 0
+    if unfair or model.moments_.n_samples < _TOY:
         return
     small = {}
     for index, status in enumerate(table["status"]):

@@ -37,6 +37,15 @@ class AuditPage:
         PNG pictures by name.
     notes : tuple of str
         What else should be said at the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.report import audit_report
+    >>> U, z = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 2
+    >>> page = audit_report(U, sensitive_features=z, budget=0.1)
+    >>> page.markdown().startswith("#")
+    True
     """
 
     summary: dict[str, Any]

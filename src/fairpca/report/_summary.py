@@ -14,7 +14,7 @@ from sklearn.base import clone
 from fairpca.estimators._fair_pca import FairPCA, fit_with_plain
 from fairpca.estimators._fair_pca_cv import held_out_summary
 from fairpca.metrics import AuditReport
-from fairpca.moments import FoldedMoments
+from fairpca.moments import FoldedMoments, Standardization
 from fairpca.rows import Rows
 
 PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -136,6 +136,7 @@ def _fit(fitted: Fitted) -> dict[str, Any]:
         "held_out": held_out_summary(_unfitted(fair), folded),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
+        "groups": _groups(fair, plain),
         "loadings": _loadings(fair, plain),
         "tradeoff": _tradeoff(fair, folded),
     }
@@ -159,6 +160,31 @@ def contrast_rows(model: FairPCA) -> list[dict[str, Any]]:
     table = model.contrasts_
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return sorted(rows, key=lambda row: -(row["cov_gap"] or 0.0))
+
+
+def _groups(fair: FairPCA, plain: FairPCA) -> list[dict[str, Any]]:
+    """Say what each group keeps and loses in plain and in fair components."""
+    moments = fair.moments_
+    if moments.span is not None:  # covariances of whole groups would be far larger than the rows
+        return []
+    if fair.scale_ is not None:
+        moments = moments.standardized(Standardization(fair.mean_, fair.scale_))
+    groups = moments.group_covariances(fair.joint)
+    best = groups.best(len(fair.components_))
+    tables = [groups.as_table(model.components_.T, best) for model in (plain, fair)]
+    return [
+        {
+            "group": groups.label(place),
+            "n_rows": groups.n_rows[place],
+            "best": float(best[place]),
+            **{
+                f"{name}_{what}": float(table[what][place])
+                for name, table in zip(("plain", "fair"), tables, strict=True)
+                for what in ("variance", "loss")
+            },
+        }
+        for place in range(len(groups))
+    ]
 
 
 def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:

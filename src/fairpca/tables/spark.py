@@ -80,6 +80,12 @@ def _parameter(name: str, about: str, converter: Any) -> Any:
 class _Columns(HasInputCols, HasInputCol, HasOutputCol):
     """The features, as number columns or one vector column, and the vector that comes of them."""
 
+    handleInvalid = _parameter(
+        "handleInvalid",
+        "missing values in transform: error (looked for first) or lazy (when it is computed)",
+        To.toString,
+    )
+
     def _set_given(self, given: dict[str, Any]) -> None:
         unknown = [name for name in given if not self.hasParam(name)]
         if unknown:
@@ -151,6 +157,10 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         Strata, and a column of weights.
     outputCol : str, default "fairpca"
         Vector of scores that the model appends.
+    handleInvalid : {"error", "lazy"}, default "error"
+        Missing values in `transform`: "error" counts them in a pass of its own and raises an
+        InvalidInputError that names the columns; "lazy" saves that pass, and the action on the
+        result fails with an error of Spark that names the first column. Streams are always lazy.
     nComponents, meanTol, covWeight, covTol, solver, objective, compare, joint, reference
         The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise numeric,
         minGroupSize, certify, covShift, whiten, standardize, tol and maxIter.
@@ -158,7 +168,8 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
 
     def __init__(self, **given: Any) -> None:
         super().__init__()
-        self._setDefault(outputCol="fairpca", **{n: s[2] for n, s in _SETTINGS.items()})
+        defaults = {name: default for name, (_, _, default) in _SETTINGS.items()}
+        self._setDefault(outputCol="fairpca", handleInvalid="error", **defaults)
         self._set_given(given)
 
     def setParams(self, **given: Any) -> FairPCA:
@@ -203,7 +214,7 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
 
     def __init__(self, record: ModelFile | None = None) -> None:
         super().__init__()
-        self._setDefault(outputCol="fairpca")
+        self._setDefault(outputCol="fairpca", handleInvalid="error")
         self.record = record
 
     def save_model(self, path: str | os.PathLike[str]) -> Path:
@@ -217,6 +228,8 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
             raise InvalidInputError(
                 f"the model knows {len(weights.mean)} features, and the table has {len(features)}."
             )
+        if self.getOrDefault(self.handleInvalid) == "error" and not dataset.isStreaming:
+            _check_complete(dataset, features)
         complete = [_complete(column, name) for name, column in features.items()]
         centred = [value - float(m) for value, m in zip(complete, weights.mean, strict=True)]
         scores = [_dot(centred, direction) for direction in _directions(weights)]
@@ -243,12 +256,30 @@ def _directions(weights: Weights) -> Any:
     )
 
 
+def _is_finite(column: Any) -> Any:
+    known = ~F.isnan(column) & (F.abs(column) < float("inf"))
+    return F.coalesce(known, F.lit(False))
+
+
+def _check_complete(data: Any, features: dict[str, Any]) -> None:
+    """Count what is missing in one job, since an error of ours must be raised here."""
+    holes = (F.count_if(~_is_finite(column)) for column in features.values())
+    found = data.select(*(hole.alias(f"c{index}") for index, hole in enumerate(holes))).first()
+    counts = {name: count for name, count in zip(features, found, strict=True) if count}
+    if counts:
+        listed = ", ".join(f"{name!r} {count:,}" for name, count in counts.items())
+        raise InvalidInputError(
+            f"missing or infinite values (by column: {listed}): fill them in, or leave those rows "
+            "out.",
+            parameter="handleInvalid",
+        )
+
+
 def _complete(column: Any, name: str) -> Any:
     """Return a column that raises, when it is computed, where it has no finite number."""
     words = f"column {name!r} has missing or infinite values: fill them in, or leave those rows out"
     said = F.raise_error(F.lit(f"fairpca: {words}")).cast("double")
-    finite = ~F.isnan(column) & (F.abs(column) < float("inf"))
-    return F.when(column.isNotNull() & finite, column).otherwise(said)
+    return F.when(_is_finite(column), column).otherwise(said)
 
 
 def _dot(columns: list[Any], factors: Any) -> Any:
@@ -268,7 +299,7 @@ class _Writer(MLWriter):
 
     def save(self, path: str) -> None:
         session = self._sparkSession or SparkSession.active()
-        mode = "overwrite" if self.shouldOverwrite else "errorifexists"
+        mode = "overwrite" if self.shouldOverwrite else "error"
         text = DefaultParamsWriter._get_metadata_to_save(self.instance, session)
         frame = session.createDataFrame([(text,)], "value string")
         frame.coalesce(1).write.mode(mode).text(f"{path}/metadata")
