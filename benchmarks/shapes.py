@@ -1,6 +1,6 @@
 """Cost of a solve at every shape, in eigendecompositions of the same matrix in the same run.
 
-    python benchmarks/shapes.py                 everything, about twenty minutes
+    python benchmarks/shapes.py                 everything, about ten minutes
     python benchmarks/shapes.py --quick         p = 100 and 200 and the wide tables, a minute
     python benchmarks/shapes.py --sizes 400     other sizes; --components 5,10 other numbers
 
@@ -185,7 +185,7 @@ def chosen(arguments):
     if not arguments.sizes:
         for size in (1000, 3000, 50000):
             yield wide(size)
-        for size in (10, 20) if arguments.quick else (10, 20, 40):
+        for size in (10, 20) if arguments.quick else (10, 20, 30):
             for solver in ("CLARABEL", "SCS"):
                 yield conic(size, 2, solver)
 

@@ -45,7 +45,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"[\\/]plot_",
-    "ignore_pattern": r"readme_figures",
+    "ignore_pattern": r"^(?!plot_)",
     "capture_repr": ("_repr_html_",),
     "abort_on_example_error": True,
     "download_all_examples": False,
@@ -70,6 +70,6 @@ html_theme_options = {
     "show_toc_level": 2,
     "header_links_before_dropdown": 6,
 }
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_sidebars = {"index": [], "faq": [], "citing": []}
-# Notebook views of scikit-learn's estimators are shown in light and dark alike.
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]

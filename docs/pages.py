@@ -53,8 +53,8 @@ def write_all(docs: Path) -> None:
     built.mkdir(exist_ok=True)
     api.mkdir(exist_ok=True)
     _write(api / "index.rst", reference())
-    _write(built / "changelog.md", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
-    _write(built / "contributing.md", _contributing())
+    _write(built / "changelog.md", _from_root("CHANGELOG.md"))
+    _write(built / "contributing.md", _from_root("CONTRIBUTING.md"))
     _write(built / "citing.md", _section(ROOT / "README.md", "How to cite"))
     for name, text in benchmark_tables().items():
         _write(built / f"{name}.md", text)
@@ -66,9 +66,11 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _contributing() -> str:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return text.replace("(CHANGELOG.md)", "(changelog.md)")
+def _from_root(name: str) -> str:
+    """Return a page of the root, with its links seen from the folder of the site."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    text = text.replace("(CHANGELOG.md)", "(changelog.md)")
+    return text.replace("(CONTRIBUTING.md)", "(contributing.md)").replace("](docs/", "](")
 
 
 def _section(path: Path, title: str) -> str:

@@ -11,7 +11,8 @@ HOSTILE = ("<script>hit()</script>", '"><img src=x onerror=hit()>', "{{7*7}}", "
 
 def hostile_rows(n=120):
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(n, 4)), columns=list(HOSTILE))
+    # As hostile as the names of the attributes, but not the same: those would be warned of.
+    X = pd.DataFrame(rng.normal(size=(n, 4)), columns=[f"{name} " for name in HOSTILE])
     groups = pd.DataFrame({name: [HOSTILE[i % 2] for i in range(n)] for name in HOSTILE[:1]})
     strata = pd.DataFrame({HOSTILE[1]: [HOSTILE[i // 2 % 2] for i in range(n)]})
     return X, groups, strata

@@ -44,7 +44,8 @@ def pages():
         if os.environ.get("CI"):
             pytest.fail("there is no build/site: run make docs first")
         pytest.skip("there is no build/site: run make docs")
-    return {path.resolve(): Page(path) for path in sorted(SITE.rglob("*.html"))}
+    found = sorted(path for path in SITE.rglob("*.html") if "_static" not in path.parts)
+    return {path.resolve(): Page(path) for path in found}  # templates of the theme are no pages
 
 
 def test_every_internal_link_leads_somewhere(pages):
@@ -85,8 +86,9 @@ def test_every_public_name_has_a_page(pages):
 def test_a_newcomer_finds_everything_from_the_start(pages):
     start = pages[(SITE / "index.html").resolve()]
     text = (SITE / "index.html").read_text(encoding="utf-8")
+    words = re.sub(r"<[^>]+>", "", text)  # colours of code stand between its words
     for place in START.values():
-        assert place in text
+        assert place in text or place in words
     assert start.counts["img"] >= 1
 
 

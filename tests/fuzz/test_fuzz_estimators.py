@@ -182,7 +182,7 @@ def attempt(rng):
 
 
 def run(tries, seed):
-    return campaign(attempt, tries, seed)
+    return campaign(attempt, tries, seed, calls=2)  # a fit, and one that must agree with it
 
 
 def test_a_few_hundred_tables():

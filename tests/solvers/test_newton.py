@@ -134,3 +134,10 @@ def test_a_covariance_that_hides_a_difference_keeps_all_dimensions():
     assert reduce_problem(FairProblem(S, np.zeros((0, 6)), Q[None], 1)).size == 6
     Q = np.diag([1.0, -1.0, 0.0, 0.0, 0.0, 0.0])
     assert reduce_problem(FairProblem(S, np.zeros((0, 6)), Q[None], 1)).size == 4
+
+
+@pytest.mark.parametrize("d", [20, 34])
+def test_many_components_get_a_bound_that_comes_close(d):
+    found = solve(random_problem(4, 60, 1, d, cov_weight=2.0))
+    assert found.certificate.converged
+    assert found.certificate.gap <= 0.02

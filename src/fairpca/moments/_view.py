@@ -1,19 +1,86 @@
-"""Moments in a line, and as a table for notebooks: who was summed, not the sums."""
+"""Who was summed, not the sums: names and counts of moments, in a line and as a table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fairpca._html import html_table
+from fairpca.exceptions import GroupsError
+from fairpca.moments._table import Table
 from fairpca.rows import Level
-
-if TYPE_CHECKING:
-    from fairpca.moments.group_moments import GroupMoments
 
 _IN_A_LINE, _IN_A_TABLE, _FEATURES = 5, 60, 20
 
 
-def in_words(moments: GroupMoments) -> list[str]:
+class Described:
+    """Names, levels and counts of the rows behind moments."""
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    table: Table
+
+    def __repr__(self) -> str:
+        return f"GroupMoments({'; '.join(_in_words(self))})"
+
+    def _repr_html_(self) -> str:
+        return _as_html(self)
+
+    def counts(self, name: str) -> dict[Level, int]:
+        """Rows of each level of a categorical attribute or control, by its name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import GroupMoments
+        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"])
+        GroupMoments(3 rows, 3 features; sensitive_feature: 'a' 2, 'b' 1)
+        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"]).counts("sensitive_feature")
+        {'a': 2, 'b': 1}
+        """
+        counts = dict.fromkeys(self.levels(name), 0)
+        position = self.table.key_names.index(name)
+        for key, cell in self.table.cells.items():
+            counts[key[position]] += cell.n_rows
+        return counts
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the protected attributes, in the order of their columns."""
+        return self.table.attributes
+
+    @property
+    def categorical_attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that name groups."""
+        return self.table.categorical
+
+    @property
+    def numeric_attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that are numbers."""
+        return self.table.numeric
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Names of the control columns."""
+        return self.table.controls
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows with a positive weight."""
+        return self.table.n_rows
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights."""
+        return float(sum(cell.weight for cell in self.table.cells.values()))
+
+    def levels(self, name: str) -> tuple[Level, ...]:
+        """Levels of a categorical attribute or control, by its name, that occur, sorted."""
+        if name not in self.table.key_names:
+            raise GroupsError(
+                f"{name!r} is not a column with groups: those are {list(self.table.key_names)}."
+            )
+        return self.table.levels(self.table.key_names.index(name))
+
+
+def _in_words(moments: Described) -> list[str]:
     """Rows and features, then each attribute with its groups."""
     parts = [f"{moments.n_samples} rows, {moments.n_features} features"]
     for name in moments.categorical_attributes:
@@ -24,7 +91,7 @@ def in_words(moments: GroupMoments) -> list[str]:
     return parts + ([f"strata: {', '.join(moments.controls)}"] if moments.controls else [])
 
 
-def as_html(moments: GroupMoments) -> str:
+def _as_html(moments: Described) -> str:
     """Tabulate the groups and strata with their rows."""
     rows: list[tuple[str, Level | None, int]] = []
     for name in moments.categorical_attributes + moments.controls:

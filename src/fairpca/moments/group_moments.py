@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, Pooled, Standardization, merge, rescale
 from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
@@ -28,13 +28,13 @@ from fairpca.moments._indicators import find_indicators
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
-from fairpca.moments._view import as_html, in_words
+from fairpca.moments._view import Described
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
 
 
-@dataclass(frozen=True, eq=False)
-class GroupMoments:
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupMoments(Described):
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
@@ -193,28 +193,6 @@ class GroupMoments:
         columns = () if other.holes is None else other.holes.columns
         return Holes(columns, (), np.zeros(self.n_features))
 
-    def __repr__(self) -> str:
-        return f"GroupMoments({'; '.join(in_words(self))})"
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
-
-    def counts(self, name: str) -> dict[Level, int]:
-        """Rows of each level of a categorical attribute or control, by its name.
-
-        Examples
-        --------
-        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"])
-        GroupMoments(3 rows, 3 features; sensitive_feature: 'a' 2, 'b' 1)
-        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"]).counts("sensitive_feature")
-        {'a': 2, 'b': 1}
-        """
-        counts = dict.fromkeys(self.levels(name), 0)
-        position = self.table.key_names.index(name)
-        for key, cell in self.table.cells.items():
-            counts[key[position]] += cell.n_rows
-        return counts
-
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows; `self` where there is no span.
 
@@ -266,44 +244,6 @@ class GroupMoments:
             origin, turn = origin + self.span.origin, directions @ self.span.basis.T
         table = move(self.table, turn, directions @ origin)
         return GroupMoments(len(directions), None, table)
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """Names of the protected attributes, in the order of their columns."""
-        return self.table.attributes
-
-    @property
-    def categorical_attributes(self) -> tuple[str, ...]:
-        """Names of the attributes that name groups."""
-        return self.table.categorical
-
-    @property
-    def numeric_attributes(self) -> tuple[str, ...]:
-        """Names of the attributes that are numbers."""
-        return self.table.numeric
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """Names of the control columns."""
-        return self.table.controls
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows with a positive weight."""
-        return self.table.n_rows
-
-    @property
-    def weight(self) -> float:
-        """Sum of the weights."""
-        return float(sum(cell.weight for cell in self.table.cells.values()))
-
-    def levels(self, name: str) -> tuple[Level, ...]:
-        """Levels of a categorical attribute or control, by its name, that occur, sorted."""
-        if name not in self.table.key_names:
-            raise GroupsError(
-                f"{name!r} is not a column with groups: those are {list(self.table.key_names)}."
-            )
-        return self.table.levels(self.table.key_names.index(name))
 
     def pooled(self) -> Pooled:
         """Moments of all rows together."""

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 MIN_ROWS = 20
-_FIRST, _SAMPLE = 64, 2048
+_FIRST, _SAMPLE = 64, 1024
 # So many pairs of equal values are expected of numbers drawn from their range, and none is there.
 _EXPECTED = 5.0
 _NAME = re.compile(r"(^|[^a-zA-Z])(id|ID|Id|uuid|index|key|unnamed: 0|Unnamed: 0)$|[a-z](Id|ID)$")

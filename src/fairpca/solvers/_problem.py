@@ -293,17 +293,8 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
     scale = float(np.trace(problem.covariance)) / p or 1.0
     root = np.sqrt(scale)
     mean_gaps = problem.mean_gaps / root
-    floor = _MEAN_FLOOR * max(np.sqrt(p), np.linalg.norm(mean_gaps))
-    keeps_mean = problem.mean_tol == 0.0 and len(mean_gaps) > 0
-    N = complement_basis(mean_gaps, floor) if keeps_mean else np.eye(p)
+    N = _room_of_equal_means(problem, mean_gaps)
     S = symmetrize(N.T @ (problem.covariance / scale) @ N)
-    if N.shape[1] < problem.n_components:
-        raise InfeasibleError(
-            f"n_components={problem.n_components} is too many: equal means (mean_tol=0) over "
-            f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
-            "dimensions. Lower n_components, raise mean_tol or compare fewer groups.",
-            parameter="n_components",
-        )
     has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
     # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
     F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]
@@ -333,6 +324,22 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
     )
     _check_attainable(reduced)
     return reduced
+
+
+def _room_of_equal_means(problem: FairProblem, mean_gaps: Array) -> Array:
+    p, d = mean_gaps.shape[1], problem.n_components
+    if problem.mean_tol != 0.0 or not len(mean_gaps):
+        return np.eye(p)
+    floor = _MEAN_FLOOR * max(np.sqrt(p), np.linalg.norm(mean_gaps))
+    N = complement_basis(mean_gaps, float(floor))
+    if N.shape[1] < d:
+        raise InfeasibleError(
+            f"n_components={d} is too many: equal means (mean_tol=0) over "
+            f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
+            "dimensions. Lower n_components, raise mean_tol or compare fewer groups.",
+            parameter="n_components",
+        )
+    return N
 
 
 def _dimensions_needed(variances: Array, cov_gaps: Array, F: Array, d: int) -> int:

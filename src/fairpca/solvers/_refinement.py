@@ -59,12 +59,15 @@ def refine(
     multipliers: Array | None = None,
     *,
     known: Sequence[Array] = (),
+    is_bold: bool = False,
     watch: Watch | None = None,
 ) -> Refined:
     """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative."""
     # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
-    # contrast. Ascent that comes close to one of the `known` optima stops there.
+    # contrast. Ascent that comes close to one of the `known` optima stops there. A bold one is
+    # Newton's, whatever the size of the problem.
     ascent = _Ascent(reduced, start, multipliers, known)
+    ascent.is_newton |= is_bold
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
         status = ascent.status_at_limit

@@ -34,7 +34,6 @@ from fairpca.solvers._tight import solve_tight
 
 # Share of the objective that must be left to gain for one more ascent of a large problem, and for
 # one of a small problem from anywhere.
-_WORTH_ONE_MORE = 2e-3
 _WORTH_A_GUESS = 1e-2
 
 
@@ -214,7 +213,7 @@ def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Fo
 
 def _more_starts(reduced: ReducedProblem, bound: Bound) -> Iterator[tuple[Array, float]]:
     """Other starts, and the share of the objective that must be left to gain for each."""
-    yield bound.rounded, _WORTH_ONE_MORE if reduced.is_large else 0.0
+    yield bound.rounded, _WORTH_A_GUESS if reduced.is_large else 0.0
     if not reduced.is_large:
         yield top_basis(reduced), 0.0
         random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
@@ -244,7 +243,8 @@ def _ascend_again(
     if not _is_certified(reduced, candidates, bound, worth):
         known = [found.basis for found in candidates if found.status.converged]
         watch = _below(options.watch, bound.value)
-        candidates.append(refine(reduced, start, known=known, watch=watch))
+        is_bold = worth >= _WORTH_A_GUESS
+        candidates.append(refine(reduced, start, known=known, is_bold=is_bold, watch=watch))
 
 
 def _below(watch: Watch | None, bound: float) -> Watch | None:

@@ -32,8 +32,12 @@ _MAX_ROUNDS = 30
 _EXTRA = 3
 # Up to so many dimensions the whole space costs no more than choosing a part of it.
 _WHOLE_SPACE = 12
-# Free dimensions of the subspace; the cost of a step grows with their sixth power in the end.
-_MOST_FREE = 40
+# Free dimensions of the subspace; the cost of a step grows with their sixth power in the end. Many
+# components need more, up to a limit beyond which the leading ones are fixed.
+_MANY_FREE = 40
+_MOST_FREE = 64
+# Rounds in a row that may bring nothing.
+_MOST_IDLE = 2
 _FREE_COMPONENTS = 10
 # Directions with a smaller eigenvalue of P are left out of the next subspace.
 _USED = 1e-3
@@ -100,7 +104,7 @@ class _Rounds:
     ) -> None:
         self.problem, self.progress, self.watch = reduced, progress, watch
         self.left, self.n_iter, self.extra, self.share = max_iter, 0, _EXTRA, _INNER_SHARE
-        self.rough = 0.0
+        self.rough, self.idle = 0.0, 0
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
         self.largest = progress.bound = float(reduced.leading(reduced.d)[0].sum())
@@ -169,12 +173,14 @@ class _Rounds:
         """Span leading eigenvectors and other directions; far-leading ones belong to P for sure."""
         size, d = leading.shape[0], self.problem.d
         self.n_fixed = 0
-        if size <= max(_WHOLE_SPACE, min(2 * d + 2 * _EXTRA, _MOST_FREE)):
+        if size <= max(_WHOLE_SPACE, min(2 * d + 2 * _EXTRA, _MANY_FREE)):
             self.T = np.eye(size)
             return
-        if 2 * d + self.extra > _MOST_FREE:
+        most = min(max(2 * (d + 2 * _EXTRA), _MANY_FREE), _MOST_FREE)
+        if 2 * d + _EXTRA > most:
             self.n_fixed = max(d - _FREE_COMPONENTS, 0)
-        room = _MOST_FREE + self.n_fixed - leading.shape[1]
+            most = _MANY_FREE
+        room = most + self.n_fixed - leading.shape[1]
         if inside is not None and room > 0:
             rest = inside - leading @ (leading.T @ inside)
             left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
@@ -213,9 +219,11 @@ class _Rounds:
 
     def _improved(self, before: float) -> bool:
         # A subspace that brings too little is kept and gets more company.
-        if self.progress.bound - self.progress.relaxed <= 0.3 * before:
+        after = self.progress.bound - self.progress.relaxed
+        self.idle = self.idle + 1 if after > 0.99 * before else 0
+        if after <= 0.3 * before:
             return True
-        self.extra = min(2 * self.extra, _MOST_FREE // 2)
+        self.extra = min(2 * self.extra, _MANY_FREE // 2)
         return False
 
     def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, Indices]:
@@ -249,7 +257,7 @@ class _Rounds:
             return Status.INFEASIBLE
         if self.progress.solved:
             return Status.CONVERGED
-        if self.left > 0 and self.share > _SMALLEST_SHARE:
+        if self.left > 0 and self.share > _SMALLEST_SHARE and self.idle <= _MOST_IDLE:
             return None
         # What was aimed at is less than what was asked for.
         found = self.progress
