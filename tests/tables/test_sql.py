@@ -160,7 +160,7 @@ def test_mistakes_are_one_line(uri, frame, tmp_path):
     assert "checkpoint needs" in failing(
         *base, "select * from people", "--drop", "race,city", "--checkpoint", tmp_path / "kept"
     )
-    assert "--sql is empty" in failing(*base, " ; ")
+    assert "sql is empty" in failing(*base, " ; ")
     assert "takes no files" in failing(*base, "select 1", tmp_path / "x.csv")
     assert "--sql needs --database" in failing("fit", "-s", "sex", "--sql", "select 1")
     model = FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"]).save(tmp_path / "m")
@@ -183,13 +183,13 @@ def test_files_that_are_not_there_are_not_made(tmp_path):
 
 
 def test_types_that_databases_have_of_their_own(postgresql):
-    sql = """select g::numeric / 7 as n, g::smallint as s, (g % 2 = 0) as even, g::float4 as f,
+    sql = """select g::numeric / 7 as n, (g % 50)::smallint as s, (g % 2 = 0) as even, (g % 50)::float4 as f,
              case when g % 3 = 0 then 'x' else 'y' end::char(1) as c, 'v'::varchar as v,
              now() as moment, gen_random_uuid() as u from generate_series(1, 100) as g"""
     table = open_query(sql, postgresql)
     found = moments_from_table(table, table.assign(["c", "even"], ["n", "s", "f"]))
     assert found.levels("c") == ("x", "y")
-    np.testing.assert_allclose(found.pooled()[1], [50.5 / 7, 50.5, 50.5], rtol=1e-12)
+    np.testing.assert_allclose(found.pooled()[1], [50.5 / 7, 24.5, 24.5], rtol=1e-12)
 
 
 def test_sqlite_with_empty_and_mixed_columns(tmp_path):
@@ -198,7 +198,7 @@ def test_sqlite_with_empty_and_mixed_columns(tmp_path):
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table t (a, b real, g text)")
-        rows = [(1 if i < 40000 else 1.5, float(i), "xy"[i % 2]) for i in range(50000)]
+        rows = [(1 if i < 40000 else 1.5, float(i % 100), "xy"[i % 2]) for i in range(50000)]
         connection.executemany("insert into t values (?, ?, ?)", rows)
     connection.close()
     table = open_query("select b, g from t", f"sqlite:{path}")

@@ -155,12 +155,11 @@ class GroupMoments(Described):
 
     def complete(self) -> GroupMoments:
         """Moments with the mean of all rows in the places of missing values; else `self`."""
-        return self._complete
+        return self if self.holes is None else self._completed
 
     @cached_property
-    def _complete(self) -> GroupMoments:
-        if self.holes is None:
-            return self
+    def _completed(self) -> GroupMoments:
+        assert self.holes is not None
         if not self.table.cells:
             return GroupMoments(self.n_features, self.feature_names, self.table)
         table, span = complete((self.table, self.span), self.holes)
