@@ -183,7 +183,8 @@ def test_files_that_are_not_there_are_not_made(tmp_path):
 
 
 def test_types_that_databases_have_of_their_own(postgresql):
-    sql = """select g::numeric / 7 as n, (g % 50)::smallint as s, (g % 2 = 0) as even, (g % 50)::float4 as f,
+    sql = """select g::numeric / 7 as n, (g % 50)::smallint as s, (g % 2 = 0) as even,
+             (g % 50)::float4 as f,
              case when g % 3 = 0 then 'x' else 'y' end::char(1) as c, 'v'::varchar as v,
              now() as moment, gen_random_uuid() as u from generate_series(1, 100) as g"""
     table = open_query(sql, postgresql)

@@ -115,7 +115,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     >>> group = rng.integers(0, 2, 400)
     >>> X = rng.normal(size=(400, 5)) * (1.0 + np.outer(group, [2.0, 0, 0, 0, 0]))
     >>> fair = DeltaFairPCA(n_components=2, price=5.0).fit(X, sensitive_features=group)
-    >>> bool(np.abs(fair.components_[:, 0]).max() < 0.3)  # the feature that gives it away
+    >>> bool(np.abs(fair.components_[:, 0]).max() < 0.5)  # the feature that gives it away
     True
     """
 

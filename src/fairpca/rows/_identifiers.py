@@ -43,9 +43,9 @@ def unique_columns(X: Any, names: Sequence[str], sample: int | None = _SAMPLE) -
 
 def merge_unique(parts: Iterable[Mapping[str, Unique]]) -> dict[str, Unique]:
     """Columns that are unique in every part."""
-    first, *others = parts
-    total = dict(first)
-    for part in others:
+    rest = iter(parts)
+    total = dict(next(rest, {}))  # no part at all: no rows
+    for part in rest:
         total = {
             name: Unique(min(a.low, b.low), max(a.high, b.high), a.pairs + b.pairs)
             for name, a in total.items()
