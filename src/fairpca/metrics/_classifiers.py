@@ -285,3 +285,15 @@ def half_space(U: Array, direction: Array, mass: Array, tolerance: float) -> Hal
     on_lower = cut.threshold == scores[cut.below_row]
     flipped = -scores[cut.above_row] if on_lower else -cut.threshold
     return HalfSpaceRule(-direction, float(flipped))
+
+
+def in_words(classifier: Classifier) -> str:
+    """Say in words what a classifier flags."""
+    if isinstance(classifier, HalfSpaceRule):
+        return f"where direction · u > {classifier.threshold:.4g}"
+    if isinstance(classifier, KernelRule):
+        side = ">" if classifier.above else "≤"
+        svm = f"SVM (C={classifier.C:g}, gamma={classifier.gamma:.3g})"
+        return f"where the {svm} {side} {classifier.threshold:.4g}"
+    corner = ", ".join(f"{x:.3g}" for x in classifier.corner)
+    return f"{'inside' if classifier.inside else 'outside'} the orthant at ({corner})"

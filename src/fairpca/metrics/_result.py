@@ -10,7 +10,7 @@ import numpy as np
 from fairpca._html import html_table
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, KernelRule
+from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, in_words
 from fairpca.metrics._intervals import HeldOut
 from fairpca.rows import Level
 
@@ -337,7 +337,7 @@ class DeltaResult:
         if worst.classifier is not None:
             shares = ", ".join(f"{group} {rate:.1%}" for group, rate in worst.rates.items())
             shares = shares.replace("%", " %")
-            lines.append(f"  flags {shares}, {_where(worst.classifier)}")
+            lines.append(f"  flags {shares}, {in_words(worst.classifier)}")
         if self.null is not None:
             lines.append(
                 f"  permuted groups: mean {self.null.mean:.3f}, 95 % quantile "
@@ -396,15 +396,3 @@ def null_cells(null: NullSummary | None) -> tuple[float | None, float | None, fl
 
 
 DeltaComparison = DeltaPair  # its name in version 0.1
-
-
-def _where(classifier: Classifier) -> str:
-    """Say in words what a classifier flags."""
-    if isinstance(classifier, HalfSpaceRule):
-        return f"where direction · u > {classifier.threshold:.4g}"
-    if isinstance(classifier, KernelRule):
-        side = ">" if classifier.above else "≤"
-        svm = f"SVM (C={classifier.C:g}, gamma={classifier.gamma:.3g})"
-        return f"where the {svm} {side} {classifier.threshold:.4g}"
-    corner = ", ".join(f"{x:.3g}" for x in classifier.corner)
-    return f"{'inside' if classifier.inside else 'outside'} the orthant at ({corner})"
