@@ -19,8 +19,8 @@ _ROUNDING = 1e-9
 _LONGEST_NAME = 200
 _ABOUT = {
     "total": "",
-    "worst-variance": " (variance of the worst-served group)",
-    "worst-loss": " (minus the loss of the worst-served group)",
+    "worst-variance": " (less the price of the covariance gap, the variance of the worst-served group)",
+    "worst-loss": " (less the price of the covariance gap, minus the loss of the worst-served group)",
 }
 
 
@@ -135,7 +135,7 @@ def _served(groups: dict[str, list[Any]]) -> Table:
             cells.append(format_number(entry[name], entry["best"]))
         table.add_row(*cells, style="bold" if entry["loss"] == worst > 0 else None)
     table.caption = "weight: share of the group in the bound" + (
-        "; –: too few rows to count." if None in groups["weight"] else "."
+        "; –: too few rows to count.\n" if None in groups["weight"] else ".\n"
     )
     table.caption_justify = "left"
     return table
