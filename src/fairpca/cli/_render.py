@@ -19,8 +19,8 @@ _ROUNDING = 1e-9
 _LONGEST_NAME = 200
 _ABOUT = {
     "total": "",
-    "worst-variance": " (less the price of the covariance gap, the variance of the worst-served group)",
-    "worst-loss": " (less the price of the covariance gap, minus the loss of the worst-served group)",
+    "worst-variance": " (variance less price of the gap, of the worst-served group)",
+    "worst-loss": " (minus loss and price of the gap, of the worst-served group)",
 }
 
 
