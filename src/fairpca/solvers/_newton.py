@@ -106,9 +106,11 @@ def _line_search(lagrangian: Lagrangian, point: _Point, K: Array) -> Array | Non
 
 
 def _retract(V: Array, K: Array) -> Array:
-    # Polar, not QR: multipliers are bound to the columns, which must not turn.
-    values, vectors = np.linalg.eigh(K.T @ K)
-    return np.asarray((V + K) @ ((vectors / np.sqrt(1.0 + np.maximum(values, 0.0))) @ vectors.T))
+    # Polar, not QR: multipliers are bound to the columns, which must not turn. K is tangent only up
+    # to rounding, which a large penalty makes large, so that VᵀK is not taken for zero.
+    Y = V + K
+    values, vectors = np.linalg.eigh(Y.T @ Y)
+    return np.asarray(Y @ ((vectors / np.sqrt(values)) @ vectors.T))
 
 
 def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
