@@ -3,15 +3,23 @@
 The engines are parametrised here: the local stream and Dask. test_spark.py runs the same cases.
 """
 
+import warnings
+from functools import partial
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from column_cases import CASES, REFUSED, check_case, check_refused
 from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
 
+from fairpca import FairPCA
+from fairpca.cli._app import app
+from fairpca.estimators import load_model
 from fairpca.exceptions import GroupsError, IdentifierWarning, InvalidInputError
-from fairpca.tables import moments_from_parquet
+from fairpca.tables import moments_from_files, moments_from_parquet
 from fairpca.tables._kernel import encode_columns, summarise_batches
 from fairpca.tables._roles import assign_roles
 
@@ -28,7 +36,100 @@ def by_dask(frame, tmp_path, **asked):
     return moments_from_dask(dd.from_pandas(frame, npartitions=4, sort=False), **asked)
 
 
-ENGINES = {"parquet": by_parquet, "dask": by_dask}
+def by_csv(frame, tmp_path, engine="local", **asked):
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    return moments_from_files(tmp_path / "x.csv", engine=engine, **asked)
+
+
+def by_csv_and_dask(frame, tmp_path, **asked):
+    pytest.importorskip("dask.dataframe", reason="dask is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairpca.tables._csv.RANGE_BYTES", 20_000)
+        return by_csv(frame, tmp_path, "dask", **asked)
+
+
+def by_command(frame, tmp_path, **asked):
+    """What the command line refuses has an exit code and words, and no class."""
+    if "features" not in asked:
+        pytest.skip("the command line one-hot encodes text by itself")
+    frame.to_parquet(tmp_path / "x.parquet")
+    saved = tmp_path / "model.npz"
+    words = ["fit", tmp_path / "x.parquet", "--no-standardize", "--cov-weight", 0, "--save", saved]
+    for option, value in asked.items():
+        value = ",".join(value) if isinstance(value, list) else value
+        words += [f"--{option.replace('_', '-')}", value]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exit_code == 2:
+        raise Refused(result.stderr)
+    assert result.exit_code == 0, result.output
+    for line in result.stderr.splitlines():
+        if "left out" in line:
+            warnings.warn(line, stacklevel=2)
+    return load_model(saved).model.moments_
+
+
+class Refused(GroupsError, InvalidInputError):
+    """Stands for either class where there are words only."""
+
+
+def taken_apart(frame, asked):
+    """A model, and the parts of a frame; what only a table can be asked for is none of it."""
+    if {"categorical", "max_cells"} & set(asked):
+        pytest.skip("tables only")
+    given = {name: asked.get(part) for name, part in PARTS.items()}
+    named = [
+        n for part in given.values() for n in ([part] if isinstance(part, str) else part or [])
+    ]
+    features = asked.get("features") or [name for name in frame if name not in named]
+    model = FairPCA(1, mean_tol=None, cov_weight=0.0, missing=asked.get("missing", "error"))
+    return model, features, given, named
+
+
+PARTS = {
+    "sensitive_features": "sensitive",
+    "control_features": "control",
+    "sample_weight": "weight",
+}
+
+
+def by_name(frame, tmp_path, **asked):
+    model, features, given, named = taken_apart(frame, asked)
+    kept = [name for name in dict.fromkeys([*features, *named]) if name in frame]
+    return model.fit(frame[kept], **given).moments_
+
+
+def beside(frame, asked, convert=lambda part: part):
+    model, features, given, named = taken_apart(frame, asked)
+    if not set(named) <= set(frame.columns):
+        pytest.skip("there is no such column to give")
+    parts = {name: part if part is None else convert(frame[part]) for name, part in given.items()}
+    return model.fit(convert(frame[features]), **parts).moments_
+
+
+def by_pandas(frame, tmp_path, **asked):
+    return beside(frame, asked)
+
+
+def by_polars(frame, tmp_path, **asked):
+    return beside(frame, asked, pl.from_pandas)
+
+
+def by_dask_fit(frame, tmp_path, **asked):
+    dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
+    return beside(frame, asked, partial(dd.from_pandas, npartitions=3, sort=False))
+
+
+ENGINES = {
+    "parquet": by_parquet,
+    "dask": by_dask,
+    "csv": by_csv,
+    "csv by dask": by_csv_and_dask,
+    "command": by_command,
+    "names in pandas": by_name,
+    "pandas": by_pandas,
+    "polars": by_polars,
+    "fit of dask": by_dask_fit,
+}
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)

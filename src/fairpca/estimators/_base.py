@@ -33,13 +33,13 @@ from fairpca.rows._checks import (
     check_finite,
     check_no_dates_or_masks,
     check_no_text,
+    missing_features,
 )
-from fairpca.rows._columns import split_named, without_columns
+from fairpca.rows._columns import PARTS, missing_beside, split_named, without_columns
 from fairpca.rows._missing import (
     MISSING_GROUP,
     fill_means,
     holds_nan,
-    nan_places,
 )
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
@@ -48,7 +48,6 @@ from fairpca.tables import is_lazy, is_stream
 FLOATS = [np.float64, np.float32]
 FAMD = "famd"
 _NO_VARIANCE = 1e-12  # of the total: rounding
-_PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 
 class FairnessEstimator(
@@ -111,7 +110,7 @@ class FairnessEstimator(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _features(self, X, **checks):
+    def _features(self, X, beside=(), **checks):
         """Return X as scikit-learn checks it; what is no number is refused as by every door."""
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
         check_no_dates_or_masks(X)
@@ -122,8 +121,14 @@ class FairnessEstimator(
             if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
                 check_finite(X, None, missing=self.missing)  # said first, as scikit-learn does
             raise
-        check_finite(X, getattr(self, "feature_names_in_", None), missing=self.missing)
+        names = getattr(self, "feature_names_in_", None)
+        check_finite(X, names, missing=self.missing, beside=beside)
         return X
+
+    def _beside(self, parts):
+        """Mark the rows that lack a group, a stratum or a weight, where that is a mistake."""
+        own = self.missing_groups == "own"
+        return missing_beside(*parts, own=own, numeric=self.numeric or ())
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""
@@ -160,8 +165,8 @@ class FairnessEstimator(
                 parameter="X",
             )
         check_container(X)
-        compare_indexes(X, dict(zip(_PARTS, parts, strict=True)))
-        X, found, others = split_named(X, dict(zip(_PARTS, parts, strict=True)))
+        compare_indexes(X, dict(zip(PARTS, parts, strict=True)))
+        X, found, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
         self._keep_others(others)
         return X, *found.values()
 
@@ -322,8 +327,9 @@ class LinearEstimator(FairnessEstimator):
             return self._lazy_transform(X, partial(project, **parts), means)
         X = self._features(X, reset=False)
         if self.missing == "drop-rows" and holds_nan(X):
+            incomplete = missing_features(X, None).incomplete
             warnings.warn(
-                f"{int(nan_places(X)[1].sum())} rows have missing values, which count as the mean "
+                f"{incomplete} rows have missing values, which count as the mean "
                 "of the rows fitted to: there is a score for every row.",
                 ImputedValuesWarning,
                 stacklevel=2,

@@ -182,7 +182,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         if is_lazy(X):
             moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
             return self._fit_rows(rows, moments)
-        X = self._features(X, ensure_min_samples=2)
+        X = self._features(X, self._beside(parts), ensure_min_samples=2)
         rows = complete_rows(self, X, *parts)
         moments = moments_of(self, rows, 4).complete()
         warn_of_features(self, moments, stacklevel=4)

@@ -203,7 +203,7 @@ class FairKernelPCA(FairnessEstimator):
         if is_lazy(X):
             return self._fit_lazy(X, *parts)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
-        X = self._features(X, copy=True, ensure_min_samples=2)
+        X = self._features(X, self._beside(parts), copy=True, ensure_min_samples=2)
         return self._fit_rows(self._rows(X, *parts))
 
     def transform(self, X):

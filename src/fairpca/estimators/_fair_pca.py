@@ -309,7 +309,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
             names = getattr(self, "feature_names_in_", None)
             return lazy_moments(X, *parts, names=names, at_least=least, **self._table_options())
-        X = self._features(X, reset=reset, ensure_min_samples=least)
+        X = self._features(X, self._beside(parts), reset=reset, ensure_min_samples=least)
         return moments_of(self, complete_rows(self, X, *parts))
 
     def _summarise_stream(self, X, *names):

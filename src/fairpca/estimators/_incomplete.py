@@ -11,13 +11,11 @@ from fairpca.exceptions import (
     DroppedRowsWarning,
     IdentifierWarning,
     ImputedValuesWarning,
-    InvalidInputError,
 )
 from fairpca.moments import GroupMoments
-from fairpca.rows._checks import describe_missing
-from fairpca.rows._columns import missing_rows
+from fairpca.rows._checks import describe_missing, missing_features
 from fairpca.rows._identifiers import find_identifiers, identifier_text, unique_columns
-from fairpca.rows._missing import holds_nan, imputed, name_counts, nan_places
+from fairpca.rows._missing import holds_nan, imputed, no_rows_error
 
 
 def complete_rows(model, X, *parts):
@@ -27,24 +25,17 @@ def complete_rows(model, X, *parts):
     return model._rows(X, *parts)
 
 
-def _dropped(model, X, sensitive_features, control_features, sample_weight):
-    counts, absent = nan_places(X)
-    missing = name_counts(counts, getattr(model, "feature_names_in_", None))
-    groups = {"sensitive_features": sensitive_features, "control_features": control_features}
-    for argument, values in groups.items() if model.missing_groups != "own" else ():
-        if values is not None:
-            masks = missing_rows(values, argument, X.shape[0])
-            missing |= {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
-            absent = np.logical_or.reduce([absent, *masks.values()])
-    if not missing:
-        return X, sensitive_features, control_features, sample_weight
-    kept = np.flatnonzero(~absent)
-    found = describe_missing(len(absent) - len(kept), len(absent), missing)
+def _dropped(model, X, *parts):
+    found = missing_features(X, getattr(model, "feature_names_in_", None))
+    found = found.beside(model._beside(parts))
+    if not found.counts:
+        return X, *parts
+    n_rows, kept = len(found.rows), np.flatnonzero(~found.rows)
     if not len(kept):
-        raise InvalidInputError(f"{found}: no row is left.", parameter="missing")
-    warnings.warn(f"{found} and were left out.", DroppedRowsWarning, stacklevel=6)
-    given = (X, sensitive_features, control_features, sample_weight)
-    return [None if part is None else _safe_indexing(part, kept) for part in given]
+        raise no_rows_error(n_rows, found.incomplete)
+    words = describe_missing(found.incomplete, n_rows, found.counts)
+    warnings.warn(f"{words} and were left out.", DroppedRowsWarning, stacklevel=6)
+    return [None if part is None else _safe_indexing(part, kept) for part in (X, *parts)]
 
 
 def moments_of(model, rows, stacklevel=5):
@@ -55,8 +46,7 @@ def moments_of(model, rows, stacklevel=5):
         warnings.warn(identifier_text(unique), IdentifierWarning, stacklevel=stacklevel)
     if model.missing != "mean" or not holds_nan(rows.X):
         return GroupMoments.from_rows(rows)
-    counts, absent = nan_places(rows.X)
-    missing = name_counts(counts, rows.feature_names)
-    found = describe_missing(int(absent.sum()), len(absent), missing)
-    warnings.warn(imputed(found), ImputedValuesWarning, stacklevel=5)
+    found = missing_features(rows.X, rows.feature_names)
+    words = describe_missing(found.incomplete, len(rows), found.counts)
+    warnings.warn(imputed(words), ImputedValuesWarning, stacklevel=5)
     return GroupMoments.from_incomplete(rows)

@@ -12,7 +12,8 @@ from scipy.sparse import issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_matrix
+from fairpca.rows._checks import Mask, check_matrix
+from fairpca.rows._columns import missing_beside
 from fairpca.rows._pairs import known_rows
 
 _LARGEST = 1e150  # whose square is a number
@@ -35,10 +36,12 @@ def read_all(
 ) -> Rows:
     """Return rows as they are given; missing groups are refused unless `unknown` names them."""
     if not isinstance(U, Rows):
-        matrix = read_matrix(U, "U")
+        given = (sensitive_features, control_features, sample_weight)
+        known = sensitive_features if unknown is None else None
+        masks = missing_beside(known, control_features, sample_weight)
+        matrix = read_matrix(U, "U", masks)
         if sensitive_features is None:
             raise _no_groups()
-        given = (sensitive_features, control_features, sample_weight)
         return Rows.attach(matrix, *given, numeric=numeric, of="U", unknown=unknown)
     beside = {
         "sensitive_features": sensitive_features,
@@ -64,9 +67,9 @@ def _no_groups() -> GroupsError:
     )
 
 
-def read_matrix(values: Any, of: str) -> Array:
+def read_matrix(values: Any, of: str, beside: Iterable[Mask] = ()) -> Array:
     """Return a finite, dense float64 matrix; a vector is one column."""
-    return _settled(check_matrix(_as_columns(values), of)[0], of)
+    return _settled(check_matrix(_as_columns(values), of, beside)[0], of)
 
 
 def _as_columns(values: Any) -> Any:

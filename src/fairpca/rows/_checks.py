@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,6 +14,8 @@ from scipy.sparse import csr_array, issparse
 from fairpca.exceptions import InvalidInputError
 
 Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = tuple[str, str, NDArray[np.bool_]]
+"""The argument and the name of a column, and a mark on every row in which it lacks a value."""
 
 # Numbers looked at together: a few megabytes, so that a check never doubles the memory.
 ELEMENTS_AT_ONCE = 1 << 20
@@ -47,7 +49,9 @@ def check_container(X: Any) -> None:
     raise InvalidInputError(f"X is {what}.", parameter="X")
 
 
-def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
+def check_matrix(
+    X: Any, of: str = "X", beside: Iterable[Mask] = ()
+) -> tuple[Any, tuple[str, ...] | None]:
     """Return a finite matrix of floats, and its column names where the container has them."""
     # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
     names = getattr(X, "column_names", getattr(X, "columns", None))
@@ -72,39 +76,86 @@ def check_matrix(X: Any, of: str = "X") -> tuple[Any, tuple[str, ...] | None]:
             parameter=of,
         )
     checked = None if names is None else tuple(str(name) for name in names)
-    check_finite(matrix, checked, of)
+    check_finite(matrix, checked, of, beside=beside)
     return matrix, checked
 
 
 def check_finite(
-    matrix: Any, names: Sequence[str] | None, of: str = "X", *, missing: str = "error"
+    matrix: Any,
+    names: Sequence[str] | None,
+    of: str = "X",
+    *,
+    missing: str = "error",
+    beside: Iterable[Mask] = (),
 ) -> None:
-    """Refuse infinite values and NaN, counted by column, unless `missing` says what it means."""
-    n_rows, width = matrix.shape
+    """Refuse infinite values and, unless `missing` says what it means, NaN.
+
+    NaN is counted by column, together with what is missing beside the matrix.
+    """
+    width = matrix.shape[1]
     step = rows_at_once(width)
-    values = matrix.data if hasattr(matrix, "tocoo") else matrix
+    is_sparse = issparse(matrix)
+    values = matrix.data if is_sparse else matrix
     parts = (values[start : start + step] for start in range(0, len(values), step))
     if all(np.isfinite(part).all() for part in parts):
         return
-    rows, columns = _places(matrix, np.isnan) if missing == "error" else ((), ())
+    found = missing_features(matrix, names)
+    if found.counts and missing == "error":
+        found = found.beside(beside)
+        raise missing_values_error(found.incomplete, len(found.rows), found.counts, of)
     known = [f"x{index}" for index in range(width)] if names is None else names
-    if len(rows):
-        counts = np.bincount(columns)
-        by_column = {known[index]: int(counts[index]) for index in np.flatnonzero(counts).tolist()}
-        raise missing_values_error(len(np.unique(rows)), n_rows, by_column, of)
-    infinite = _places(matrix, np.isinf)[1]
+    places = np.isinf(values)
+    infinite = matrix.tocoo().col[places] if is_sparse else np.nonzero(places)[1]
     if len(infinite):
         raise infinite_error(known[int(infinite.min())], of)
 
 
-def _places(matrix: Any, test: Any) -> tuple[Any, Any]:
-    """Rows and columns of the values that pass a test."""
-    if not hasattr(matrix, "tocoo"):
-        rows, columns = np.nonzero(test(matrix))
-        return rows, columns
-    found = matrix.tocoo()
-    chosen = test(found.data)
-    return found.row[chosen], found.col[chosen]
+class Missing(NamedTuple):
+    """What rows lack: values by column, whether a row lacks any, and the arguments of columns."""
+
+    counts: dict[str, int]
+    rows: NDArray[np.bool_]
+    arguments: dict[str, str]  # of groups, strata and weights; features have none
+
+    @classmethod
+    def nothing(cls, n_rows: int) -> Missing:
+        """Complete rows."""
+        return cls({}, np.zeros(n_rows, dtype=np.bool_), {})
+
+    @property
+    def incomplete(self) -> int:
+        """Number of rows that lack a value."""
+        return int(np.count_nonzero(self.rows))
+
+    def beside(self, masks: Iterable[Mask]) -> Missing:
+        """Add what other columns of as many rows lack."""
+        counts, rows, arguments = dict(self.counts), self.rows.copy(), dict(self.arguments)
+        for argument, name, mask in masks:
+            if len(mask) == len(rows) and mask.any():
+                if argument and name not in counts:
+                    arguments[name] = argument
+                counts[name] = counts.get(name, 0) + int(np.count_nonzero(mask))
+                rows |= mask
+        return Missing(counts, rows, arguments)
+
+
+def missing_features(X: Any, names: Sequence[str] | None) -> Missing:
+    """Count the NaN of every column of a matrix, by name or by place where it has no names."""
+    counts = np.zeros(X.shape[1], dtype=np.intp)
+    marked = np.zeros(X.shape[0], dtype=np.bool_)
+    is_sparse = issparse(X)
+    if is_sparse:
+        places = np.flatnonzero(np.isnan(X.data))
+        marked[np.searchsorted(X.indptr, places, side="right") - 1] = True
+        counts = np.bincount(X.indices[places], minlength=X.shape[1])
+    step = rows_at_once(X.shape[1])
+    for start in () if is_sparse else range(0, len(X), step):
+        absent = np.isnan(X[start : start + step])
+        counts += absent.sum(axis=0)
+        marked[start : start + step] = absent.any(axis=1)
+    found = [int(index) for index in np.flatnonzero(counts)]
+    known = {f"x{i}" if names is None else str(names[i]): int(counts[i]) for i in found}
+    return Missing(known, marked, {})
 
 
 def check_no_dates_or_masks(X: Any, of: str = "X") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
+
+PARTS = ("sensitive_features", "control_features", "sample_weight")
+"""What stands beside the features, in the order of every signature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,14 +159,25 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def missing_rows(values: Any, argument: str, n_rows: int) -> dict[str, NDArray[np.bool_]]:
-    """Mark the rows in which each column of a container is missing; none where it has no rows."""
-    columns = read_columns(values, argument, unknown="")
-    return {
-        column.name: column.missing
-        for column in columns
-        if column.missing is not None and len(column.missing) == n_rows
-    }
+def missing_beside(
+    *parts: Any, own: bool = False, numeric: Container[str] = ()
+) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """Mark the rows that lack a group, a stratum or a weight, by argument and column.
+
+    Where those without a group have their `own`, only numbers and weights can be missing.
+    """
+    for argument, values in zip(PARTS, parts, strict=True):
+        is_weight = argument == "sample_weight"
+        if values is None or (is_weight and np.ma.is_masked(values)):
+            continue
+        try:
+            columns = read_columns(values, argument, unknown="")
+        except GroupsError:  # what they are is refused elsewhere, in other words for weights
+            continue
+        for column in columns:
+            counts = is_weight or not own or column.name in numeric
+            if column.missing is not None and counts:
+                yield argument, column.name, column.missing
 
 
 def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.rows._checks import Floats, rows_at_once
+from fairpca.rows._checks import Floats, missing_values_error, weights_error
+from fairpca.rows._columns import missing_groups_error
 
 MISSING_GROUP = "missing"
 """Name of the group of rows whose group is missing, where they have one."""
@@ -23,27 +24,29 @@ def holds_nan(X: Any) -> bool:
     return bool(np.isnan(values.sum(dtype=np.float64)))
 
 
-def nan_places(X: Any) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Count the NaN of every column, and mark the rows that have any."""
-    counts = np.zeros(X.shape[1], dtype=np.intp)
-    marked = np.zeros(X.shape[0], dtype=np.bool_)
-    is_sparse = issparse(X)
-    if is_sparse:
-        places = np.flatnonzero(np.isnan(X.data))
-        marked[np.searchsorted(X.indptr, places, side="right") - 1] = True
-        return np.bincount(X.indices[places], minlength=X.shape[1]), marked
-    step = rows_at_once(X.shape[1])
-    for start in range(0, len(X), step):
-        absent = np.isnan(X[start : start + step])
-        counts += absent.sum(axis=0)
-        marked[start : start + step] = absent.any(axis=1)
-    return counts, marked
+def missing_error(
+    counts: Mapping[str, int],
+    incomplete: int,
+    n_rows: int,
+    arguments: Mapping[str, str],
+    of: str = "missing",
+) -> InvalidInputError:
+    """Say what rows lack; `arguments` are those of the columns that are no features, in order."""
+    given = {arguments.get(name) for name in counts}
+    if given == {"sample_weight"}:
+        return weights_error("not finite")
+    if given <= {"sensitive_features", "control_features"}:
+        first = next(name for name in arguments if name in counts)
+        return missing_groups_error(first, counts[first], arguments[first])
+    return missing_values_error(incomplete, n_rows, counts, of)
 
 
-def name_counts(counts: NDArray[np.intp], names: Sequence[str] | None) -> dict[str, int]:
-    """Return the columns with missing values by name, or by place where they have none."""
-    found = [int(index) for index in np.flatnonzero(counts)]
-    return {f"x{i}" if names is None else str(names[i]): int(counts[i]) for i in found}
+def no_rows_error(n_rows: int, incomplete: int, name: str = "X") -> InvalidInputError:
+    """Say why there is no row to use."""
+    if n_rows and not incomplete:
+        return weights_error("zero", n_rows)
+    why = "every row is incomplete or of weight zero" if n_rows else "there are no rows"
+    return InvalidInputError(f"{name}: no row can be used ({n_rows:,} read): {why}.")
 
 
 def imputed(found: str) -> str:

@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairpca._choices import MAX_CELLS
-from fairpca.exceptions import GroupsError
-from fairpca.rows._checks import Floats, check_feature_names, check_matrix, check_weights
+from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.rows._checks import (
+    Floats,
+    check_feature_names,
+    check_matrix,
+    check_weights,
+    missing_features,
+)
+from fairpca.rows._columns import missing_beside
+from fairpca.rows._missing import missing_error
 from fairpca.rows._pairs import Stratum, combine, form_pairs
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
@@ -87,16 +95,16 @@ class Rows:
         of : str, default "X"
             Name of the argument that holds the features, for messages.
         """
-        matrix, names = check_matrix(X, of)
+        given = (sensitive_features, control_features, sample_weight)
+        matrix, names = check_matrix(X, of, missing_beside(*given))
         if sensitive_features is None:
             raise GroupsError(
                 f"sensitive_features is None: give one group value for each row of {of}.",
                 parameter="sensitive_features",
             )
         known = names if feature_names is None else feature_names
-        parts = (sensitive_features, control_features, sample_weight)
         return cls.attach(
-            matrix, *parts, numeric=numeric, feature_names=known, max_cells=max_cells, of=of
+            matrix, *given, numeric=numeric, feature_names=known, max_cells=max_cells, of=of
         )
 
     @classmethod
@@ -121,20 +129,29 @@ class Rows:
         """
         n_rows, n_features = X.shape
         names = check_feature_names(feature_names, n_features)
-        weights = check_weights(sample_weight, n_rows, of)
+        about: dict[str, Any] = {"n_rows": n_rows, "of": of}
         groups = strata = None
-        if sensitive_features is not None:
-            groups = encode_groups(
-                sensitive_features, n_rows=n_rows, numeric=numeric, of=of, unknown=unknown
+        try:
+            weights = check_weights(sample_weight, n_rows, of)
+            if sensitive_features is not None:
+                groups = encode_groups(
+                    sensitive_features, numeric=numeric, unknown=unknown, **about
+                )
+            if control_features is not None:
+                about |= {"argument": "control_features", "unknown": unknown_strata}
+                strata = encode_groups(control_features, **about)
+        except InvalidInputError:  # what is missing is counted in all parts together
+            looked = (
+                sensitive_features if unknown is None else None,
+                control_features if unknown_strata is None else None,
+                sample_weight,
             )
-        if control_features is not None:
-            strata = encode_groups(
-                control_features,
-                n_rows=n_rows,
-                argument="control_features",
-                of=of,
-                unknown=unknown_strata,
-            )
+            found = missing_features(X, names).beside(missing_beside(*looked))
+            if found.arguments:
+                raise missing_error(
+                    found.counts, found.incomplete, n_rows, found.arguments, of
+                ) from None
+            raise
         check_cells((groups, strata), max_cells)
         return cls(X, groups, strata, weights, names).checked()
 

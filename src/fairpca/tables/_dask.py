@@ -20,6 +20,7 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import encode_groups
 from fairpca.rows._checks import check_matrix
+from fairpca.rows._columns import PARTS
 from fairpca.tables import is_lazy
 from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
 from fairpca.tables._partial import Partial, finish, merge_partials
@@ -31,7 +32,6 @@ from fairpca.tables.table import Table
 FAN_IN = 8
 
 # What comes beside the features, as estimators call it.
-GROUPS = ("sensitive_features", "control_features", "sample_weight")
 
 
 def moments_from_dask(
@@ -159,14 +159,14 @@ def collections(
     # `work` is called with a partition of features, its groups by argument, and the roles.
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
-    given = dict(zip(GROUPS, (sensitive, control, weight), strict=True))
-    groups, strata = (_group_names(given[name], name, numeric) for name in GROUPS[:2])
+    given = dict(zip(PARTS, (sensitive, control, weight), strict=True))
+    groups, strata = (_group_names(given[name], name, numeric) for name in PARTS[:2])
     types = getattr(empty, "dtypes", [empty.dtype] if hasattr(empty, "dtype") else [])
     roles = Roles(
         features=tuple(f"x{i}" for i in range(empty.shape[1])) if names is None else tuple(names),
         sensitive=groups,
         control=strata,
-        weight=None if weight is None else GROUPS[2],
+        weight=None if weight is None else _weight_name(weight),
         numeric=numeric,
         single=all(kind == np.float32 for kind in types),
         **options,
@@ -191,6 +191,12 @@ def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[st
         empty = np.empty((0, *like.shape[1:]), dtype=like.dtype)
     forced = numeric if argument == "sensitive_features" else ()
     return encode_groups(empty, n_rows=0, argument=argument, numeric=forced).names
+
+
+def _weight_name(weight: Any) -> str:
+    """Name of a Series; what is no column of a table has none."""
+    meta = getattr(weight, "_meta", weight)
+    return str(meta.name) if getattr(meta, "name", None) is not None else PARTS[2]
 
 
 def _as_text(names: Any) -> Any:
@@ -315,8 +321,7 @@ def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial
 
 def partition_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Columns:
     """Return the columns of a partition of features with its groups."""
-    names = dict(zip(GROUPS, (roles.sensitive, roles.control, GROUPS[2:]), strict=True))
-    parts = {name: _arrow_columns(part, names[name]) for name, part in groups.items()}
+    parts = {name: _arrow_columns(part, roles.beside[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
     for name, column in (item for part in parts.values() for item in part.items()):
         if len(column) != n_rows:
@@ -331,7 +336,7 @@ def partition_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Column
     else:
         features = _arrow_columns(X, roles.features)
         check_numbers({name: column.type for name, column in features.items()})
-    columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in GROUPS))
+    columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in PARTS))
     return replace(columns, matrix=matrix)
 
 

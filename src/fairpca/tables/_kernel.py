@@ -21,7 +21,15 @@ from fairpca.moments import GroupMoments
 from fairpca.moments._holes import fill_holes
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
-from fairpca.rows._checks import check_weights, infinite_error, weights_error
+from fairpca.rows._checks import (
+    Mask,
+    Missing,
+    check_weights,
+    infinite_error,
+    missing_features,
+    weights_error,
+)
+from fairpca.rows._columns import PARTS
 from fairpca.rows._identifiers import unique_columns
 from fairpca.rows._missing import MISSING_GROUP
 from fairpca.rows.groups import check_cells
@@ -210,30 +218,26 @@ def count_missing(
     columns: Columns, roles: Roles, *, search_features: bool
 ) -> tuple[dict[str, int], Any]:
     """Count the missing values of each column and mark the complete rows."""
-    counts: dict[str, int] = {}
-    complete = np.ones(columns.n_rows, dtype=bool)
-    for part in columns.parts():
+    found = Missing.nothing(columns.n_rows)
+    if columns.matrix is not None and search_features:
+        found = missing_features(columns.matrix, roles.features)
+    found = found.beside(_masks(columns, roles, search_features))
+    if found.counts and not search_features:  # the counts of an error are those of all columns
+        return count_missing(columns, roles, search_features=True)
+    return found.counts, ~found.rows
+
+
+def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Mask]:
+    """Mark the rows that lack a value in each column that can have none."""
+    arguments = ("", "", *PARTS)
+    for argument, part in zip(arguments, columns.parts(), strict=True):
         searched = search_features or part is not columns.features
         is_group = part is columns.sensitive or part is columns.control
         for name, column in part.items():
             if is_group and name in roles.own_group:
                 continue
-            if not column.null_count and not (searched and kinds.is_floating(column.type)):
-                continue
-            mask = absent(column)
-            if mask.any():
-                counts[name] = int(np.count_nonzero(mask))
-                complete &= ~mask
-    if columns.matrix is not None and search_features:
-        places = np.argwhere(np.isnan(columns.matrix.data))[:, 0]
-        rows = np.searchsorted(columns.matrix.indptr, places, side="right") - 1
-        complete[rows] = False
-        for index in columns.matrix.indices[places]:
-            name = roles.features[index]
-            counts[name] = counts.get(name, 0) + 1
-    if counts and not search_features:  # the counts of an error are those of all columns
-        return count_missing(columns, roles, search_features=True)
-    return counts, complete
+            if column.null_count or (searched and kinds.is_floating(column.type)):
+                yield argument, name, absent(column)
 
 
 def check_finite(columns: Columns, roles: Roles) -> None:

@@ -17,10 +17,9 @@ from fairpca.exceptions import (
 )
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._holes import Holes, embed
-from fairpca.rows._checks import describe_missing, missing_values_error, weights_error
-from fairpca.rows._columns import missing_groups_error
+from fairpca.rows._checks import describe_missing
 from fairpca.rows._identifiers import Unique, find_identifiers, identifier_text, merge_unique
-from fairpca.rows._missing import imputed
+from fairpca.rows._missing import imputed, missing_error, no_rows_error
 from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 
@@ -128,18 +127,10 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     """Turn the sum of a pass into moments, by fold if asked for, or say why there are none."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
-        raise no_rows_error(total, name)
+        raise no_rows_error(total.n_rows, total.incomplete, name)
     _warn_of_identifiers(total)
     moments = total.moments if named else replace(total.moments, feature_names=None)
     return FoldedMoments(roles.folds, moments) if roles.folds else moments
-
-
-def no_rows_error(total: Partial, name: str) -> InvalidInputError:
-    """Say why there is no row to use."""
-    if total.n_rows and not total.incomplete:
-        return weights_error("zero", total.n_rows)
-    why = "every row is incomplete or of weight zero" if total.n_rows else "there are no rows"
-    return InvalidInputError(f"{name}: no row can be used ({total.n_rows:,} read): {why}.")
 
 
 def _warn_of_identifiers(total: Partial) -> None:
@@ -162,20 +153,14 @@ def check_missing(total: Partial, roles: Roles) -> None:
     """Refuse missing values, or warn of what was done about them."""
     if not total.missing:
         return
-    found = total.incomplete, total.n_rows, total.missing
     if not refused(total.missing, roles):
         # The caller of the public function: this one, finish, Table.moments and the function.
-        words = describe_missing(*found)
+        words = describe_missing(total.incomplete, total.n_rows, total.missing)
         if roles.missing == "mean":
             warnings.warn(imputed(words), ImputedValuesWarning, stacklevel=5)
         else:
             warnings.warn(f"{words} and were left out.", DroppedRowsWarning, stacklevel=5)
         return
-    arguments = dict.fromkeys(roles.sensitive, "sensitive_features")
-    arguments |= dict.fromkeys(roles.control, "control_features")
-    groups = [name for name in arguments if name in total.missing]
-    if set(groups) == set(total.missing) and not set(groups) & set(roles.features):
-        raise missing_groups_error(groups[0], total.missing[groups[0]], arguments[groups[0]])
-    if set(total.missing) == {roles.weight}:
-        raise weights_error("not finite")
-    raise missing_values_error(*found, "missing")
+    arguments = {name: argument for argument, names in roles.beside.items() for name in names}
+    arguments = {name: arguments[name] for name in arguments if name not in roles.features}
+    raise missing_error(total.missing, total.incomplete, total.n_rows, arguments)

@@ -13,6 +13,7 @@ from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Grouples
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows._checks import not_numbers_error
+from fairpca.rows._columns import PARTS
 
 Names = str | Iterable[str] | None
 
@@ -69,6 +70,12 @@ class Roles:
         weight = () if self.weight is None else (self.weight,)
         named = self.features + self.categorical + self.sensitive + self.control + weight
         return tuple(dict.fromkeys(named))
+
+    @property
+    def beside(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of groups, strata and weights by argument."""
+        weight = () if self.weight is None else (self.weight,)
+        return dict(zip(PARTS, (self.sensitive, self.control, weight), strict=True))
 
     @property
     def own_group(self) -> frozenset[str]:

@@ -16,14 +16,14 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._missing import fill_means, known_means
+from fairpca.rows._missing import fill_means, known_means, no_rows_error
 from fairpca.tables import _csv, _ipc, _parquet
 from fairpca.tables._csv import CsvPart, settled_types
 from fairpca.tables._files import Listing, find_files
 from fairpca.tables._ipc import open_arrow
 from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
 from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
-from fairpca.tables._partial import Partial, check_missing, finish, no_rows_error
+from fairpca.tables._partial import Partial, check_missing, finish
 from fairpca.tables._pass import (
     Checkpoint,
     default_threads,
@@ -179,7 +179,7 @@ class Table:
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise no_rows_error(found, self.name)
+            raise no_rows_error(found.n_rows, incomplete, self.name)
         check_finite(parts, roles)
         rows, _ = to_rows(parts, roles)
         if missing and roles.missing == "mean":
