@@ -13,7 +13,6 @@ attackers and the reconstruction are trained on the fitted ones.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -217,9 +216,7 @@ def main():
     parser.add_argument("names", nargs="*", default=list(DATA))
     parser.add_argument("--without", nargs="*", default=[])
     given = parser.parse_args()
-    path = results.FOLDER / "comparison.json"
-    known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    rows = [row for row in known if row["data"] not in given.names]
+    rows = [row for row in results.load("comparison") if row["data"] not in given.names]
     for name in given.names:
         try:
             rows += compare(name, given.without)

@@ -27,6 +27,8 @@ def facts(document: dict) -> str:
     """Return what ran where, and how busy the machine was."""
     versions = ", ".join(f"{name} {text}" for name, text in document["versions"].items())
     note = f" Note: {document['note']}." if document.get("note") else ""
+    if document["load"] > document["cores"]:
+        note += " The machine was busy with other work: ratios of elapsed times say little."
     return (
         f"*{_command(document)}, Python {document['python']}, {versions}; "
         f"{document['cores']} cores, load {document['load']}.{note}*\n"

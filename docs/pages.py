@@ -60,6 +60,10 @@ def write_all(docs: Path) -> None:
     built.mkdir(exist_ok=True)
     api.mkdir(exist_ok=True)
     _write(api / "index.rst", reference())
+    names = {f"{room}.{name}" for room, found in public_names().items() for name in found}
+    for page in (api / "generated").glob("*.rst"):
+        if page.stem not in names:
+            page.unlink()  # of an earlier build
     _write(built / "changelog.md", _from_root("CHANGELOG.md"))
     _write(built / "contributing.md", _from_root("CONTRIBUTING.md"))
     _write(built / "citing.md", _section(ROOT / "README.md", "How to cite"))
