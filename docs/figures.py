@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,14 @@ def facts(document: dict) -> str:
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
+    # A figure and its error, or two figures that belong together, stay on one line.
+    kept = [[re.sub(r"(?<=\d) ([/±→%]|s\b) ?", _unbroken, text) for text in row] for row in rows]
+    lines = [head, ["---"] * len(head), *kept]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _unbroken(found: re.Match) -> str:
+    return found[0].replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def plain(rows: Rows) -> str:

@@ -287,28 +287,35 @@ COMPARED = {
 
 def _comparison(rows: Rows) -> str:
     """Return every tool on the same rows, a table for each data set."""
-    head = ["method", "code", "attribute of new rows", *(title for title, _ in COMPARED.values())]
+    head = ["method", *(title for title, _ in COMPARED.values()), "attribute of new rows", "code"]
     parts = []
     for data in values(rows, "data"):
         mine = only(rows, data=data)
-        size = "{n:,} fitted rows, {p} features, {d} components".format(**mine[0])
         lines = []
         for row in mine:
-            figures = [show(row[key]) if key in row else "–" for key, (_, show) in COMPARED.items()]
             needed = "needed" if row["attribute"] else "not needed"
-            lines.append([row["method"], row["package"] or "own", needed, *figures])
-        parts.append(f"**{spoken(data)}**, {size}:\n\n" + markdown(head, lines))
+            lines.append([*_compared(row), needed, row["package"] or "own"])
+        parts.append(f"**{spoken(data)}**, {_size(mine[0])}:\n\n" + markdown(head, lines))
     return "\n".join(parts)
 
 
+def _compared(row: dict) -> list[str]:
+    figures = [show(row[key]) if key in row else "–" for key, (_, show) in COMPARED.items()]
+    return [row["method"], *figures]
+
+
+def _size(row: dict) -> str:
+    return "{n:,} fitted rows, {p} features, {d} components".format(**row)
+
+
 def _comparison_adult(rows: Rows) -> str:
-    """Return the methods of this library on adult alone."""
-    ours = [
-        row
-        for row in only(rows, data="adult")
-        if (row["package"] or "").startswith(("fairpca", "scikit"))
-    ]
-    return _comparison(ours) if ours else "*Not measured yet: adult was not at hand.*\n"
+    """Return what this library does to adult."""
+    packages = ("fairpca", "scikit-learn")
+    ours = [row for row in only(rows, data="adult") if (row["package"] or "").startswith(packages)]
+    if not ours:
+        return "*Not measured yet: adult was not at hand.*\n"
+    head = [_size(ours[0]), *(title for title, _ in COMPARED.values())]
+    return markdown(head, [_compared(row) for row in ours])
 
 
 # Pieces of pages by name: the file of figures, and what makes text of its rows.
