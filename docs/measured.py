@@ -238,7 +238,7 @@ def _kernel_sets(rows: Rows) -> str:
 def _scale_passes(rows: Rows) -> str:
     lines = [
         [
-            spoken(row["what"]),
+            row["what"],
             f"{row['rows'] / 1e6:g} million",
             f"{row['seconds']:.1f}",
             f"{row['rows'] / row['seconds'] / 1e6:.1f}",
