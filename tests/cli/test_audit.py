@@ -109,7 +109,7 @@ def test_quiet_prints_nothing(run, write, people):
         (["--confidence", "nan"], "'nan' is not a number between 0 and 1"),
         (["--permutations", "-1"], "--permutations"),
         (["--family", "all"], "--family"),
-        (["--features", "q"], "--features q: no such column"),
+        (["--features", "q"], "--features names ['q'], but the columns are"),
     ],
 )
 def test_bad_options(refused, write, people, arguments, complaint):
@@ -234,7 +234,7 @@ def test_what_the_budget_cuts_is_said(run, write):
     ("arguments", "complaint"),
     [
         (["--label", "income"], "--label says what was true of a decision"),
-        (["--decision", "nix"], "--decision nix: no such column"),
+        (["--decision", "nix"], "--decision names ['nix'], but the columns are"),
         (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
         (["--attackers", "me"], "--attackers"),

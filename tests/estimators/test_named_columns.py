@@ -91,7 +91,7 @@ def test_a_list_as_long_as_the_table_holds_labels():
 
 
 def test_names_that_are_none(table):
-    with pytest.raises(GroupsError, match=r"names \['sxe'\], but the columns are \['a', "):
+    with pytest.raises(GroupsError, match=r"names \['sxe'\], but the columns are 'a', .*'sex'\?"):
         FairPCA().fit(table, sensitive_features="sxe")
     with pytest.raises(GroupsError, match=r"names \['sxe'\], but the columns are"):
         FairPCA().fit(table, sensitive_features=["sex", "sxe"])

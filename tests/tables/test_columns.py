@@ -12,14 +12,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from column_cases import CASES, REFUSED, check_case, check_refused
+from column_cases import CASES, REFUSED, Refused, check_case, check_refused
 from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
 
 from fairpca import FairPCA
 from fairpca.cli._app import app
 from fairpca.estimators import load_model
 from fairpca.exceptions import GroupsError, IdentifierWarning, InvalidInputError
-from fairpca.tables import moments_from_files, moments_from_parquet
+from fairpca.tables import moments_from_files, moments_from_parquet, open_table
 from fairpca.tables._kernel import encode_columns, summarise_batches
 from fairpca.tables._roles import assign_roles
 
@@ -54,7 +54,8 @@ def by_command(frame, tmp_path, **asked):
         pytest.skip("the command line one-hot encodes text by itself")
     frame.to_parquet(tmp_path / "x.parquet")
     saved = tmp_path / "model.npz"
-    words = ["fit", tmp_path / "x.parquet", "--no-standardize", "--cov-weight", 0, "--save", saved]
+    words = ["fit", tmp_path / "x.parquet", "--no-standardize", "--mean-tol", "none"]
+    words += ["--cov-weight", 0, "--save", saved]
     for option, value in asked.items():
         value = ",".join(value) if isinstance(value, list) else value
         words += [f"--{option.replace('_', '-')}", value]
@@ -66,10 +67,6 @@ def by_command(frame, tmp_path, **asked):
         if "left out" in line:
             warnings.warn(line, stacklevel=2)
     return load_model(saved).model.moments_
-
-
-class Refused(GroupsError, InvalidInputError):
-    """Stands for either class where there are words only."""
 
 
 def taken_apart(frame, asked):
@@ -193,16 +190,24 @@ def test_the_names_are_checked_against_the_table(tmp_path):
         assign_roles(twice, "g")
 
 
-def test_declared_categories_are_labels_even_where_they_are_floats():
+def test_categories_of_numbers_are_read_by_their_values():
     column = pa.array([1.5, 2.5, 3.5, 1.5]).dictionary_encode()
     groups = encode_columns({"g": column}, [], "sensitive_features", 4)
-    assert groups.categorical[0].levels == ("1.5", "2.5", "3.5")
+    assert groups.numeric[0].values.tolist() == [1.5, 2.5, 3.5, 1.5]
     expected = in_memory(
         pd.DataFrame({"x": [1.0, 2, 3, 4], "g": pd.Categorical([1.5, 2.5, 3.5, 1.5])}),
         ["g"],
         features=["x"],
     )
-    assert expected.levels("g") == groups.categorical[0].levels
+    assert expected.numeric_attributes == ("g",)
+
+
+def test_categories_of_numbers_are_features_and_weights_like_numbers():
+    frame = people(60)
+    coded = frame.astype({"a": "category", "w": "category"})
+    table = open_table(pa.Table.from_pandas(coded))
+    found = table.moments(table.assign("sex", FEATURES, weight="w"))
+    assert_same_moments(found, in_memory(frame, ["sex"], weight="w"))
 
 
 def test_weights_must_be_numbers():

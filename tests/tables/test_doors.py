@@ -10,13 +10,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from column_cases import GROUPS, N_ROWS, check_groups, model, text_file
+from column_cases import GROUPS, N_ROWS, Refused, check_groups, model, text_file
 
-from fairpca import FairKernelPCA, GroupMoments
+from fairpca import FairKernelPCA, FairPCA, GroupMoments
 from fairpca.cli._app import app
 from fairpca.cli._messages import as_typed
 from fairpca.estimators import load_model
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import delta_fairness, mean_gap
 from fairpca.tables import (
     moments_from_csv,
@@ -42,11 +42,14 @@ def door(doors, column="g"):
 
 
 def arrow(features, case):
-    return pa.Table.from_pandas(features).append_column("g", pa.array(case.column(N_ROWS)))
+    groups = pa.array(case.column(N_ROWS))
+    groups = groups.dictionary_encode() if case.category else groups
+    return pa.Table.from_pandas(features).append_column("g", groups)
 
 
 def frame(features, case):
-    return features.assign(g=case.column(N_ROWS))
+    table = features.assign(g=case.column(N_ROWS))
+    return table.astype({"g": "category"}) if case.category else table
 
 
 @door(TYPED, "sensitive_feature")
@@ -125,12 +128,12 @@ def by_dask_fit(features, case, folder):
 
 
 def command(path, folder, *more):
-    """The plain command line; what it refuses is an error like any other, but for its options."""
+    """The plain command line; what it refuses has an exit code and words, but no class."""
     saved = folder / "model.npz"
     asked = ["fit", path, "-s", "g", "--no-standardize", "--cov-weight", 0, "--save", saved, *more]
     result = CliRunner().invoke(app, [str(word) for word in asked])
     if result.exit_code == 2:
-        raise GroupsError(result.stderr.strip())
+        raise Refused(result.stderr.strip())
     assert result.exit_code == 0, result.output
     saved_model = load_model(saved).model
     assert len(saved_model.components_) == 2
@@ -281,7 +284,15 @@ def fit_command(path, folder, *more):
     return command(path, folder, "--features", "a,b", "--weight", "w", *more)
 
 
+def without_names(table, kind):
+    parts = {"sensitive_features": kind(table["g"]), "sample_weight": kind(table["w"])}
+    return model().fit(kind(table[["a", "b"]]), **parts)
+
+
 DOORS = {
+    "numpy": lambda t, _: without_names(t, np.asarray),
+    "lists": lambda t, _: without_names(t, lambda part: part.to_numpy().tolist()),
+    "names in pandas": lambda t, _: model().fit(t, sensitive_features="g", sample_weight="w"),
     "pandas": lambda t, _: model().fit(t[["a", "b"]], **beside(t)),
     "polars": lambda t, _: model().fit(pl.DataFrame(t[["a", "b"]].to_dict("list")), **beside(t)),
     "pyarrow": lambda t, _: model().fit(pa.table(t[["a", "b"]].to_dict("list")), **beside(t)),
@@ -296,6 +307,15 @@ DOORS = {
     "parquet by dask": lambda t, folder: moments_from_files(
         in_file(t, folder, "x.parquet"), engine="dask", **ROLES
     ),
+    "csv by dask": lambda t, folder: moments_from_files(
+        in_file(t, folder, "x.csv"), engine="dask", **ROLES
+    ),
+    "command, local": lambda t, folder: fit_command(
+        in_file(t, folder, "x.csv"), folder, "--engine", "local"
+    ),
+    "command, dask": lambda t, folder: fit_command(
+        in_file(t, folder, "x.parquet"), folder, "--engine", "dask"
+    ),
     "command on csv": lambda t, folder: fit_command(in_file(t, folder, "x.csv"), folder),
     "command on parquet": lambda t, folder: fit_command(in_file(t, folder, "x.parquet"), folder),
 }
@@ -308,7 +328,9 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
         pytest.skip("the command line one-hot encodes text by itself")
     if "command" in way:
         words = as_typed(words)  # missing='mean' is --missing mean there
-    with pytest.raises(InvalidInputError) as error:
+    if way in ("numpy", "lists"):
+        words = words.replace("'a'", "'x0'").replace("'b'", "'x1'")
+    with pytest.raises(Refused if "command" in way else InvalidInputError) as error:
         DOORS[way](table, tmp_path)
     # A file is named before the words, an option before that; nothing else is added.
     before, found, after = str(error.value).partition(words)
@@ -316,3 +338,63 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
     assert not after
     assert all(part.startswith(("fairpca", "error", "--", str(tmp_path)))
                for part in before.removesuffix(": ").split(": ") if part)  # fmt: skip
+
+
+# --- mistakes in roles --------------------------------------------------------------------------
+
+SLIPS = {
+    "unknown": ({"sensitive": ["gender"]}, "sensitive names ['gender'], but the columns are 'a', "),
+    "nearly known": ({"sensitive": ["G1"]}, "Did you mean 'g'?"),
+    "unknown weight": ({"weight": "ww"}, "weight names ['ww'], but the columns are 'a', "),
+    "named twice": ({"sensitive": ["g", "g"]}, "sensitive names ['g'] more than once."),
+    "stratum": ({"control": ["g"]}, "['g'] are sensitive and control columns at the same time."),
+    "weight": ({"weight": "g"}, "['g'] are sensitive and weight columns at the same time."),
+    "numeric": ({"numeric": ["q"]}, "numeric names ['q'], which sensitive does not have: its "),
+}
+
+
+def fit_names(table, asked):
+    parts = {"sensitive_features": "sensitive", "control_features": "control"}
+    given = {name: asked.get(part) for name, part in parts.items()}
+    model = FairPCA(1, cov_weight=0.0, numeric=asked.get("numeric"))
+    return model.fit(table, sample_weight=asked.get("weight"), **given)
+
+
+def type_roles(path, asked, *more):
+    words = ["fit", path, "--features", "a,b", *more]
+    for part, names in asked.items():
+        words += [w for name in np.atleast_1d(names) for w in (f"--{part}", name)]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 2, result.output
+    raise Refused(result.stderr.strip().replace(": --", ": "))
+
+
+ROLE_DOORS = {
+    "pandas": lambda t, _, asked: fit_names(t, asked),
+    "polars": lambda t, _, asked: fit_names(pl.from_pandas(t), asked),
+    "pyarrow": lambda t, _, asked: fit_names(pa.Table.from_pandas(t), asked),
+    "stream": lambda t, _, asked: fit_names(pa.Table.from_pandas(t).to_reader(), asked),
+    "fit of dask": lambda t, _, asked: lazily(t, lambda d: fit_names(d, asked)),
+    "dask": lambda t, _, asked: lazily(t, lambda d: moments_from_dask(d, **asked)),
+    "csv": lambda t, folder, asked: moments_from_files(in_file(t, folder, "x.csv"), **asked),
+    "command": lambda t, folder, asked: type_roles(in_file(t, folder, "x.csv"), asked),
+    "command, local": lambda t, folder, asked: type_roles(
+        in_file(t, folder, "x.parquet"), asked, "--engine", "local"
+    ),
+}
+
+
+@pytest.mark.parametrize(("slip", "words"), SLIPS.values(), ids=SLIPS)
+@pytest.mark.parametrize("way", ROLE_DOORS)
+def test_a_slip_in_the_roles_is_refused_in_the_same_words(way, slip, words, tmp_path):
+    table = spoiled("b", 1.5, [3]).drop(columns="w")
+    with pytest.raises(InvalidInputError) as error:
+        ROLE_DOORS[way](table, tmp_path, {"sensitive": ["g"], **slip})
+    told = str(error.value)
+    # Estimators have longer names for them.
+    told = told.replace("sensitive_features", "sensitive").replace("sample_weight", "weight")
+    assert words in told and "\n" not in told  # noqa: PT018
+    if "command" not in way:
+        named = {"numeric": "numeric", "control": "control_features", "weight": "sample_weight"}
+        parameter = next((named[part] for part in slip if part in named), "sensitive_features")
+        assert error.value.parameter == parameter

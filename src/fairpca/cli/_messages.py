@@ -32,7 +32,7 @@ _SAME = """
     max_cells max_levels sensitive control weight numeric features categorical missing
     missing_groups unknown keep sql database into engine scheduler master checkpoint separator
     confidence max_samples slow_permutations objective original
-    min_group budget attackers decision score label positive
+    min_group budget attackers decision score label positive drop target
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
 _SETTING = re.compile(r"(?<!-)\b(missing|missing_groups|unknown|numeric)=\[?'([^']+)'\]?")
@@ -47,6 +47,8 @@ def in_options(error: InvalidInputError) -> str:
     """Put the option that sets the parameter concerned before the words of an error."""
     option = _OPTION.get(error.parameter or "")
     text = str(error)
+    if option is not None and text.startswith(f"{option.removeprefix('--')} names "):
+        return as_typed(f"--{text}")
     return as_typed(text if option is None or option in text else f"{option}: {text}")
 
 
@@ -59,6 +61,7 @@ def as_typed(text: str) -> str:
     """
     text = _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
     text = text.replace("raise max_levels", "raise --max-levels")
+    text = text.replace(": set separator.", ": see --separator.")
     return text.replace("Use standardize=True unless", "Leave out --no-standardize unless")
 
 

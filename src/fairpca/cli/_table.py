@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from fairpca.rows._columns import check_names
 from fairpca.tables import Roles, Table, open_query, open_table
 
 _PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
@@ -104,7 +104,8 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         }
     parts = _parts(given, table.names)
     features = _features(parts, table.names)
-    text = tuple(name for name in features if _is_text(table.schema.field(name).type))
+    known = (name for name in features if name in table.names)
+    text = tuple(name for name in known if _is_text(table.schema.field(name).type))
     roles = table.assign(
         parts["sensitive"],
         features=features,
@@ -170,43 +171,17 @@ def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tup
 
 
 def _parts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Read the options that name columns, and refuse what no table of these columns can mean."""
+    """Read the options that name columns; those of tables are checked where roles are assigned."""
     parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED + _JUDGED}
-    for part, names in parts.items():
-        for name in names:
-            if part != "numeric" and name not in known:
-                raise click.ClickException(_unknown(part, name, known))
+    for part in ("drop", *_COPIED, *_JUDGED):
+        parts[part] = tuple(dict.fromkeys(parts[part]))
+        check_names(part, parts[part], known, part)
     for part in _JUDGED:
         if len(parts[part]) > 1:
             raise click.ClickException(f"--{part} {given[part]}: name one column.")
-    for name in parts["numeric"]:
-        if name not in parts["sensitive"]:
-            raise click.ClickException(
-                f"--numeric {name}: not one of the protected columns; name it with --sensitive "
-                "as well."
-            )
-    seen: dict[str, str] = {}
-    for part in ("sensitive", "control", "weight"):  # twice: compared with itself
-        for name in parts[part]:
-            if name in seen:
-                raise click.ClickException(
-                    f"--{part} {name}: the column is named by --{seen[name]} already."
-                )
-            seen[name] = part
-    return {part: tuple(dict.fromkeys(names)) for part, names in parts.items()}
-
-
-def _unknown(part: str, name: str, known: Sequence[str]) -> str:
-    by_case = {column.lower(): column for column in known}
-    close = difflib.get_close_matches(name.lower(), list(by_case), n=3, cutoff=0.6)
-    if close:
-        hint = f"did you mean {' or '.join(repr(by_case[match]) for match in close)}?"
-    else:
-        shown = ", ".join(known[:12]) + (f", … ({len(known)} in all)" if len(known) > 12 else "")
-        hint = f"the columns are {shown}."
-    if len(known) == 1 and any(mark in known[0] for mark in ";\t|"):
-        hint += " The fields seem to be separated by something else than a comma: see --separator."
-    return f"--{part} {name}: no such column; {hint}"
+    for part in ("features", "categorical"):
+        parts[part] = tuple(dict.fromkeys(parts[part]))
+    return parts
 
 
 def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from fairpca.rows._missing import (
 )
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._solve import check_price
 from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
@@ -141,12 +142,7 @@ class FairnessEstimator(
         return scores
 
     def _check_price(self):
-        if self.cov_tol is not None and self.cov_weight is not None:
-            raise InvalidInputError(
-                f"cov_weight={self.cov_weight!r} and cov_tol={self.cov_tol!r} are both set; "
-                "set one of them and leave the other None.",
-                parameter="cov_weight",
-            )
+        check_price(self.cov_weight, self.cov_tol)
 
     def _require_groups_optional(self):
         if self.missing_groups != "ignore":

@@ -6,17 +6,13 @@ import warnings
 
 import numpy as np
 
-from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning
+from fairpca.exceptions import GroupsError, SmallGroupWarning
+from fairpca.solvers._solve import check_objective
 
 
 def groups_of(model, moments):
     """Return the groups of moments, of which the worst-served one counts."""
-    if model.solver != "refined":
-        raise InvalidInputError(
-            f"solver={model.solver!r} knows objective='total' only: use solver='refined' for "
-            f"objective={model.objective!r}.",
-            parameter="solver",
-        )
+    check_objective(model.objective, model.solver)
     if moments.attributes and not moments.categorical_attributes:
         raise GroupsError(
             f"objective={model.objective!r} is about groups, but all sensitive_features are "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import combinations
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -20,11 +22,10 @@ PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column before it is judged: complete values, and whether they are labels by declaration."""
+    """A column before it is judged, its values complete."""
 
     name: str
     values: NDArray[Any]
-    declared_categorical: bool = False
     missing: NDArray[np.bool_] | None = None  # rows that were named for want of a value
 
 
@@ -66,8 +67,7 @@ def _read_series(series: Any, name: str, argument: str, unknown: str | None) -> 
     missing = int(series.is_null().sum())
     if missing and unknown is None:
         raise missing_groups_error(name, missing, argument)
-    declared = isinstance(series.dtype, nw.Categorical | nw.Enum)
-    return _complete_column(name, series.to_numpy(), argument, declared, unknown)
+    return _complete_column(name, series.to_numpy(), argument, unknown)
 
 
 def _read_array(values: Any, default: str, argument: str, unknown: str | None) -> list[Column]:
@@ -89,20 +89,14 @@ def _read_array(values: Any, default: str, argument: str, unknown: str | None) -
             f"(type {type(values).__name__})."
         )
     if array.ndim == 1:
-        return [_complete_column(default, array, argument, unknown=unknown)]
+        return [_complete_column(default, array, argument, unknown)]
     return [
-        _complete_column(f"{default}_{index}", array[:, index], argument, unknown=unknown)
+        _complete_column(f"{default}_{index}", array[:, index], argument, unknown)
         for index in range(array.shape[1])
     ]
 
 
-def _complete_column(
-    name: str,
-    values: NDArray[Any],
-    argument: str,
-    declared: bool = False,
-    unknown: str | None = None,
-) -> Column:
+def _complete_column(name: str, values: NDArray[Any], argument: str, unknown: str | None) -> Column:
     """Refuse missing values, and types that are neither labels nor numbers."""
     data: NDArray[Any] = np.asarray(values)
     if data.dtype.kind in "cV":
@@ -123,7 +117,7 @@ def _complete_column(
         raise missing_groups_error(name, missing, argument)
     if missing:
         data = _filled(data, mask, unknown)
-    return Column(name, data, declared, mask)
+    return Column(name, data, mask)
 
 
 def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
@@ -191,8 +185,9 @@ def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
 
 def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """Take the columns that parts name out of a table; return the rest, the parts and the names."""
-    # A text names a column. A list of texts names columns where one of them is a column of X and
-    # X does not have as many rows as the list has texts; otherwise it holds the labels of the rows.
+    # A text names a column. A list of texts names columns where X does not have as many rows as the
+    # list has texts, and one of them is a column of X, nearly one, or the only one; otherwise it
+    # holds the labels of the rows.
     columns = _column_names(X)
     named = {
         argument: (part,) if isinstance(part, str) else tuple(part)
@@ -200,10 +195,8 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
         if _is_named(part, columns, X)
     }
     for argument, names in named.items():
-        unknown = [name for name in names if name not in columns]
-        if unknown:
-            known = f"the columns are {columns[:40]}" if columns else "X has no named columns"
-            raise GroupsError(f"{argument} names {unknown}, but {known}.", parameter=argument)
+        check_names(argument, names, columns, argument)
+    check_apart(named)
     taken = tuple(dict.fromkeys(name for names in named.values() for name in names))
     if not taken:
         return X, dict(parts), ()
@@ -211,6 +204,61 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     if "sample_weight" in found:
         found["sample_weight"] = _one_column(X, named["sample_weight"])
     return without_columns(X, taken), {**parts, **found}, taken
+
+
+def check_names(part: str, names: Sequence[str], known: Sequence[Any], parameter: str) -> None:
+    """Refuse names of columns that are given twice, or that no column has."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    unknown = [name for name in names if name not in known]
+    if repeated:
+        problem = f"{part} names {repeated} more than once."
+    elif unknown:
+        problem = f"{part} names {unknown}, but {_known(unknown[0], known)}"
+    else:
+        return
+    kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
+    raise kind(problem, parameter=parameter)
+
+
+def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
+    """Say which columns there are, and which of them may be meant."""
+    if not known:
+        return "X has no named columns."
+    more = f" and {len(known) - limit} more" if len(known) > limit else ""
+    text = f"the columns are {', '.join(map(repr, known[:limit]))}{more}."
+    if close := close_names(name, known):
+        text += f" Did you mean {' or '.join(map(repr, close))}?"
+    if len(known) == 1 and any(mark in str(known[0]) for mark in ";\t|"):
+        text += " The fields seem to be separated by something else than a comma: set separator."
+    return text
+
+
+def close_names(name: str, known: Sequence[Any]) -> list[Any]:
+    """Return the columns that a name may stand for by a slip."""
+    by_case = {str(column).lower(): column for column in known}
+    return [by_case[found] for found in get_close_matches(name.lower(), list(by_case))]
+
+
+def check_apart(parts: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a column that is group, stratum and weight at once; it would be compared to itself."""
+    words = dict(zip(PARTS, ("sensitive", "control", "weight"), strict=True))
+    for first, second in combinations(PARTS, 2):
+        both = [name for name in parts.get(first, ()) if name in parts.get(second, ())]
+        if both:
+            raise GroupsError(
+                f"{both} are {words[first]} and {words[second]} columns at the same time.",
+                parameter=second,
+            )
+
+
+def check_numeric(numeric: Iterable[str], names: Sequence[str], part: str) -> None:
+    """Refuse the names of numbers that are no groups."""
+    stray = sorted(str(name) for name in set(numeric) - set(names))
+    if stray:
+        raise GroupsError(
+            f"numeric names {stray}, which {part} does not have: its columns are {list(names)}.",
+            parameter="numeric",
+        )
 
 
 def without_columns(X: Any, names: Iterable[str]) -> Any:
@@ -232,9 +280,9 @@ def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
     if not isinstance(part, list | tuple) or not all(isinstance(name, str) for name in part):
         return False
     n_rows = X.shape[0] if columns else len(part)  # not a number where Dask does not know it yet
-    return any(name in columns for name in part) and not (
-        isinstance(n_rows, int) and n_rows == len(part)
-    )
+    if not columns or (isinstance(n_rows, int) and n_rows == len(part)):
+        return False
+    return len(part) == 1 or any(name in columns or close_names(name, columns) for name in part)
 
 
 def _select(X: Any, names: list[str]) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
-from fairpca.rows._columns import Column, read_columns
+from fairpca.rows._columns import Column, check_numeric, read_columns
 
 Level: TypeAlias = str | int | bool | float
 """A group's name as a plain Python scalar, so that it can be hashed, printed and stored."""
@@ -102,7 +102,8 @@ def encode_groups(
 
     Strings, categories, booleans, dates and whole numbers name groups, and whole numbers held as
     floats (the usual fate of integers with a hole) are the same groups as the integers. A column
-    with fractions is a number, unless it has at most two distinct values. A column with a single
+    with fractions is a number, unless it has at most two distinct values; so are categories that
+    are numbers, which files hold as plain numbers. A column with a single
     value is accepted, since a batch may hold one group only. Levels are sorted plain Python
     scalars; unused categories are dropped.
 
@@ -162,13 +163,7 @@ def _check_lengths(columns: Sequence[Column], n_rows: int, argument: str, of: st
 def _forced_names(numeric: Iterable[str], columns: Sequence[Column], argument: str) -> set[str]:
     """Check the names that the user declares numeric."""
     forced = {numeric} if isinstance(numeric, str) else set(numeric)
-    names = [column.name for column in columns]
-    unknown = sorted(str(name) for name in forced - set(names))
-    if unknown:
-        raise GroupsError(
-            f"numeric names {unknown}, which {argument} does not have: its columns are {names}.",
-            parameter="numeric",
-        )
+    check_numeric(forced, [column.name for column in columns], argument)
     return forced
 
 
@@ -222,9 +217,7 @@ def _encode_column(column: Column, argument: str) -> Attribute | NumericAttribut
         return _encode_objects(column.name, values, argument)
     levels, codes = np.unique(values, return_inverse=True)
     labels: list[Level] = levels.tolist()
-    if kind == "f" and column.declared_categorical:
-        labels = [str(label) for label in labels]  # no later rule takes text for numbers
-    elif kind == "f" and (levels == np.rint(levels)).all():
+    if kind == "f" and (levels == np.rint(levels)).all():
         labels = [int(label) for label in labels]
     elif kind == "f" and len(levels) > MAX_FLOAT_LEVELS:
         return NumericAttribute(column.name, values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairpca._choices import SOLVERS
+from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
@@ -324,3 +324,23 @@ def _ordered(V: Array, S: Array) -> Array:
     V = np.linalg.qr(V)[0]
     _, rotation = top_eigenpairs(symmetrize(V.T @ S @ V), V.shape[1])
     return fix_signs(V @ rotation)
+
+
+def check_price(cov_weight: float | None, cov_tol: float | None) -> None:
+    """Refuse a price and a tolerance for the same gap."""
+    if cov_tol is not None and cov_weight is not None:
+        raise InvalidInputError(
+            f"cov_weight={cov_weight!r} and cov_tol={cov_tol!r} are both set; "
+            "set one of them and leave the other None.",
+            parameter="cov_weight",
+        )
+
+
+def check_objective(objective: str, solver: str) -> None:
+    """Refuse a solver that does not know an objective."""
+    if objective != OBJECTIVES[0] and solver != SOLVERS[0]:
+        raise InvalidInputError(
+            f"solver={solver!r} knows objective={OBJECTIVES[0]!r} only: use "
+            f"solver={SOLVERS[0]!r} for objective={objective!r}.",
+            parameter="solver",
+        )

@@ -22,7 +22,7 @@ from fairpca.rows import encode_groups
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._columns import PARTS
 from fairpca.tables import is_lazy
-from fairpca.tables._kernel import Columns, batch_rows, summarise_batches
+from fairpca.tables._kernel import Columns, batch_rows, decoded, summarise_batches
 from fairpca.tables._partial import Partial, finish, merge_partials
 from fairpca.tables._pass import summarise_unit
 from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
@@ -374,8 +374,8 @@ def _arrow_column(values: Any) -> pa.Array:
         return pa.array(np.asarray(values))
     array = pa.array(values, from_pandas=True)
     if isinstance(array, pa.ChunkedArray):
-        return array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    return array
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    return decoded(array)
 
 
 def sample(X: Any) -> Any:

@@ -12,6 +12,7 @@ from fairpca._models import ModelFile
 from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, Solution, solve, solve_worst
+from fairpca.solvers._solve import check_objective, check_price
 from fairpca.tables._roles import check_choice
 
 
@@ -71,8 +72,8 @@ def check_settings(settings: dict[str, Any]) -> None:
     check_choice("solver", settings["solver"], SOLVERS)
     check_choice("objective", settings["objective"], OBJECTIVES)
     if settings["n_components"] < 1:
-        raise InvalidInputError(f"n_components={settings['n_components']}: give 1 or more.")
-    if settings["cov_tol"] is not None and settings["cov_weight"] is not None:
-        raise InvalidInputError("cov_weight and cov_tol are both set: set one of them.")
-    if settings["objective"] != OBJECTIVES[0] and settings["solver"] != SOLVERS[0]:
-        raise InvalidInputError("objectives of the worst-served group need solver='refined'.")
+        raise InvalidInputError(
+            f"n_components={settings['n_components']}: give 1 or more.", parameter="n_components"
+        )
+    check_price(settings["cov_weight"], settings["cov_tol"])
+    check_objective(settings["objective"], settings["solver"])

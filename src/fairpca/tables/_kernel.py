@@ -42,7 +42,7 @@ from fairpca.tables._partial import (
     refused,
     too_many_levels,
 )
-from fairpca.tables._roles import Roles
+from fairpca.tables._roles import Roles, is_number
 
 # Numbers in one batch: 32 MB of float64. Smaller batches of many features would spend their time
 # on merging p × p matrices; larger ones, held once for each thread, would be felt in memory.
@@ -89,7 +89,7 @@ class Columns:
         """Sort the columns of a batch by their roles."""
         weight = () if roles.weight is None else (roles.weight,)
         parts = (roles.features, roles.categorical, roles.sensitive, roles.control, weight)
-        taken = ({name: batch.column(name) for name in names} for names in parts)
+        taken = ({name: decoded(batch.column(name)) for name in names} for names in parts)
         return cls(batch.num_rows, *taken)
 
     def parts(self) -> tuple[Mapping[str, pa.Array], ...]:
@@ -179,6 +179,12 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
     return Partial(GroupMoments.from_rows(rows, holes=holes), levels, n_rows, unique=unique)
 
 
+def decoded(column: pa.Array) -> pa.Array:
+    """Write out a dictionary of numbers, as files hold it; one of text stays as it is."""
+    coded = kinds.is_dictionary(column.type)
+    return column.dictionary_decode() if coded and is_number(column.type) else column
+
+
 def absent(column: pa.Array) -> Any:
     """Mark the rows that have no value."""
     return column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
@@ -229,8 +235,7 @@ def count_missing(
 
 def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Mask]:
     """Mark the rows that lack a value in each column that can have none."""
-    arguments = ("", "", *PARTS)
-    for argument, part in zip(arguments, columns.parts(), strict=True):
+    for argument, part in zip(("", "", *PARTS), columns.parts(), strict=True):
         searched = search_features or part is not columns.features
         is_group = part is columns.sensitive or part is columns.control
         for name, column in part.items():
@@ -283,15 +288,14 @@ def encode_columns(
 
 
 def _encode_column(column: pa.Array, name: str, argument: str) -> Attribute | NumericAttribute:
-    declared = kinds.is_dictionary(column.type)
-    coded = column if declared else column.dictionary_encode()
+    coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
     present = np.flatnonzero(np.bincount(codes, minlength=len(coded.dictionary)))
     distinct = coded.dictionary.take(pa.array(present))
     small = len(distinct) <= CACHED_LEVELS
     encode = _encode_few if small else _encode_distinct
     values = tuple(distinct.to_pylist()) if small else distinct
-    attribute = encode(values, distinct.type, declared, name, argument)
+    attribute = encode(values, distinct.type, name, argument)
     if attribute is None:
         return _encode_numbers(column, name, argument)
     lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
@@ -320,19 +324,16 @@ def _encode_own(column: pa.Array, name: str, argument: str) -> Attribute | Numer
 
 @lru_cache(maxsize=256)
 def _encode_few(
-    values: tuple[Any, ...], kind: pa.DataType, declared: bool, name: str, argument: str
+    values: tuple[Any, ...], kind: pa.DataType, name: str, argument: str
 ) -> Attribute | None:
     """Encode the distinct values of a batch, which the next batch will most likely have too."""
-    return _encode_distinct(pa.array(values, kind), kind, declared, name, argument)
+    return _encode_distinct(pa.array(values, kind), kind, name, argument)
 
 
 def _encode_distinct(
-    values: pa.Array, kind: pa.DataType, declared: bool, name: str, argument: str
+    values: pa.Array, kind: pa.DataType, name: str, argument: str
 ) -> Attribute | None:
     """Encode distinct values; None where they are numbers."""
-    if declared:  # the declaration counts: categories are labels even where they look like numbers
-        order = pa.array(np.arange(len(values), dtype=np.int32))
-        values = pa.DictionaryArray.from_arrays(order, values)
     groups = encode_groups(pa.table({name: values}), n_rows=len(values), argument=argument)
     return None if groups.numeric else groups.categorical[0]
 

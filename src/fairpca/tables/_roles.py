@@ -13,15 +13,11 @@ from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Grouples
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows._checks import not_numbers_error
-from fairpca.rows._columns import PARTS
+from fairpca.rows._columns import PARTS, check_apart, check_names, check_numeric
 
 Names = str | Iterable[str] | None
 
-_PARAMETER_OF = {
-    "sensitive": "sensitive_features",
-    "control": "control_features",
-    "weight": "sample_weight",
-}
+_PARAMETER_OF = dict(zip(("sensitive", "control", "weight"), PARTS, strict=True))
 
 
 class RoleOptions(TypedDict, total=False):
@@ -133,6 +129,7 @@ def assign_roles(
     chosen = as_names(features)
     if features is None:
         chosen = tuple(name for name in schema.names if name not in taken)
+    check_numeric(parts.pop("numeric"), parts["sensitive"], "sensitive")
     _check_names(schema, {**parts, "features": chosen})
     _check_parts(parts, chosen, taken)
     _check_values(schema, (*taken, *parts["categorical"]))
@@ -145,7 +142,8 @@ def assign_roles(
     single = all(schema.field(name).type in (pa.float32(), pa.float16()) for name in plain)
     return Roles(
         features=plain,
-        **{name: parts[name] for name in ("categorical", "sensitive", "control", "numeric")},
+        **{name: parts[name] for name in ("categorical", "sensitive", "control")},
+        numeric=as_names(numeric),
         weight=weight,
         missing=missing,
         missing_groups=missing_groups,
@@ -172,20 +170,13 @@ def as_names(given: Names) -> tuple[str, ...]:
 
 def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> None:
     for part, names in parts.items():
-        twice = [
-            name for name in dict.fromkeys(names) if len(schema.get_all_field_indices(name)) > 1
-        ]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        unknown = [name for name in names if name not in schema.names]
+        parameter = _PARAMETER_OF.get(part, part)
+        different = dict.fromkeys(names)
+        twice = [name for name in different if len(schema.get_all_field_indices(name)) > 1]
         if twice:
             problem = f"the table has several columns named {twice}: rename them."
-        elif repeated:
-            problem = f"{part} names {repeated} more than once."
-        elif unknown:
-            problem = f"{part} names {unknown}, but the columns are {_shortened(schema.names)}."
-        else:
-            continue
-        raise InvalidInputError(problem, parameter=_PARAMETER_OF.get(part, part))
+            raise InvalidInputError(problem, parameter=parameter)
+        check_names(part, names, schema.names, parameter)
 
 
 def _check_parts(
@@ -197,12 +188,7 @@ def _check_parts(
             "under another name if that is meant.",
             parameter="features",
         )
-    if stray := [name for name in parts["numeric"] if name not in parts["sensitive"]]:
-        problem = f"numeric names {stray}, which sensitive does not have."
-        raise GroupsError(problem, parameter="numeric")
-    if doubled := [name for name in parts["sensitive"] if name in parts["control"]]:
-        problem = f"{doubled} are sensitive and control columns at the same time."
-        raise GroupsError(problem, parameter="control_features")
+    check_apart({argument: parts[part] for part, argument in _PARAMETER_OF.items()})
 
 
 def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
@@ -231,9 +217,5 @@ def _kind_name(kind: pa.DataType) -> str:
 def is_number(kind: pa.DataType) -> bool:
     """Tell whether a column can be a feature as it is; one without any value can be anything."""
     tests = (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
-    return any(test(kind) for test in tests)
-
-
-def _shortened(names: Sequence[str], limit: int = 40) -> str:
-    shown = ", ".join(map(repr, names[:limit]))
-    return shown + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    inner = kind.value_type if kinds.is_dictionary(kind) else kind
+    return any(test(inner) for test in tests)
