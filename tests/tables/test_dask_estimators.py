@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from table_support import FEATURES, people
 
 from fairpca import DeltaFairPCA, FairKernelPCA, GroupMoments
@@ -52,6 +53,19 @@ def test_collections_that_fit_memory_give_the_model_of_memory(model, frame):
     held = {name: part.to_numpy() for name, part in groups_of(frame).items()}
     fitted = model.fit(array, **held)
     np.testing.assert_allclose(fitted.transform(array).compute(), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_rows_without_a_group_are_a_group_of_their_own(model, frame):
+    frame["sex"] = frame["sex"].astype(object).where(frame.index % 9 > 0, None)
+    frame.loc[:30, "city"] = None
+    own = clone(model).set_params(missing_groups="own")
+    expected = own.fit(frame[FEATURES], **groups_of(frame)).transform(frame[FEATURES])
+    table = dd.from_pandas(frame, npartitions=5)
+    with pytest.raises(GroupsError, match="missing_groups='own'"):
+        model.fit(table[FEATURES], **groups_of(table))
+    fitted = own.fit(table[FEATURES], **groups_of(table))
+    np.testing.assert_allclose(fitted.transform(frame[FEATURES]), expected, atol=1e-9)
 
 
 def drawn(frame, size, partitions=7):

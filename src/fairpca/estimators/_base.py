@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import metadata
 from numbers import Integral, Real
@@ -42,12 +41,11 @@ from fairpca.rows._missing import (
     nan_places,
 )
 from fairpca.solvers import FairProblem, solve, solve_worst
-from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._count import count_components
 from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
 FAMD = "famd"
-_NO_VARIANCE = 1e-12  # of the total: rounding
 _PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 
@@ -188,6 +186,7 @@ class FairnessEstimator(
             parts = (None, None, parts[2])
         validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
         about = {"numeric": self.numeric, "names": getattr(self, "feature_names_in_", None)}
+        about["missing_groups"] = "own" if self.missing_groups == "own" else "raise"
         moments = lazy_moments(X, *parts, at_least=2, **about)
         rows = lazy_sample((X, *parts), moments, size, **about)
         return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
@@ -234,23 +233,7 @@ class FairnessEstimator(
         )
 
     def _count(self, problem):
-        """Return the number of components: as asked, or for a share, or all that there is room for.
-
-        Room is what varies without a difference of group means.
-        """
-        asked = self.n_components
-        if isinstance(asked, Integral):
-            return int(asked)
-        mean_tol = None if problem.mean_tol is None else 0.0
-        equal = replace(problem, n_components=1, mean_tol=mean_tol, cov_tol=None, cov_weight=0.0)
-        reduced = reduce_problem(equal)
-        left = np.linalg.eigvalsh(reduced.S) * reduced.scale
-        values = np.maximum(np.linalg.eigvalsh(problem.covariance)[::-1], 0.0)
-        room = max(int(np.count_nonzero(left > _NO_VARIANCE * values.sum())), 1)
-        if asked is None or not values.any():
-            return room
-        held = np.cumsum(values) / values.sum()
-        return min(int(np.searchsorted(held, asked)) + 1, room)
+        return count_components(problem, self.n_components)
 
     @with_callbacks
     def _solve(self, problem, served=None):

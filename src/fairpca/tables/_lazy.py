@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from fairpca.rows._missing import fill_means
 from fairpca.rows.rows import MIN_DRAWN
 from fairpca.tables._dask import collections, merge_tree, partition_columns
 from fairpca.tables._kernel import Columns, positive_rows, to_rows
-from fairpca.tables._roles import Names, Roles
+from fairpca.tables._roles import RoleOptions, Roles
 
 _LOT, _CELL = "lot", "cell"
 
@@ -36,8 +36,8 @@ def lazy_sample(
     size: int,
     *,
     seed: int = 0,
-    numeric: Names = None,
     names: Sequence[str] | None = None,
+    **options: Unpack[RoleOptions],
 ) -> Rows:
     """Draw rows of a collection, from all cells in proportion but some of each at least.
 
@@ -45,7 +45,7 @@ def lazy_sample(
     as much together as all rows of their cell. All rows, in order, where there are no more.
     """
     work = partial(_draw_partition, size=size, seed=seed)
-    roles, delayed = collections(work, *parts, names, numeric=numeric)
+    roles, delayed = collections(work, *parts, names, **options)
     drawn = merge_tree(delayed, partial(_merge, size=size))
     rows = to_rows(_as_columns(drawn, roles), roles)[0]
     rows = rows if names is not None else replace(rows, feature_names=None)
@@ -56,12 +56,12 @@ def lazy_feature_moments(
     parts: tuple[Any, Any, Any, Any],
     function: Callable[[Any], Any],
     *,
-    numeric: Names = None,
     names: Sequence[str] | None = None,
+    **options: Unpack[RoleOptions],
 ) -> GroupMoments:
     """Sum what a function makes of the features of every row."""
     work = partial(_sum_features, function=function)
-    _, delayed = collections(work, *parts, names, numeric=numeric)
+    _, delayed = collections(work, *parts, names, **options)
     found: GroupMoments | None = merge_tree(delayed, _add)
     assert found is not None
     return found
