@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -58,11 +59,15 @@ def polars(folder, threads=None, work=summed):  # its threads are those of POLAR
     return work(pl.scan_parquet(folder / "*.parquet"), threads)
 
 
-def duckdb(folder, threads=None, work=summed):
+@cache  # one connection for all turns, as users have one: to open it is no part of a pass
+def connection(threads):
     import duckdb as engine
 
-    with engine.connect(config={} if threads is None else {"threads": threads}) as connection:
-        return work(connection.sql(f"select * from '{folder}/*.parquet'"), threads)
+    return engine.connect(config={} if threads is None else {"threads": threads})
+
+
+def duckdb(folder, threads=None, work=summed):
+    return work(connection(threads).sql(f"select * from '{folder}/*.parquet'"), threads)
 
 
 def dataset(folder, threads=None, work=summed):
@@ -289,7 +294,6 @@ def main():
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--only", nargs="*", default=list(BENCHES), choices=list(BENCHES))
     asked = parser.parse_args()
-    rows = results.load("doors")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "people"
         write_table(folder, asked.rows, 2)
@@ -297,9 +301,9 @@ def main():
             print(name, flush=True)
             found = shown(BENCHES[name](folder, asked))
             load = round(os.getloadavg()[0], 1)
-            rows = [row for row in rows if row["table"] != name]
-            rows += [row | {"load": load} for row in found]
-            results.save("doors", rows, features=FEATURES)
+            others = [row for row in results.load("doors") if row["table"] != name]
+            found = [row | {"load": load} for row in found]
+            results.save("doors", others + found, features=FEATURES)
 
 
 if __name__ == "__main__":

@@ -274,8 +274,9 @@ def sum_stream(
         for part in in_order(work, batches, threads):
             total = merge_partials([total, part], roles)
             failing = failing or (roles.missing == "error" and bool(part.missing))
-            state = State(current=total, current_file=name, mark=(part.n_rows, _digest(part)))
             if kept is not None and not failing:
+                mark = (part.n_rows, _digest(part))
+                state = State(current=total, current_file=name, mark=mark)
                 kept.save(state)
             counter.add(part.n_rows)
     finally:

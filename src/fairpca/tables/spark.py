@@ -197,7 +197,8 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
     def _fit(self, dataset: Any) -> FairPCAModel:
         if not self.isSet(self.sensitiveCol):
             raise InvalidInputError("name the protected column with sensitiveCol.")
-        check_settings(self.settings())
+        settings = self.settings()
+        check_settings(settings)
         features = self._features(dataset)
         control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
         weight = self.getWeightCol() if self.isSet(self.weightCol) else None
@@ -207,11 +208,9 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
             others = [*sensitive, *(control or ()), *([weight] if weight else ())]
             groups = (F.col(_quoted(name)) for name in others)
             data = dataset.select(*(c.alias(n) for n, c in features.items()), *groups)
-        numeric = self.getOrDefault(self.numeric)
+        options = {name: settings[name] for name in ("numeric", "missing", "missing_groups")}
         parts = (sensitive, list(features), control, weight)
-        settings = self.settings()
-        lacking = {name: settings[name] for name in ("missing", "missing_groups")}
-        moments = moments_from_spark(data, *parts, numeric=numeric, **lacking)
+        moments = moments_from_spark(data, *parts, **options)
         model = FairPCAModel(fit_state(moments, settings))
         return self._copyValues(model)
 
