@@ -211,8 +211,7 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         options = {name: settings[name] for name in ("numeric", "missing", "missing_groups")}
         parts = (sensitive, list(features), control, weight)
         moments = moments_from_spark(data, *parts, **options)
-        model = FairPCAModel(fit_state(moments, settings))
-        return self._copyValues(model)
+        return self._copyValues(FairPCAModel(fit_state(moments, settings)))
 
     def write(self) -> MLWriter:
         """Return a writer of the parameters."""
