@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from measured import Rows, _markdown, _mean, _only, _values
+from figures import Rows, markdown, only, values
 
 
 def _rates(rows: Rows) -> str:
@@ -13,25 +13,25 @@ def _rates(rows: Rows) -> str:
     lines = [
         [row["door"], str(row["threads"]), f"{100 * row['share_of_the_parquet_rate']:.0f} %"]
         + [f"{row[name]:.2g}" for name in names]
-        for row in _only(rows, table="streams")
+        for row in only(rows, table="streams")
     ]
     head = ["door", "threads", "rate, of the Parquet pass", "processor seconds", "reading alone"]
-    return _markdown([*head, "seconds", "largest difference, in deviations"], lines)
+    return markdown([*head, "seconds", "largest difference, in deviations"], lines)
 
 
 def _memory(rows: Rows) -> str:
-    rows = _only(rows, table="memory")
-    sizes = _values(rows, "rows")
+    rows = only(rows, table="memory")
+    peaks = {(row["door"], row["rows"]): row["megabytes"] for row in rows}
+    sizes = values(rows, "rows")
     lines = [
-        [door, *(f"{_mean(_only(rows, door=door, rows=n), 'megabytes'):.0f} MB" for n in sizes)]
-        for door in _values(rows, "door")
+        [door, *(f"{peaks[door, size]:.0f} MB" for size in sizes)] for door in values(rows, "door")
     ]
-    return _markdown(["door", *(f"{n:,} rows" for n in sizes)], lines)
+    return markdown(["door", *(f"{size:,} rows" for size in sizes)], lines)
 
 
 def _server(table: str, ratio: str, words: str, rows: Rows) -> str:
     """Return a sentence about PostgreSQL or Spark, whose work other processes do."""
-    found = [words.format(row[ratio], **row) for row in _only(rows, table=table)]
+    found = [words.format(row[ratio], **row) for row in only(rows, table=table)]
     return found[0] + "\n" if found else "*Not measured yet.*\n"
 
 

@@ -175,10 +175,7 @@ class FairnessEstimator(
         return without_columns(X, others) if len(others) else X
 
     def _lazy_parts(self, X, *parts, size):
-        """Return moments of a Dask collection, a sample of its rows, and sums of their features.
-
-        The last is a function of the function that makes the features.
-        """
+        """Return moments and a sample of a Dask collection, and what sums features of its rows."""
         from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample, sample
 
         if parts[0] is None:
