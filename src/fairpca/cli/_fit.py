@@ -18,11 +18,10 @@ from fairpca.cli._compare import (
     compare,
     fit_document,
     path_document,
-    to_json,
 )
 from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
-from fairpca.cli._render import print_fit
+from fairpca.cli._render import print_fit, to_json
 from fairpca.cli._table import Asked, open_asked, read_reference
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.tables import check_target, moments_from_table, project_table
