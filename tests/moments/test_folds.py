@@ -181,7 +181,8 @@ def test_what_varies_in_left_out_rows_only_is_constant_in_the_others(monkeypatch
     monkeypatch.setattr("fairpca.moments.group_moments.MIN_FEATURES", 10**9)
     dense = FoldedMoments.from_rows(Rows.read(X, groups), 5)
     for (train, test), (other, _) in zip(folded.splits, dense.splits, strict=True):
-        assert train.span is not None and other.span is None
+        assert train.span is not None
+        assert other.span is None
         scale = train.standardization().scale
         np.testing.assert_allclose(scale, other.standardization().scale, rtol=1e-9)
         assert np.count_nonzero(scale == 1.0) == test.table.n_rows

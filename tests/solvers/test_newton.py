@@ -7,7 +7,7 @@ from support import random_problem
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers import _problem as problems
 from fairpca.solvers._lagrangian import Lagrangian
-from fairpca.solvers._newton import _Point, _Preconditioner, _retract, polish
+from fairpca.solvers._newton import _Point, _Preconditioner, _retract, _solve, polish
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import _orthonormal_factor, initial_multipliers, refine
 
@@ -155,4 +155,13 @@ def test_columns_that_are_nearly_the_same_have_an_orthonormal_factor(apart):
     Y = np.random.default_rng(0).normal(size=(8, 3))
     Y[:, 2] = Y[:, 1] + apart * Y[:, 2]
     V, _ = _orthonormal_factor(Y)
-    assert V.T @ V == pytest.approx(np.eye(3), abs=1e-6)
+    np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-6)
+
+
+def test_a_gradient_that_underflows_asks_for_no_step():
+    lagrangian, V = lagrangian_and_basis(FORMS[0])
+    point = _Point(lagrangian, V)
+    point.weigh()
+    for size in (0.0, 1e-200):
+        K, _ = _solve(point, size * tangent(point.V, 0), 1e-4)
+        assert not K.any()

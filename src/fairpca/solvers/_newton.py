@@ -121,6 +121,8 @@ def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]
     direction = preconditioner.solve(residual)
     product = float(np.vdot(residual, direction))
     for number in range(1, _CONJUGATE_STEPS + 1):
+        if not product > 0.0:  # nothing is left but what underflows
+            return K, number
         H = point.multiply(direction)
         curvature = float(np.vdot(direction, H))
         if not curvature > 0.0:
