@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,12 +38,16 @@ class Comparison:
         return {**fair, "variance_plain": plain["variance"], "loss_plain": plain["loss"]}
 
 
-def compare(moments: GroupMoments | FoldedMoments, settings: dict[str, Any]) -> Comparison:
+def compare(
+    moments: GroupMoments | FoldedMoments,
+    settings: dict[str, Any],
+    foretell: Callable[[int, int], None] | None = None,
+) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     fair = FairPCA(**settings)
     if isinstance(moments, GroupMoments):
-        return Comparison(fair, plain=fit_with_plain(fair, moments))
-    plain = fit_with_plain(fair, moments.total)
+        return Comparison(fair, plain=fit_with_plain(fair, moments, foretell))
+    plain = fit_with_plain(fair, moments.total, foretell)
     model = clone(fair).set_params(n_components=fair.n_components_)
     return Comparison(fair, plain, held_out_summary(model, moments))
 

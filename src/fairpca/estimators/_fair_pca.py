@@ -341,11 +341,18 @@ class Summary(NamedTuple):
     groups: GroupCovariances | None
 
 
-def fit_with_plain(model, moments):
-    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it."""
+def fit_with_plain(model, moments, foretell=None):
+    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it.
+
+    `foretell` is told the numbers of components and contrasts before the solve.
+    """
     model._validate_params()
     model._take(moments)
     summary = model._summary(moments)
+    if foretell is not None:
+        problem = model._form_problem(summary.pooled.covariance, summary.contrasts, 1)
+        with advised(moments):
+            foretell(model._count(problem), len(summary.contrasts))
     model._fit_summary(moments, summary)._warned(model)
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
