@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,8 @@ from fairpca.rows._checks import check_matrix
 from fairpca.rows._missing import fill_means
 from fairpca.rows.rows import MIN_DRAWN
 from fairpca.tables._dask import collections, merge_tree, partition_columns
-from fairpca.tables._kernel import Columns, positive_rows, to_rows
-from fairpca.tables._roles import RoleOptions, Roles
+from fairpca.tables._kernel import Columns, count_missing, positive_rows, to_rows
+from fairpca.tables._roles import Roles
 
 _LOT, _CELL = "lot", "cell"
 
@@ -37,12 +37,13 @@ def lazy_sample(
     *,
     seed: int = 0,
     names: Sequence[str] | None = None,
-    **options: Unpack[RoleOptions],
+    **options: Any,
 ) -> Rows:
     """Draw rows of a collection, from all cells in proportion but some of each at least.
 
     `parts` are X, groups, strata and weights, and `moments` those of all rows: the rows drawn weigh
-    as much together as all rows of their cell. All rows, in order, where there are no more.
+    as much together as all rows of their cell. All rows, in order, where there are no more. What
+    is missing is NaN where it counts as the mean. `options` are those of roles.
     """
     work = partial(_draw_partition, size=size, seed=seed)
     roles, delayed = collections(work, *parts, names, **options)
@@ -57,7 +58,7 @@ def lazy_feature_moments(
     function: Callable[[Any], Any],
     *,
     names: Sequence[str] | None = None,
-    **options: Unpack[RoleOptions],
+    **options: Any,
 ) -> GroupMoments:
     """Sum what a function makes of the features of every row."""
     work = partial(_sum_features, function=function)
@@ -69,6 +70,9 @@ def lazy_feature_moments(
 
 def _partition_rows(X: Any, groups: Mapping[str, Any], roles: Roles) -> tuple[Columns, Rows | None]:
     columns = partition_columns(X, groups, roles)
+    if roles.missing == "drop-rows":
+        missing, complete = count_missing(columns, roles, search_features=True)
+        columns = columns.filter(complete) if missing else columns
     used = positive_rows(columns)
     columns = columns if used is None else columns.filter(used)
     return columns, to_rows(columns, roles)[0] if columns.n_rows else None
