@@ -87,8 +87,7 @@ def test_newton_may_not_end_outside_or_with_negative_prices(monkeypatch):
 def test_ascent_ends_when_its_evaluations_are_spent(monkeypatch):
     reduced = reduce_problem(random_problem(3, 8, 4, 2, cov_tol=0.15))
     whole = refine(reduced, top_basis(reduced))
-    monkeypatch.setattr(_refinement, "_MOST_EVALUATIONS", 10)
-    short = refine(reduced, top_basis(reduced))
+    short = refine(reduced, top_basis(reduced), most=10)
     assert short.status is Status.UNSETTLED
     assert short.n_iter < whole.n_iter
 

@@ -13,7 +13,7 @@ import numpy as np
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import Array, complement_basis, orthonormalize
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
-from fairpca.solvers._refinement import Refined, nudge, refine
+from fairpca.solvers._refinement import MOST_EVALUATIONS, Refined, nudge, refine
 from fairpca.solvers._tight import solve_tight
 
 # A limit of zero is aimed at as this share of the largest gap.
@@ -44,7 +44,7 @@ def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -
     rng, known = np.random.default_rng(0), [smallest.basis]
     for _ in range(_RANDOM_STARTS):
         start = orthonormalize(rng.normal(size=(reduced.size, reduced.d)))
-        found = refine(total, start, known=known)
+        found = refine(total, start, known=known, most=MOST_EVALUATIONS // _RANDOM_STARTS)
         known.append(found.basis)
         if total.cov_gap(found.basis) < total.cov_gap(smallest.basis):
             smallest = found
