@@ -27,9 +27,11 @@ from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 
 _ASCENT_STEPS = 20
-# In evaluations of the function; with more than a few unknowns it costs twice as many.
+# In evaluations of the function; with more than a few unknowns it costs twice as many, and so many
+# entries of all T_c cost as much as one.
 _COST_OF_STEP = 15
 _FEW_UNKNOWNS = 200
+_ENTRIES_PER_EVALUATION = 100_000
 _POLISH_STEPS = 10
 _CONJUGATE_STEPS = 40
 _SADDLE = _CONJUGATE_STEPS + 1
@@ -55,6 +57,7 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, in
     """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost."""
     unit, last, value = lagrangian.unit, np.inf, np.inf
     cost = _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
+    cost += lagrangian.contrasts * V.shape[1] ** 4 // _ENTRIES_PER_EVALUATION
     for number in range(_ASCENT_STEPS):
         point = _Point(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
@@ -118,7 +121,7 @@ def _retract(V: Array, K: Array) -> Array:
 
 def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
     """Conjugate gradients for a step against a gradient, as far as the curvature is positive."""
-    if len(point.weights) >= _unknowns(gradient):
+    if _unknowns(gradient) <= min(_FEW_UNKNOWNS, len(point.weights)):
         return _solve_directly(point, gradient)
     preconditioner = _Preconditioner(point)
     K, residual = np.zeros_like(gradient), -gradient
@@ -143,7 +146,7 @@ def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]
 
 def _unknowns(V: Array) -> int:
     size, d = V.shape
-    return (size - d) * d
+    return int((size - d) * d)
 
 
 def _solve_directly(point: _Point, gradient: Array) -> tuple[Array, int]:
