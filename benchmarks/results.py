@@ -10,7 +10,13 @@ FOLDER = Path(__file__).parent / "results"
 PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 
 
-def save(name, rows, **facts):
+def load(path):
+    """Read the rows of a table, of this or an earlier format."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return document["rows"] if isinstance(document, dict) else document
+
+
+def save(name, rows, path=None, **facts):
     """Write the rows of a table, as dictionaries, with the versions and the load of the run."""
     FOLDER.mkdir(exist_ok=True)
     document = {
@@ -22,6 +28,6 @@ def save(name, rows, **facts):
         **facts,
         "rows": rows,
     }
-    path = FOLDER / f"{name}.json"
+    path = path or FOLDER / f"{name}.json"
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"written to benchmarks/results/{path.name}")
+    print(f"written to {path.parent.name}/{path.name}")

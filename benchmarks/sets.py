@@ -1,6 +1,6 @@
 """Certified gaps over the paper's 15 data sets, and what they were under another version.
 
-    python benchmarks/sets.py                     table and benchmarks/results/sets.json; minutes
+    python benchmarks/sets.py                     table and benchmarks/results/sets.json; 20 s
     python benchmarks/sets.py --against old.json  beside the figures of another run
     python benchmarks/sets.py --out new.json      somewhere else
 
@@ -9,11 +9,11 @@ versions run this file under both, each in its own environment.
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
+import results
 
 from fairpca.datasets import list_datasets, load_dataset
 from fairpca.exceptions import InfeasibleError
@@ -79,11 +79,11 @@ def compare(row, before):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/sets.json")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--names", default="")
     arguments = parser.parse_args()
     names = arguments.names.split(",") if arguments.names else []
-    earlier = json.loads(arguments.against.read_text()) if arguments.against else []
+    earlier = results.load(arguments.against) if arguments.against else []
     known = {key_of(row): row for row in earlier}
     rows = []
     print(f"{'set':<20} {'p':>3} {'d':>2} {'form':<13} {'gap %':>9} {'s':>6} {'before':>9} basis")
@@ -98,8 +98,8 @@ def main():
                     flush=True,
                 )
     summarize(rows, known)
-    if not names:
-        arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+    if not names or arguments.out:
+        results.save("sets", rows, arguments.out)
 
 
 def summarize(rows, known):
