@@ -113,8 +113,8 @@ class InteriorPoint:
         )
         self.is_stuck = False
         n, size = len(problem.S), len(self.normal)
-        self.work = np.empty(max(n**4, size**2))
-        self.sums = np.empty((2, size - self.n_slacks, size - self.n_slacks))
+        self.work: Array = np.empty(max(n**4, size**2))
+        self.sums: Array = np.empty((2, size - self.n_slacks, size - self.n_slacks))
         self._start()
 
     def _start(self) -> None:
