@@ -262,9 +262,11 @@ def summary():
             reached = [r for r in path if r["delta"] <= delta]
             if reached:
                 held.append(reached[0]["svm"] <= delta + 2 * reached[0]["test_error"])
-    print(f"{len(cells)} cells; peers' points matched: {np.mean(matched):.1%} of {len(matched)}")
-    print(f"points of ours beaten by both: {len(beaten)} {sorted(set(beaten))[:8]}")
-    print(f"requested Δ exceeded by 2 standard errors: {1 - np.mean(held):.1%} of {len(held)}")
+    found = {"cells": len(cells), "peers": len(matched), "matched": int(np.sum(matched))}
+    found |= {"beaten": len(beaten), "deltas": list(DELTAS), "requests": len(held)}
+    found["exceeded"] = len(held) - int(np.sum(held))
+    print(found, sorted(set(beaten))[:8])
+    results.save("frontier_summary", [found], command="frontier.py summary")
 
 
 def covers(own, peer):
@@ -280,20 +282,20 @@ def best_of(own, mine):
 
 
 def speed():
-    rng = np.random.default_rng(0)
+    """Processor seconds of a fit at one price, and of the search along all of them."""
+    rng, rows = np.random.default_rng(0), []
     for n_rows in (3500, 1_000_000):
         z = rng.integers(0, 2, n_rows)
         X = rng.normal(size=(n_rows, 50)) * np.linspace(2.0, 0.3, 50)
         X *= 1 + 0.5 * np.outer(z, np.arange(50) % 3 == 0)
-        for options in ({"price": 1.0}, {"delta": None}):
-            start, wall = time.process_time(), time.perf_counter()
+        row = {"rows": n_rows, "p": 50, "d": 5}
+        for part, options in (("price", {"price": 1.0}), ("search", {"delta": None})):
+            start = time.process_time()
             DeltaFairPCA(5, **options).fit(X, sensitive_features=z)
-            print(
-                f"{n_rows} rows, p = 50, d = 5, {options}: "
-                f"{time.process_time() - start:.1f} CPU seconds, "
-                f"{time.perf_counter() - wall:.1f} by the clock",
-                flush=True,
-            )
+            row[part] = time.process_time() - start
+        rows.append(row)
+        print(row, flush=True)
+    results.save("frontier_speed", rows, command="frontier.py speed")
 
 
 def main():
@@ -305,6 +307,7 @@ def main():
     given = parser.parse_args()
     if given.part == "run":
         run(given.names, given.components, given.splits)
+        summary()
     elif given.part == "summary":
         summary()
     else:

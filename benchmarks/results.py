@@ -16,7 +16,7 @@ def load(path):
     return document["rows"] if isinstance(document, dict) else document
 
 
-def save(name, rows, path=None, **facts):
+def save(name, rows, **facts):
     """Write the rows of a table, as dictionaries, with the versions and the load of the run."""
     FOLDER.mkdir(exist_ok=True)
     document = {
@@ -28,6 +28,6 @@ def save(name, rows, path=None, **facts):
         **facts,
         "rows": rows,
     }
-    path = path or FOLDER / f"{name}.json"
+    path = FOLDER / f"{name}.json"
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"written to {path.parent.name}/{path.name}")
+    print(f"written to benchmarks/results/{path.name}")

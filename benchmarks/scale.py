@@ -27,12 +27,11 @@ import results
 
 FEATURES = 50
 WIDE = 1000
-GROUPS = np.array(["a", "b", "c"])
 NAMES = [f"x{index}" for index in range(FEATURES)]
 
 
-def write_table(folder, rows, files, row_group=250_000, features=FEATURES, seed=0):
-    """Random float32 features and a group of three, over some files."""
+def write_table(folder, rows, files, row_group=250_000, features=FEATURES, groups=3, seed=0):
+    """Random float32 features and a group, over some files."""
     names = [f"x{index}" for index in range(features)]
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
@@ -41,7 +40,7 @@ def write_table(folder, rows, files, row_group=250_000, features=FEATURES, seed=
         while left:
             size = min(row_group, left)
             columns = {name: rng.standard_normal(size, dtype=np.float32) for name in names}
-            columns["g"] = pa.array(GROUPS[rng.integers(0, 3, size)])
+            columns["g"] = pa.array([f"g{value}" for value in rng.integers(0, groups, size)])
             table = pa.table(columns)
             path = folder / f"part-{number:02d}.parquet"
             # Random floats have no repeated values: a dictionary would only cost time and space.
@@ -95,9 +94,10 @@ def best_of(repeat, cases):
 ROWS = []
 
 
-def report(title, rows, times, notes):
+def report(title, rows, times, notes, in_process=False):
     for name, seconds in times.items():
-        ROWS.append({"table": title, "what": name, "seconds": seconds, "rows": rows})
+        row = {"table": title, "what": name, "seconds": seconds, "rows": rows}
+        ROWS.append(row | ({"processor": PROCESSOR[name]} if in_process else {}))
     ROWS.append({"table": title, "notes": list(notes)})
     print(f"\n{title}", flush=True)
     print(f"{'':44s} {'seconds':>9s} {'million rows/s':>15s}")
@@ -131,6 +131,7 @@ def bench_parquet(folder, rows, repeat):
             "processor seconds of all threads: "
             + ", ".join(f"{PROCESSOR[name]:.1f}" for name in times),
         ],
+        in_process=True,
     )
 
 
@@ -154,6 +155,24 @@ def bench_memory(folders):
         )
         ROWS.append({"table": "memory", "what": title, "megabytes": int(output.stdout)})
         print(f"{title:60s} {int(output.stdout):6d} MB", flush=True)
+
+
+def bench_shapes(base, rows=100_000):
+    """Processor time of the Parquet pass for a row, with one thread."""
+    from fairpca.tables import moments_from_parquet
+
+    for features, groups in ((50, 2), (200, 2), (500, 2), (50, 50), (50, 500)):
+        folder = base / f"{features}-{groups}"
+        if not folder.exists():
+            write_table(folder, rows, 1, row_group=rows // 4, features=features, groups=groups)
+        best_of(3, {"pass": lambda folder=folder: moments_from_parquet(folder, ["g"], threads=1)})
+        row = {
+            "features": features,
+            "groups": groups,
+            "microseconds": PROCESSOR["pass"] * 1e6 / rows,
+        }
+        ROWS.append({"table": "shapes", **row})
+        print(f"{features} features, {groups} groups: {row['microseconds']:.1f} µs a row")
 
 
 def dask_pass(folder, client):
@@ -263,6 +282,7 @@ def main():
                     f"{asked.rows // 25:,} rows of {WIDE} features": wide,
                 }
             )
+        bench_shapes(base)
         seconds = None
         if "dask" not in asked.without:
             seconds = bench_dask(large, asked.dask_rows, asked.repeat)

@@ -9,6 +9,7 @@ versions run this file under both, each in its own environment.
 """
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -79,11 +80,12 @@ def compare(row, before):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="a file instead of results/sets.json")
     parser.add_argument("--names", default="")
     arguments = parser.parse_args()
     names = arguments.names.split(",") if arguments.names else []
-    earlier = results.load(arguments.against) if arguments.against else []
+    earlier = json.loads(arguments.against.read_text()) if arguments.against else []
+    earlier = earlier["rows"] if isinstance(earlier, dict) else earlier
     known = {key_of(row): row for row in earlier}
     rows = []
     print(f"{'set':<20} {'p':>3} {'d':>2} {'form':<13} {'gap %':>9} {'s':>6} {'before':>9} basis")
@@ -98,8 +100,10 @@ def main():
                     flush=True,
                 )
     summarize(rows, known)
-    if not names or arguments.out:
-        results.save("sets", rows, arguments.out)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+    elif not names:
+        results.save("sets", rows)
 
 
 def summarize(rows, known):

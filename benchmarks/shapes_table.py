@@ -1,10 +1,10 @@
-"""Writes benchmarks/results/shapes.json into the tables of docs/design: `shapes.py --table`."""
+"""Writes benchmarks/results/shapes.json into docs/design: `shapes.py --table`."""
 
 from pathlib import Path
 
 import results
 
-DESIGN = Path(__file__).parents[1] / "docs/design"
+PAGE = Path(__file__).parents[1] / "docs/design/tight-relaxation.md"
 FORMS = ("equal means only", "LEACE + PCA", "PCA")
 
 
@@ -12,10 +12,8 @@ def write():
     """Put the figures of the last whole run into the tables that show them."""
     rows = results.load(results.FOLDER / "shapes.json")
     cells = {(row["family"], row["p"], row["d"], row["form"]): row for row in rows}
-    replace_table("tight-relaxation.md", "| p | d | certify=False |", list(solves(cells)))
-    replace_table("tight-relaxation.md", "| rows of | fit over PCA |", list(wide(rows)))
-    now = [cells["decaying", p, 10, "basis only"]["ratio"] for p in (100, 200, 400, 1000, 2000)]
-    replace_table("refinement.md", "| now |", [], "| now | " + " | ".join(map(short, now)) + " |")
+    replace_table("| p | d | certify=False |", list(solves(cells)))
+    replace_table("| rows of | fit over PCA |", list(wide(rows)))
 
 
 def solves(cells):
@@ -49,16 +47,12 @@ def short(ratio):
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
 
 
-def replace_table(name, start, body, header=None):
-    """Replace the lines below the header that begins with `start`, or that line by `header`."""
-    path = DESIGN / name
-    lines = path.read_text(encoding="utf-8").splitlines()
-    first = next(at for at, line in enumerate(lines) if line.startswith(start))
-    if header is not None:
-        lines[first] = header
-    else:
-        end = first + 2
-        while end < len(lines) and lines[end].startswith("|"):
-            end += 1
-        lines[first + 2 : end] = body
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+def replace_table(start, body):
+    """Replace the lines below the header that begins with `start`."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith(start)) + 2
+    last = first
+    while last < len(lines) and lines[last].startswith("|"):
+        last += 1
+    lines[first:last] = body
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")

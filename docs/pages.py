@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import re
 from pathlib import Path
 
+import measured
+
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 
 ROOMS = {
     "fairpca": "What most programs need",
@@ -120,89 +120,42 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+# What the page of benchmarks shows of each file: its pieces, or its rows as they are.
+SHOWN = {
+    "frontier": (),
+    "frontier_summary": ("frontier_claims",),
+    "worst": ("worst_speed", "worst_credit"),
+    "kernel_speed": ("kernel_speed",),
+    "kernel_question": ("kernel_average", "kernel_difference"),
+    "frontier_speed": ("frontier_speed",),
+    "scale": ("scale_passes", "scale_memory", "scale_shapes"),
+    "comparison": (),
+}
+ELSEWHERE = "The tables are on the page about [other tools](comparison.md).\n"
+
+
 def benchmark_tables() -> dict[str, str]:
-    """Return a piece of Markdown for each benchmark that left its figures."""
+    """Return pieces of Markdown from what the benchmarks left, and one with all of them."""
     found = {}
-    for path in sorted(RESULTS.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if path.stem == "frontier":
-            for d in (2, 5):
-                found[f"frontier_{d}"] = frontier_table(document["rows"], d)
-            found["frontier_facts"] = _facts(document)
-        elif isinstance(document.get("rows"), list) and document["rows"]:
-            found[f"results_{path.stem}"] = _facts(document) + "\n" + _plain_table(document["rows"])
-    found.setdefault("results_wine", "*Not measured yet: `python benchmarks/wine.py`.*\n")
-    found["results_all"] = "\n".join(
-        f"## {name.removeprefix('results_')}\n\n{text}"
-        for name, text in found.items()
-        if name.startswith("results_")
-    )
+    for name, (source, make) in measured.PIECES.items():
+        document = measured.read(source)
+        found[name] = make(document["rows"]) if document else _missing(source)
+    for source in {source for source, _ in measured.PIECES.values()}:
+        document = measured.read(source)
+        found[f"{source}_facts"] = measured.facts(document) if document else ""
+    parts = []
+    for path in sorted(measured.RESULTS.glob("*.json")):
+        document = measured.read(path.stem)
+        shown = SHOWN.get(path.stem)
+        if shown is None:
+            text = measured.plain(document["rows"])
+            found[f"results_{path.stem}"] = measured.facts(document) + "\n" + text
+        else:
+            text = "\n".join(found[name] for name in shown) or ELSEWHERE
+        parts.append(f"## {measured.spoken(path.stem)}\n\n{measured.facts(document)}\n{text}")
+    found["results_all"] = "\n".join(parts)
     return found
 
 
-def _facts(document: dict) -> str:
-    versions = ", ".join(f"{name} {text}" for name, text in document["versions"].items())
-    note = f" Note: {document['note']}." if document.get("note") else ""
-    return (
-        f"`python benchmarks/{document['benchmark']}.py`, Python {document['python']}, {versions}; "
-        f"{document['cores']} cores, load {document['load']}.{note}\n"
-    )
-
-
-def _plain_table(rows: list[dict]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [[_cell(row.get(name)) for name in names] for row in rows]
-    return markdown([name.replace("_", " ") for name in names], lines)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return str(value).strip().replace("|", "\\|")
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-# Title of a column, and the method and price of its points in frontier.json.
-PEERS = {
-    "PCA": ("PCA", 0.0),
-    "paper's program": ("paper's SDP", 0.01),
-    "LEACE, then PCA": ("LEACE + PCA", 0.0),
-    "MMD penalty": ("MMD penalty", 10.0),
-    "`FairPCA`": ("FairPCA", 1.0),
-}
-DELTA = 0.2
-
-
-def frontier_table(rows: list[dict], d: int) -> str:
-    """Return variance in percent and leak of every method, data set by data set."""
-    head = [f"d = {d}", *PEERS, f"`delta={DELTA:g}`", "Δ̂", "Gaussian SVM, trees, network"]
-    lines = []
-    for name in dict.fromkeys(row["data"] for row in rows):
-        mine = [row for row in rows if (row["data"], row["d"]) == (name, d)]
-        if not mine:
-            continue
-        cells = [name.replace("_", " ")]
-        for asked in PEERS.values():
-            (point,) = [row for row in mine if (row["method"], row["price"]) == asked]
-            cells.append(_point(point))
-        path = [row for row in mine if row["method"] == "DeltaFairPCA"]
-        reached = [row for row in path if row["delta"] <= DELTA]
-        chosen = reached[0] if reached else min(path, key=lambda row: row["delta"])
-        cells.append(_point(chosen) + ("" if reached else " (not reached)"))
-        cells.append(f"{chosen['delta']:.2f} ± {chosen['error']:.2f}")
-        cells.append(", ".join(f"{chosen[who]:.2f}" for who in ("svm", "trees", "net")))
-        lines.append(cells)
-    return markdown(head, lines)
-
-
-def _point(row: dict) -> str:
-    return f"{100 * row['variance']:.1f} / {max(row['svm'], row['trees'], row['net']):.2f}"
+def _missing(source: str) -> str:
+    return f"*Not measured yet: `benchmarks/results/{source}.json` is not there.*\n"

@@ -15,13 +15,14 @@ from sklearn.callback.tests._utils import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
 from fairpca.exceptions import DeltaNotReachedWarning
 
 MAKERS = {
     "FairPCA": FairPCA,
     "FairKernelPCA": lambda: FairKernelPCA(rank=10),
     "DeltaFairPCA": lambda: DeltaFairPCA(price=1.0),
+    "FairPCACV": lambda: FairPCACV(cov_weights=(0.0, 1.0), folds=2),
 }
 
 
@@ -107,3 +108,15 @@ def test_every_ascent_of_a_path_is_told(rows):
     assert caught[0].filename == __file__
     tasks = [r["context"].task_name for r in callback.record if r["name"] == "on_fit_task_end"]
     assert tasks.count("ascent") == 3 * len(model.path_["price"])  # all rows, and each half
+
+
+def test_a_search_tells_of_its_settings_and_of_the_solve_of_the_best(rows):
+    X, z = rows
+    callback = RecordingAutoPropagatedCallback()
+    chosen = FairPCACV(cov_weights=(0.0, 1.0, 3.0), folds=2).set_callbacks(callback)
+    chosen.fit(X, sensitive_features=z)
+    ended = [r for r in callback.record if r["name"] == "on_fit_task_end"]
+    names = [r["context"].task_name for r in ended]
+    assert names.count("setting") == len(chosen.cv_results_["params"]) == 3
+    assert "basis" in names  # steps of the inner solve, with bound and gap
+    assert not hasattr(chosen.best_estimator_, "_skl_callbacks")

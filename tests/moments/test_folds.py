@@ -171,3 +171,18 @@ def test_projected_moments_are_moments_of_scores(table):
     np.testing.assert_allclose(
         moved.contrasts().mean_gaps, scores.contrasts().mean_gaps, atol=1e-12
     )
+
+
+def test_what_varies_in_left_out_rows_only_is_constant_in_the_others(monkeypatch):
+    # One indicator a row: in the span of 120 rows every coordinate has a part in every feature.
+    X = np.hstack([np.random.default_rng(0).normal(size=(120, 10)), np.eye(120)])
+    groups = np.arange(120) % 2
+    folded = FoldedMoments.from_rows(Rows.read(X, groups), 5)
+    monkeypatch.setattr("fairpca.moments.group_moments.MIN_FEATURES", 10**9)
+    dense = FoldedMoments.from_rows(Rows.read(X, groups), 5)
+    for (train, test), (other, _) in zip(folded.splits, dense.splits, strict=True):
+        assert train.span is not None
+        assert other.span is None
+        scale = train.standardization().scale
+        np.testing.assert_allclose(scale, other.standardization().scale, rtol=1e-9)
+        assert np.count_nonzero(scale == 1.0) == test.table.n_rows

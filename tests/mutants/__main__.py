@@ -66,10 +66,10 @@ def run_tests(tests, seconds, fault=None):
 
 
 def try_fault(fault):
-    """Return "killed", "SURVIVED" or what is wrong with the list, and the seconds it took."""
+    """Return "killed", "hung", "SURVIVED" or what is wrong with the list, and its seconds."""
     start = time.monotonic()
     code = run_tests(fault.tests, SECONDS, fault)
-    said = {0: "SURVIVED", 1: "killed", 2: "killed", None: "killed"}.get(code, "NO SUCH TEST")
+    said = {0: "SURVIVED", 1: "killed", 2: "killed", None: "hung"}.get(code, "NO SUCH TEST")
     return said, time.monotonic() - start
 
 
@@ -83,7 +83,7 @@ def main(words):
     killed = 0
     with ThreadPoolExecutor(PROCESSES) as pool:
         for fault, (said, seconds) in zip(faults, pool.map(try_fault, faults), strict=True):
-            killed += said == "killed"
+            killed += said in ("killed", "hung")
             print(f"{said:<12} {seconds:5.0f} s  {fault.file}: {fault.name}", flush=True)
     print(f"{killed} of {len(faults)} faults killed")
     return 0 if killed >= NEEDED * len(faults) else 1

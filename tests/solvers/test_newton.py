@@ -7,9 +7,16 @@ from support import random_problem
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers import _problem as problems
 from fairpca.solvers._lagrangian import Lagrangian
-from fairpca.solvers._newton import _Point, _Preconditioner, _solve, _solve_directly, polish
+from fairpca.solvers._newton import (
+    _Point,
+    _Preconditioner,
+    _retract,
+    _solve,
+    _solve_directly,
+    polish,
+)
 from fairpca.solvers._problem import reduce_problem
-from fairpca.solvers._refinement import initial_multipliers, refine
+from fairpca.solvers._refinement import _orthonormal_factor, initial_multipliers, refine
 
 FORMS = [
     {"cov_weight": 2.0},
@@ -170,3 +177,27 @@ def test_many_components_get_a_bound_that_comes_close(d):
     found = solve(random_problem(4, 60, 1, d, cov_weight=2.0))
     assert found.certificate.converged
     assert found.certificate.gap <= 0.02
+
+
+def test_a_step_that_rounding_left_along_the_basis_keeps_it_orthonormal():
+    _, V = lagrangian_and_basis(FORMS[0])
+    step = tangent(V, 0) - 0.9 * np.outer(V[:, 0], [1.0, 0.0, 0.0])
+    turned = _retract(V, step)
+    assert turned.T @ turned == pytest.approx(np.eye(3), abs=1e-12)
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-6, 1e-9, 0.0])
+def test_columns_that_are_nearly_the_same_have_an_orthonormal_factor(apart):
+    Y = np.random.default_rng(0).normal(size=(8, 3))
+    Y[:, 2] = Y[:, 1] + apart * Y[:, 2]
+    V, _ = _orthonormal_factor(Y)
+    np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-6)
+
+
+def test_a_gradient_that_underflows_asks_for_no_step():
+    lagrangian, V = lagrangian_and_basis(FORMS[0])
+    point = _Point(lagrangian, V)
+    point.weigh()
+    for size in (0.0, 1e-200):
+        K, _ = _solve(point, size * tangent(point.V, 0), 1e-4)
+        assert not K.any()

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._caveats import compare_indexes, refuse_identifiers
-from fairpca.estimators._watch import Watch
+from fairpca.estimators._watch import Watch, fit_task
 from fairpca.exceptions import (
     GroupsError,
     ImputedValuesWarning,
@@ -255,20 +255,13 @@ class FairnessEstimator(
     @with_callbacks
     def _solve(self, problem, served=None):
         """Solve for all rows, or for the worst of groups: `served` are covariances and offsets."""
-        context = None
-        if hasattr(self, "_skl_callbacks"):
-            context = self._init_callback_context(max_subtasks=None)
-            context.call_on_fit_task_begin(estimator=self)
         options = {name: getattr(self, name) for name in ("certify", "tol", "max_iter")}
-        options["callback"] = Watch(self, context) if self.verbose or context else None
-        if served is None:
-            solution = solve(problem, self.solver, cov_shift=self.cov_shift, **options)
-        else:
+        with fit_task(self, None) as context:
+            options["callback"] = Watch(self, context) if self.verbose or context else None
+            if served is None:
+                return solve(problem, self.solver, cov_shift=self.cov_shift, **options)
             covariances, offsets = served
-            solution = solve_worst(problem, covariances, offsets, self.objective, **options)
-        if context is not None:
-            context.call_on_fit_task_end(estimator=self)
-        return solution
+            return solve_worst(problem, covariances, offsets, self.objective, **options)
 
     def _keep(self, covariance, contrasts, solution, total, span=None):
         """Set the attributes that follow from the solution; `total` is all the variance."""

@@ -22,7 +22,7 @@ from fairpca.estimators._caveats import advised, warn_of_features
 from fairpca.estimators._incomplete import complete_rows, moments_of
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.estimators._watch import tell
+from fairpca.estimators._watch import fit_task, tell
 from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
 from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
@@ -254,20 +254,14 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _walk(self, space, rows, random, progress):
         """Follow the path, and tell of every ascent on it."""
         ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
-        counted, context = Counter(ascents, progress), None
-        if hasattr(self, "_skl_callbacks"):
-            context = self._init_callback_context(max_subtasks=ascents)
-            context.call_on_fit_task_begin(estimator=self)
+        counted = Counter(ascents, progress)
+        with fit_task(self, ascents) as context:
 
-        def listen(done, total):
-            counted.add()
-            if context is not None:
+            def listen(done, total):
+                counted.add()
                 tell(self, context, "ascent")
 
-        found = self._follow(space, rows, random, Counter(ascents, listen))
-        if context is not None:
-            context.call_on_fit_task_end(estimator=self)
-        return found
+            return self._follow(space, rows, random, Counter(ascents, listen))
 
     def _follow(self, space, rows, random, counter):
         """Return the path as a table and the point chosen on it."""

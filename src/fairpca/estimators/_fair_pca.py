@@ -378,10 +378,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
 
 
 class Summary(NamedTuple):
-    """What a fit needs to know of moments.
-
-    `scaling` is None where features keep their units, `groups` where none counts by itself.
-    """
+    """What a fit needs to know of moments; None: no scaling, no group that counts by itself."""
 
     pooled: Pooled
     contrasts: ContrastSet

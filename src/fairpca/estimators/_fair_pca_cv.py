@@ -10,12 +10,14 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context, clone
+from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from fairpca.estimators._base import FLOATS, LinearEstimator
 from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._watch import fit_task, handed_on, tell
 from fairpca.exceptions import FairnessWarning, InfeasibleError, InvalidInputError
 from fairpca.moments import Figures, FoldedMoments, Standardization, figures
 from fairpca.tables import is_lazy
@@ -174,8 +176,24 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             )
         return self._choose(moments)
 
+    @with_callbacks
     def _choose(self, folded):
         settings = self._settings()
+        with fit_task(self, len(settings) + 1) as context:
+            found, status = self._measure(settings, folded, context)
+            self.cv_results_ = _as_table(settings, found, status)
+            self.best_index_ = self._best(status)
+            self.best_params_ = settings[self.best_index_]
+            best = FairPCA(**self._shared(self.certify), verbose=self.verbose, **self.best_params_)
+            with handed_on(self, context, "refit", best):
+                self.best_estimator_ = best.fit_moments(folded.total)
+        for name, value in vars(best).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(self, name, value)
+        return self
+
+    def _measure(self, settings, folded, context):
+        """Return the figures of every setting by fold, and why it has none."""
         found, status = [], []
         for setting in settings:
             try:
@@ -184,15 +202,8 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             except InfeasibleError as error:
                 found.append([_WORST] * len(folded.folds))
                 status.append(f"infeasible: {error}")
-        self.cv_results_ = _as_table(settings, found, status)
-        self.best_index_ = self._best(status)
-        self.best_params_ = settings[self.best_index_]
-        best = FairPCA(**self._shared(self.certify), verbose=self.verbose, **self.best_params_)
-        self.best_estimator_ = best.fit_moments(folded.total)
-        for name, value in vars(best).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(self, name, value)
-        return self
+            tell(self, context, "setting", setting)
+        return found, status
 
     def _settings(self):
         """List the settings to try."""

@@ -87,11 +87,17 @@ def _mask(X: Any, absent: Any, index: int) -> NDArray[np.bool_]:
 
 
 def merge_holes(
-    left: tuple[Content, Holes], right: tuple[Content, Holes]
-) -> tuple[Content, Content, Holes]:
+    left: tuple[Content, Holes | None], right: tuple[Content, Holes | None]
+) -> tuple[Content, Content, Holes | None]:
     """Give both the marks of either, and the same values in the places of missing ones."""
-    marks = tuple(sorted({*left[1].marks, *right[1].marks}))
-    (mine, ours), (theirs, others) = _with_marks(*left, marks), _with_marks(*right, marks)
+    some = right[1] if left[1] is None else left[1]
+    if some is None:
+        return left[0], right[0], None
+    none = replace(some, marks=(), fill=np.zeros(len(some.columns)))
+    before = [none if holes is None else holes for _, holes in (left, right)]
+    marks = tuple(sorted({mark for holes in before for mark in holes.marks}))
+    mine, ours = _with_marks(left[0], before[0], marks)
+    theirs, others = _with_marks(right[0], before[1], marks)
     fill = np.where(_vote(mine, ours) >= _vote(theirs, others), ours.fill, others.fill)
     common = replace(ours, fill=fill)
     return _refill(mine, ours, fill), _refill(theirs, others, fill), common

@@ -22,6 +22,7 @@ from fairpca.moments._table import Table
 MIN_FEATURES = 128
 # A direction that sticks out of a span by less than this is rounding.
 _OUTSIDE = 1e-12
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +48,12 @@ class Span:
         return self.origin + y @ self.basis
 
     def spread(self, matrix: FloatArray) -> FloatArray:
-        """Diagonal of WᵀMW, feature by feature."""
-        return np.asarray(np.einsum("rp,rp->p", self.basis, matrix @ self.basis))
+        """Diagonal of WᵀMW, feature by feature; zero where there is nothing but rounding."""
+        # A feature that only left-out rows made vary leaves what its coordinates do not cancel.
+        found = np.einsum("rp,rp->p", self.basis, matrix @ self.basis)
+        sizes = np.abs(self.basis)
+        rounding = _ROUNDING * np.einsum("rp,rp->p", sizes, np.abs(matrix) @ sizes)
+        return np.where(np.abs(found) > rounding, found, 0.0)
 
     def lift(self, basis: FloatArray) -> FloatArray:
         """Directions as rows (d, p) from a basis (r + k, d) of the span and k directions outside.

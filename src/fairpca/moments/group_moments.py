@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import FloatArray, Pooled, Standardization, merge, rescale
-from fairpca.moments._form_contrasts import ROUNDING, check_question, form_contrasts
+from fairpca.moments._cells import Pooled, Standardization, merge, rescale
+from fairpca.moments._form_contrasts import check_question, form_contrasts
 from fairpca.moments._groups import GroupCovariances, group_covariances
 from fairpca.moments._holes import (
     Holes,
@@ -24,7 +24,7 @@ from fairpca.moments._holes import (
     merge_holes,
     missing_shares,
 )
-from fairpca.moments._indicators import find_indicators
+from fairpca.moments._scaling import find_scaling
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
 from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
@@ -178,19 +178,10 @@ class GroupMoments(Described):
                 f"moments of different features cannot be merged: {names} and "
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
-        left, right, holes = (self.table, self.span), (other.table, other.span), self.holes
-        if holes is not None or other.holes is not None:
-            mine, theirs = self._all_holes(other), other._all_holes(self)
-            left, right, holes = merge_holes((left, mine), (right, theirs))
-        span, *tables = align(left, right)
+        mine, theirs = (self.table, self.span), (other.table, other.span)
+        mine, theirs, holes = merge_holes((mine, self.holes), (theirs, other.holes))
+        span, *tables = align(mine, theirs)
         return GroupMoments(self.n_features, names, merge_tables(*tables), span, holes)
-
-    def _all_holes(self, other: GroupMoments) -> Holes:
-        """Holes of the moments, none if need be, where `other` has some."""
-        if self.holes is not None:
-            return self.holes
-        columns = () if other.holes is None else other.holes.columns
-        return Holes(columns, (), np.zeros(self.n_features))
 
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows; `self` where there is no span.
@@ -204,19 +195,15 @@ class GroupMoments(Described):
         >>> GroupMoments.from_arrays(X, [0, 0, 0, 1, 1, 1]).coordinates().n_features
         5
         """
-        if self.holes is not None:
-            return self.complete().coordinates()
-        if self.span is None:
-            return self
-        return GroupMoments(len(self.span), None, self.table)
+        whole = self.complete()
+        return whole if whole.span is None else GroupMoments(len(whole.span), None, whole.table)
 
     def expanded(self) -> GroupMoments:
         """Moments of the features themselves, with a matrix of all features for every cell."""
-        if self.holes is not None:
-            return self.complete().expanded()
-        if self.span is None:
-            return self
-        return replace(self, table=self.span.expand(self.table), span=None)
+        whole = self.complete()
+        if whole.span is None:
+            return whole
+        return replace(whole, table=whole.span.expand(whole.table), span=None)
 
     def projected(self, components: ArrayLike, mean: ArrayLike | None = None) -> GroupMoments:
         """Moments of component scores, without the rows.
@@ -280,24 +267,11 @@ class GroupMoments(Described):
         >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
         Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
         """
-        span = self.complete().span
         _, mean, covariance = self.coordinates().pooled()
-        variance = np.diag(covariance)
-        if span is not None:
-            mean, variance = span.place(mean), span.spread(covariance)
-        deviation = np.sqrt(np.maximum(variance, 0.0))
-        constant = deviation <= ROUNDING * np.abs(mean)
-        scale = np.where(constant, 1.0, deviation)
-        if famd:
-            known = np.ones(self.n_features) if self.holes is None else self._known_shares()
-            found = find_indicators(mean, variance, covariance, span, known)
-            scale[found] = np.sqrt(mean[found])
-        return Standardization(mean, scale)
-
-    def _known_shares(self) -> FloatArray:
-        """Share of the rows in which each feature is known."""
-        shares, columns = self.missing(), () if self.holes is None else self.holes.columns
-        return np.array([1.0 - shares.get(column, 0.0) for column in columns])
+        shares = self.missing() if famd else {}
+        columns = [""] * self.n_features if self.holes is None else self.holes.columns
+        known = np.array([1.0 - shares.get(column, 0.0) for column in columns]) if famd else None
+        return find_scaling(mean, covariance, self.complete().span, known)
 
     def standardized(self, by: Standardization | None = None) -> GroupMoments:
         """Moments of (x - mean) / scale, without a second pass over the rows.

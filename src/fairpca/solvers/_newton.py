@@ -114,9 +114,11 @@ def _line_search(lagrangian: Lagrangian, point: _Point, K: Array) -> Array | Non
 
 
 def _retract(V: Array, K: Array) -> Array:
-    # Polar, not QR: multipliers are bound to the columns, which must not turn.
-    values, vectors = np.linalg.eigh(K.T @ K)
-    return np.asarray((V + K) @ ((vectors / np.sqrt(1.0 + np.maximum(values, 0.0))) @ vectors.T))
+    # Polar, not QR: multipliers are bound to the columns, which must not turn. K is tangent only up
+    # to rounding, which a large penalty makes large, so that VᵀK is not taken for zero.
+    Y = V + K
+    values, vectors = np.linalg.eigh(Y.T @ Y)
+    return np.asarray(Y @ ((vectors / np.sqrt(values)) @ vectors.T))
 
 
 def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
@@ -129,6 +131,8 @@ def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]
     direction = preconditioner.solve(residual)
     product = float(np.vdot(residual, direction))
     for number in range(1, _CONJUGATE_STEPS + 1):
+        if not product > 0.0:  # nothing is left but what underflows
+            return K, number
         H = point.multiply(direction)
         curvature = float(np.vdot(direction, H))
         if not curvature > 0.0:

@@ -37,6 +37,8 @@ MOST_EVALUATIONS = 6000
 _MOST_RAISES = 10
 _MEMORY = 20
 _NUDGE = 1e-3
+# Of columns this close to dependent a Cholesky factor of their products leaves too few digits.
+_DEPENDENT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -202,10 +204,14 @@ def _ascend_by_gradients(
 def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     """V = Y·inverseᵀ with orthonormal columns."""
     try:
-        inverse = np.linalg.inv(np.linalg.cholesky(Y.T @ Y))
-    except np.linalg.LinAlgError:  # a line search went too far out: no digit is left of Y
+        root = np.linalg.cholesky(Y.T @ Y)
+    except np.linalg.LinAlgError:
+        root = np.zeros((1, 1))
+    sizes = np.diagonal(root)
+    if sizes.min() <= _DEPENDENT * sizes.max():  # a line search went too far out
         V, R = np.linalg.qr(Y)
         return V, np.linalg.pinv(R).T
+    inverse = np.linalg.inv(root)
     return Y @ inverse.T, inverse
 
 

@@ -299,7 +299,8 @@ def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Sol
     else:
         bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
     rounding = 1e-12 * float(np.trace(problem.covariance))
-    _check(reduced, found, objective - bound - rounding, abs(bound) + problem.cov_weight * cov_gap)
+    kept = replace(found, basis=reduced.basis.T @ V)
+    _check(reduced, kept, objective - bound - rounding, abs(bound) + problem.cov_weight * cov_gap)
     bound = max(bound, objective)  # equal up to rounding where the solution is exact
     certificate = Certificate(
         objective=objective,

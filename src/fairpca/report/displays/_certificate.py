@@ -31,6 +31,8 @@ class SolveHistory:
     ('basis', 1)
     """
 
+    max_propagation_depth = None  # pipelines and searches hand it on to what they fit
+
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
 
