@@ -13,7 +13,6 @@ attackers and the reconstruction are trained on the fitted ones.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -161,21 +160,26 @@ METHODS = [
 ]
 
 
-def measure(run, X, z, new, z_new, d):
-    """Return what is kept, leaked and lost on new rows, and the seconds of fit and transform."""
-    seconds = np.inf
-    for _ in range(2):  # the first time may import the tool
+def timed(run, *arguments, repeats=2):
+    """Processor seconds of fit and transform, the best of some: the first may import the tool."""
+    best = np.inf
+    for _ in range(repeats):
         start = time.process_time()
-        U, V = run(X, z, new, z_new, d)
-        seconds = min(seconds, time.process_time() - start)
-        if seconds > 20:
+        found = run(*arguments)
+        best = min(best, time.process_time() - start)
+        if best > 20:
             break
+    return best, found
+
+
+def figures(U, V, X, z, new, z_new):
+    """Return what a representation keeps, leaks and loses on new rows."""
     scale = np.where(U.std(axis=0) > 1e-9, U.std(axis=0), 1.0)
     U, V = U / scale, V / scale
     # The search looks beyond the means, which logistic regression cannot where they coincide.
     direction = delta_fairness(U, z, method="search").direction
     again = LinearRegression().fit(U, X).predict(V)
-    return seconds, {
+    return {
         "variance": 1 - float(((new - again) ** 2).sum() / ((new - X.mean(axis=0)) ** 2).sum()),
         "linear": distance(V @ direction, z_new),
         "gaussian": gaussian(U, z, V, z_new),
@@ -191,9 +195,9 @@ def compare(data, without):
         row = {"data": data, "n": len(sides[0]), "p": sides[0].shape[1], "d": d, "method": name}
         row |= {"package": package and f"{package} {version_of(package)}", "attribute": needs}
         if not (package and version_of(package) is None) and name.split(",")[0] not in without:
-            unit = min(measure(plain, *sides, d)[0] for _ in range(3))
-            seconds, found = measure(run, *sides, d)
-            row |= found | {"seconds": seconds, "times": seconds / unit}
+            unit, _ = timed(plain, *sides, d, repeats=5)
+            seconds, found = timed(run, *sides, d)
+            row |= figures(*found, *sides) | {"seconds": seconds, "times": seconds / unit}
         rows.append(row)
         print(row, flush=True)
     return rows
@@ -212,9 +216,7 @@ def main():
     parser.add_argument("names", nargs="*", default=list(DATA))
     parser.add_argument("--without", nargs="*", default=[])
     given = parser.parse_args()
-    path = results.FOLDER / "comparison.json"
-    known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    rows = [row for row in known if row["data"] not in given.names]
+    rows = [row for row in results.load("comparison") if row["data"] not in given.names]
     for name in given.names:
         try:
             rows += compare(name, given.without)

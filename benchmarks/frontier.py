@@ -12,7 +12,6 @@ rows.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -204,13 +203,8 @@ def measure(name, d, seed):
     return [row | {"test_error": float(np.sqrt(n_new)) / 2} for row in points]
 
 
-def load():
-    path = results.FOLDER / "frontier.json"
-    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-
-
 def run(names, components, splits):
-    rows = load()
+    rows = results.load("frontier")
     for seed in range(splits):
         for name in names:
             for d in components:
@@ -243,7 +237,7 @@ def show(rows):
 
 def summary():
     """How often a peer's point is matched, how often one of ours is beaten, and whether Δ holds."""
-    rows = load()
+    rows = results.load("frontier")
     cells = sorted({(r["data"], r["d"], r["split"]) for r in rows})
     matched, beaten, held = [], [], []
     for cell in cells:

@@ -31,3 +31,9 @@ def save(name, rows, **facts):
     path = FOLDER / f"{name}.json"
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to benchmarks/results/{path.name}")
+
+
+def load(name):
+    """Return the rows of an earlier run, for a benchmark whose parts are run one by one."""
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []

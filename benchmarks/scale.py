@@ -128,8 +128,6 @@ def bench_parquet(folder, rows, repeat):
         [
             f"against XᵀX in float64 (the precision of the moments): {double:.0%} of its speed",
             f"against XᵀX in float32: {single:.0%} (wanted: at least 60 %)",
-            "processor seconds of all threads: "
-            + ", ".join(f"{PROCESSOR[name]:.1f}" for name in times),
         ],
         in_process=True,
     )

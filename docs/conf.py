@@ -68,6 +68,10 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_toc_level": 2,
+    "secondary_sidebar_items": {  # pages of wide tables have the room to themselves
+        "**": ["page-toc"],
+        **{page: [] for page in pages.WIDE},
+    },
     "header_links_before_dropdown": 6,
 }
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it

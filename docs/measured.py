@@ -2,81 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
+from figures import Rows, cell, markdown, mean, only, spoken, values
 from scipy.stats import binomtest
-
-RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
-
-Rows = list[dict]
-
-
-def read(name: str) -> dict | None:
-    """Return what a benchmark left, or None."""
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def _command(document: dict) -> str:
-    """Return how to measure it again."""
-    return f"`python benchmarks/{document.get('command', document['benchmark'] + '.py')}`"
-
-
-def facts(document: dict) -> str:
-    """Return what ran where, and how busy the machine was."""
-    versions = ", ".join(f"{name} {text}" for name, text in document["versions"].items())
-    note = f" Note: {document['note']}." if document.get("note") else ""
-    return (
-        f"*{_command(document)}, Python {document['python']}, {versions}; "
-        f"{document['cores']} cores, load {document['load']}.{note}*\n"
-    )
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def plain(rows: Rows) -> str:
-    """Return rows as they are."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [[_cell(row.get(name)) for name in names] for row in rows]
-    return _markdown([name.replace("_", " ") for name in names], lines)
-
-
-def _cell(value: object) -> str:
-    """Return a figure with three digits, or text."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return str(value).strip().replace("|", "\\|")
-
-
-def spoken(name: str) -> str:
-    """Return a name with spaces."""
-    return name.replace("_", " ")
-
-
-def _only(rows: Rows, **wanted) -> Rows:
-    """Return the rows that have these values."""
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
-
-
-def _values(rows: Rows, name: str) -> list:
-    """Return the different values of a column, in their order."""
-    return list(dict.fromkeys(row[name] for row in rows if name in row))
-
-
-def _mean(rows: Rows, name: str) -> float:
-    return float(np.mean([row[name] for row in rows]))
-
 
 # Title of a column, and the method and price of its points in frontier.json.
 PEERS = {
@@ -93,13 +23,11 @@ def _frontier(rows: Rows, d: int) -> str:
     """Return variance in percent and leak of every method, data set by data set."""
     head = [f"d = {d}", *PEERS, f"`delta={DELTA:g}`", "Δ̂", "Gaussian SVM, trees, network"]
     lines = []
-    for name in _values(_only(rows, d=d), "data"):
-        mine = _only(rows, d=d, data=name)
+    for name in values(only(rows, d=d), "data"):
+        mine = only(rows, d=d, data=name)
         cells = [spoken(name)]
-        cells += [_point(_only(mine, method=m, price=price)) for m, price in PEERS.values()]
-        paths = [
-            _only(mine, split=split, method="DeltaFairPCA") for split in _values(mine, "split")
-        ]
+        cells += [_point(only(mine, method=m, price=price)) for m, price in PEERS.values()]
+        paths = [only(mine, split=split, method="DeltaFairPCA") for split in values(mine, "split")]
         asked = [[row for row in path if row["delta"] <= DELTA] for path in paths]
         chosen = [
             reached[0] if reached else min(path, key=lambda row: row["delta"])
@@ -108,16 +36,16 @@ def _frontier(rows: Rows, d: int) -> str:
         missed = sum(not reached for reached in asked)
         note = " (not reached)" if missed == 1 == len(asked) else f" (missed in {missed})"
         cells.append(_point(chosen) + (note if missed else ""))
-        cells.append(f"{_mean(chosen, 'delta'):.2f} ± {_mean(chosen, 'error'):.2f}")
-        cells.append(", ".join(f"{_mean(chosen, who):.2f}" for who in ("svm", "trees", "net")))
+        cells.append(f"{mean(chosen, 'delta'):.2f} ± {mean(chosen, 'error'):.2f}")
+        cells.append(", ".join(f"{mean(chosen, who):.2f}" for who in ("svm", "trees", "net")))
         lines.append(cells)
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 def _point(rows: Rows) -> str:
     """Return variance and leak, averaged over splits."""
     leak = np.mean([max(row["svm"], row["trees"], row["net"]) for row in rows])
-    return f"{100 * _mean(rows, 'variance'):.1f} / {leak:.2f}"
+    return f"{100 * mean(rows, 'variance'):.1f} / {leak:.2f}"
 
 
 def _frontier_claims(rows: Rows) -> str:
@@ -142,7 +70,7 @@ def _frontier_speed(rows: Rows) -> str:
         [f"{row['rows']:,}", f"{row['price']:.1f} s", f"{row['search']:.1f} s"] for row in rows
     ]
     search = "search (`delta=…`): all prices, three paths, classifiers"
-    return _markdown(["rows", "`price=1.0`", search], lines)
+    return markdown(["rows", "`price=1.0`", search], lines)
 
 
 GROUPS = {2: "sex", 3: "education", 4: "education × sex, K = 4", 6: "education × sex, K = 6"}
@@ -157,10 +85,10 @@ def _worst_speed(rows: Rows) -> str:
             _small(row["gap"]),
             str(row.get("multiplicative_weights", "–")),
         ]
-        for row in _only(rows, case="speed")
+        for row in only(rows, case="speed")
     ]
     head = ["p = 1,000, d = 3", "eigendecompositions", "seconds", "certified gap"]
-    return _markdown([*head, "multiplicative weights, eigendecompositions"], lines)
+    return markdown([*head, "multiplicative weights, eigendecompositions"], lines)
 
 
 def _small(gap: float) -> str:
@@ -170,14 +98,14 @@ def _small(gap: float) -> str:
 def _worst_credit(rows: Rows) -> str:
     """Return the worst loss before and after, and the gap where there is one."""
     lines = []
-    for d in _values(_only(rows, case="credit"), "d"):
+    for d in values(only(rows, case="credit"), "d"):
         cells = [str(d)]
         for groups in GROUPS:
-            (row,) = _only(rows, case="credit", d=d, groups=groups)
+            (row,) = only(rows, case="credit", d=d, groups=groups)
             gap = f", gap {100 * row['gap']:.2g} %" if row["gap"] > 1e-5 else ""
             cells.append(f"{row['pca']:.3f} → {row['fair']:.3f} ({100 * row['share']:.0f} %{gap})")
         lines.append(cells)
-    return _markdown(["d", *GROUPS.values()], lines)
+    return markdown(["d", *GROUPS.values()], lines)
 
 
 SENSES = {"pca": "plain PCA", "means": "equal means", "served": "worst loss", "both": "both"}
@@ -185,18 +113,18 @@ SENSES = {"pca": "plain PCA", "means": "equal means", "served": "worst loss", "b
 
 def _worst_sets(rows: Rows, d: int) -> str:
     lines = []
-    for row in _only(rows, case="sets", d=d):
+    for row in only(rows, case="sets", d=d):
         cells = []
         for key in SENSES:
             kept, loss, gap = (row[f"{key}_{name}"] for name in ("variance", "loss", "mean_gap"))
             cells.append(f"{kept:.1f} / {loss:.2f} / {gap:.2f}")
         lines.append([spoken(row["data"]), *cells])
-    return _markdown([f"d = {d}", *SENSES.values()], lines)
+    return markdown([f"d = {d}", *SENSES.values()], lines)
 
 
 def _worst_claims(rows: Rows) -> str:
     """Return where the two senses of fair agree, and what both together cost."""
-    rows = _only(rows, case="sets")
+    rows = only(rows, case="sets")
     lower = [row for row in rows if row["means_loss"] < row["pca_loss"]]
     cost = np.array([row["means_variance"] - row["both_variance"] for row in rows])
     saved = max(1 - row["both_loss"] / row["means_loss"] for row in rows if row["means_loss"])
@@ -228,7 +156,7 @@ def _kernel_speed(rows: Rows) -> str:
         ratios = " / ".join(f"{seconds[2] / other:.1f}" for other in seconds[:2])
         shown = [f"{value:.2f} s" for value in seconds]
         lines.append([spoken(row["what"]), *shown, ratios, f"{100 * row['gap']:.2f} %"])
-    first = _markdown([*head, "ratios", "certified gap"], lines)
+    first = markdown([*head, "ratios", "certified gap"], lines)
     lines = [
         [
             row["what"],
@@ -241,7 +169,7 @@ def _kernel_speed(rows: Rows) -> str:
         if "features_alone" in row
     ]
     head = ["landmarks", "Nyström features alone", "FairKernelPCA", "ratio", "certified gap"]
-    return first + "\n" + _markdown(head, lines)
+    return first + "\n" + markdown(head, lines)
 
 
 QUESTION = {"linear_cross": "linear Δ", "rbf_cross": "Gaussian Δ", "rbf": "Gaussian Δ̂, in-sample"}
@@ -254,25 +182,25 @@ METHODS = (
 def _kernel_average(rows: Rows) -> str:
     head = ["d", "method", "`cov_weight`", *QUESTION.values(), "variance kept", "recovered"]
     lines = []
-    for d in _values(rows, "d"):
+    for d in values(rows, "d"):
         for method in METHODS:
-            for price in _values(_only(rows, d=d, method=method), "price"):
-                mine = _only(rows, d=d, method=method, price=price)
-                found = [f"{_mean(mine, name):.2f}" for name in QUESTION]
-                found += [f"{100 * _mean(mine, name):.1f} %" for name in ("variance", "recovered")]
+            for price in values(only(rows, d=d, method=method), "price"):
+                mine = only(rows, d=d, method=method, price=price)
+                found = [f"{mean(mine, name):.2f}" for name in QUESTION]
+                found += [f"{100 * mean(mine, name):.1f} %" for name in ("variance", "recovered")]
                 lines.append([str(d), method, "" if price is None else f"{price:g}", *found])
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 def _kernel_difference(rows: Rows) -> str:
     """Return FairKernelPCA less FairPCA, Gaussian family, over the data sets."""
     lines = []
     for price in (1.0, 10.0):
-        for d in _values(rows, "d"):
+        for d in values(rows, "d"):
             less = []
-            for name in _values(rows, "data"):
+            for name in values(rows, "data"):
                 ours, other = (
-                    _mean(_only(rows, d=d, price=price, data=name, method=method), "rbf_cross")
+                    mean(only(rows, d=d, price=price, data=name, method=method), "rbf_cross")
                     for method in ("FairKernelPCA", "FairPCA")
                 )
                 less.append(ours - other)
@@ -289,7 +217,7 @@ def _kernel_difference(rows: Rows) -> str:
                 ]
             )
     head = ["", "mean difference", "standard error", "FairKernelPCA lower on", "sign test"]
-    return _markdown(head, lines)
+    return markdown(head, lines)
 
 
 def _kernel_sets(rows: Rows) -> str:
@@ -298,48 +226,48 @@ def _kernel_sets(rows: Rows) -> str:
     lines = [
         [spoken(name)]
         + [
-            f"{_mean(_only(rows, data=name, d=d, method=method), 'rbf_cross'):.2f}"
-            for d in _values(rows, "d")
+            f"{mean(only(rows, data=name, d=d, method=method), 'rbf_cross'):.2f}"
+            for d in values(rows, "d")
             for method in names
         ]
-        for name in _values(rows, "data")
+        for name in values(rows, "data")
     ]
-    return _markdown(["data", *(f"{m}, {d}" for d in _values(rows, "d") for m in names)], lines)
+    return markdown(["data", *(f"{m}, {d}" for d in values(rows, "d") for m in names)], lines)
 
 
 def _scale_passes(rows: Rows) -> str:
     lines = [
         [
-            spoken(row["what"]),
+            row["what"],
             f"{row['rows'] / 1e6:g} million",
             f"{row['seconds']:.1f}",
             f"{row['rows'] / row['seconds'] / 1e6:.1f}",
-            _cell(row.get("processor")),
+            cell(row.get("processor")),
         ]
         for row in rows
         if "seconds" in row
     ]
-    table = _markdown(["pass", "rows", "seconds", "million rows/s", "processor seconds"], lines)
+    table = markdown(["pass", "rows", "seconds", "million rows/s", "processor seconds"], lines)
     notes = [f"- {row['table']}: {note}." for row in rows for note in row.get("notes", ())]
     return table + "\n" + "\n".join(notes) + "\n"
 
 
 def _scale_memory(rows: Rows) -> str:
-    lines = [[row["what"], str(row["megabytes"])] for row in _only(rows, table="memory")]
-    return _markdown(["Parquet pass", "peak memory above the interpreter, MB"], lines)
+    lines = [[row["what"], str(row["megabytes"])] for row in only(rows, table="memory")]
+    return markdown(["Parquet pass", "peak memory above the interpreter, MB"], lines)
 
 
 def _scale_shapes(rows: Rows) -> str:
     lines = [
         [str(row["features"]), str(row["groups"]), f"{row['microseconds']:.1f}"]
-        for row in _only(rows, table="shapes")
+        for row in only(rows, table="shapes")
     ]
-    return _markdown(["features", "groups", "processor µs a row, one thread"], lines)
+    return markdown(["features", "groups", "processor µs a row, one thread"], lines)
 
 
 def _scale_estimate(rows: Rows) -> str:
     """Return what the figures say of ten billion rows of 500 features."""
-    (row,) = _only(rows, table="shapes", features=500)
+    (row,) = only(rows, table="shapes", features=500)
     hours = 1e10 * row["microseconds"] / 1e6 / 3600
     return (
         f"- Sums: 10¹⁰ × {row['microseconds']:.0f} µs = {hours:.0f} core hours; on 64 cores "
@@ -359,18 +287,35 @@ COMPARED = {
 
 def _comparison(rows: Rows) -> str:
     """Return every tool on the same rows, a table for each data set."""
-    head = ["method", "code", "attribute of new rows", *(title for title, _ in COMPARED.values())]
+    head = ["method", *(title for title, _ in COMPARED.values()), "attribute of new rows", "code"]
     parts = []
-    for data in _values(rows, "data"):
-        mine = _only(rows, data=data)
-        size = "{n:,} fitted rows, {p} features, {d} components".format(**mine[0])
+    for data in values(rows, "data"):
+        mine = only(rows, data=data)
         lines = []
         for row in mine:
-            figures = [show(row[key]) if key in row else "–" for key, (_, show) in COMPARED.items()]
             needed = "needed" if row["attribute"] else "not needed"
-            lines.append([row["method"], row["package"] or "own", needed, *figures])
-        parts.append(f"**{spoken(data)}**, {size}:\n\n" + _markdown(head, lines))
+            lines.append([*_compared(row), needed, row["package"] or "own"])
+        parts.append(f"**{spoken(data)}**, {_size(mine[0])}:\n\n" + markdown(head, lines))
     return "\n".join(parts)
+
+
+def _compared(row: dict) -> list[str]:
+    figures = [show(row[key]) if key in row else "–" for key, (_, show) in COMPARED.items()]
+    return [row["method"], *figures]
+
+
+def _size(row: dict) -> str:
+    return "{n:,} fitted rows, {p} features, {d} components".format(**row)
+
+
+def _comparison_adult(rows: Rows) -> str:
+    """Return what this library does to adult."""
+    packages = ("fairpca", "scikit-learn")
+    ours = [row for row in only(rows, data="adult") if (row["package"] or "").startswith(packages)]
+    if not ours:
+        return "*Not measured yet: adult was not at hand.*\n"
+    head = [_size(ours[0]), *(title for title, _ in COMPARED.values())]
+    return markdown(head, [_compared(row) for row in ours])
 
 
 # Pieces of pages by name: the file of figures, and what makes text of its rows.
@@ -393,4 +338,5 @@ PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "scale_shapes": ("scale", _scale_shapes),
     "scale_estimate": ("scale", _scale_estimate),
     "comparison": ("comparison", _comparison),
+    "comparison_adult": ("comparison", _comparison_adult),
 }

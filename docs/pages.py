@@ -7,6 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
+import figures
 import measured
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +29,12 @@ ROOMS = {
     "fairpca.linalg": "Small matrices",
     "fairpca.exceptions": "Errors and warnings",
 }
+
+
+WIDE = (
+    *("comparison", "benchmarks", "api/index", "guides/which-estimator", "guides/two-senses"),
+    *("guides/kernel", "guides/raw-adult", "design/metrics", "design/tight-relaxation"),
+)
 
 
 class ExampleOrder:
@@ -53,6 +60,10 @@ def write_all(docs: Path) -> None:
     built.mkdir(exist_ok=True)
     api.mkdir(exist_ok=True)
     _write(api / "index.rst", reference())
+    names = {f"{room}.{name}" for room, found in public_names().items() for name in found}
+    for page in (api / "generated").glob("*.rst"):
+        if page.stem not in names:
+            page.unlink()  # of an earlier build
     _write(built / "changelog.md", _from_root("CHANGELOG.md"))
     _write(built / "contributing.md", _from_root("CONTRIBUTING.md"))
     _write(built / "citing.md", _section(ROOT / "README.md", "How to cite"))
@@ -88,6 +99,8 @@ def public_names() -> dict[str, list[str]]:
         for name in names:
             thing = getattr(module, name)
             is_documented = inspect.isclass(thing) or inspect.isroutine(thing)
+            if is_documented and thing.__name__ != name and thing.__name__ in names:
+                continue  # an older name of the same thing
             if not is_documented or id(thing) in seen or not thing.__module__.startswith("fairpca"):
                 continue
             seen.add(id(thing))
@@ -113,7 +126,7 @@ def reference() -> str:
         "",
     ]
     for room, names in public_names().items():
-        title = f"{ROOMS[room]} (``{room}``)"
+        title = f"``{room}``: {ROOMS[room][0].lower()}{ROOMS[room][1:]}"
         parts += [title, "-" * len(title), "", f".. currentmodule:: {room}", ""]
         parts += [".. autosummary::", "   :toctree: generated", ""]
         parts += [f"   {name}" for name in names] + [""]
@@ -131,6 +144,22 @@ SHOWN = {
     "scale": ("scale_passes", "scale_memory", "scale_shapes"),
     "comparison": (),
 }
+TITLES = {
+    "comparison": "Other tools on the same rows",
+    "doors": "Streams and databases",
+    "frontier": "What each method keeps and leaks",
+    "frontier_summary": "How often DeltaFairPCA is matched",
+    "frontier_speed": "Speed of DeltaFairPCA",
+    "kernel_question": "Does a kernel help against Gaussian attackers?",
+    "kernel_speed": "Speed of FairKernelPCA",
+    "metrics": "Speed of the measures",
+    "scale": "Millions of rows",
+    "sets": "Certified gaps on the paper's data sets",
+    "shapes": "Cost of a certified fit, in eigendecompositions",
+    "solvers": "Solvers against their targets",
+    "wine": "The paper's program on wine quality",
+    "worst": "The worst-served group",
+}
 ELSEWHERE = "The tables are on the page about [other tools](comparison.md).\n"
 
 
@@ -138,21 +167,22 @@ def benchmark_tables() -> dict[str, str]:
     """Return pieces of Markdown from what the benchmarks left, and one with all of them."""
     found = {}
     for name, (source, make) in measured.PIECES.items():
-        document = measured.read(source)
+        document = figures.read(source)
         found[name] = make(document["rows"]) if document else _missing(source)
     for source in {source for source, _ in measured.PIECES.values()}:
-        document = measured.read(source)
-        found[f"{source}_facts"] = measured.facts(document) if document else ""
+        document = figures.read(source)
+        found[f"{source}_facts"] = figures.facts(document) if document else ""
     parts = []
-    for path in sorted(measured.RESULTS.glob("*.json")):
-        document = measured.read(path.stem)
+    for path in sorted(figures.RESULTS.glob("*.json")):
+        document = figures.read(path.stem)
         shown = SHOWN.get(path.stem)
         if shown is None:
-            text = measured.plain(document["rows"])
-            found[f"results_{path.stem}"] = measured.facts(document) + "\n" + text
+            text = figures.plain(document["rows"])
+            found[f"results_{path.stem}"] = figures.facts(document) + "\n" + text
         else:
             text = "\n".join(found[name] for name in shown) or ELSEWHERE
-        parts.append(f"## {measured.spoken(path.stem)}\n\n{measured.facts(document)}\n{text}")
+        title = TITLES.get(path.stem, figures.spoken(path.stem).capitalize())
+        parts.append(f"## {title}\n\n{figures.facts(document)}\n{text}")
     found["results_all"] = "\n".join(parts)
     return found
 

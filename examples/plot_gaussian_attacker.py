@@ -15,10 +15,9 @@ from fairpca.report import BeforeAfterDisplay, TradeoffDisplay
 
 rng = np.random.default_rng(0)
 n = 800
-group = rng.integers(0, 2, n)
-angle = rng.uniform(0, 2 * np.pi, n)
+group, angle = np.arange(n) % 2, 2.4 * np.arange(n)  # evenly around the circles
 # Two clusters of radii in one group, one in the other: equal means and equal variances.
-radius = np.where(group == 1, 2.0, np.where(rng.random(n) < 0.5, 0.8, np.sqrt(8 - 0.64)))
+radius = np.where(group == 1, 2.0, np.where(np.arange(n) % 4 == 0, 0.8, np.sqrt(8 - 0.64)))
 X = rng.normal(size=(n, 6)) * [0.3, 0.3, 1.2, 1.0, 0.8, 0.6]
 X[:, 0] += radius * np.cos(angle)
 X[:, 1] += radius * np.sin(angle)

@@ -41,6 +41,8 @@ def make_frame(rng):
     if rng.random() < 0.3:
         frame["w"] = rng.integers(0, 3, n).astype(float)
     if rng.random() < 0.2:
+        if kind == 2:
+            frame["g"] = frame["g"].astype(object)
         frame.loc[int(rng.integers(n)), str(rng.choice(["g", "x0"]))] = None
     if rng.random() < 0.1:
         frame.loc[int(rng.integers(n)), "x0"] = np.inf

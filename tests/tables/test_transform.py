@@ -12,6 +12,7 @@ from fairpca import FairPCA
 from fairpca.estimators import SavedModel
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import moments_from_parquet, transform_parquet
+from fairpca.tables._model import read_model
 
 COMPONENTS = ["fairpca0", "fairpca1"]
 
@@ -89,12 +90,12 @@ def bad_frames():
     yield (
         "missing value",
         sound.assign(b=sound["b"].where(sound.index != 480)),
-        r"'b' has 1 missing",
+        r"1 of 50 rows have missing values \(by column: 'b' 1\)",
     )
     yield (
         "infinite value",
         sound.assign(b=sound["b"].where(sound.index != 480, np.inf)),
-        "'b' has 1",
+        "column 'b' holds infinite values",
     )
     yield "no column", sound.drop(columns="b"), "no column 'b', which the model needs"
     yield "text", sound.assign(b="x"), "'b' is .*string, but the model knows it as a number"
@@ -156,3 +157,23 @@ def test_a_value_that_the_model_has_not_seen(tmp_path, frame):
     write_files(frame, tmp_path / "new", [500])
     with pytest.raises(InvalidInputError, match=r"part-00.*'city' holds 'moon', which the model"):
         transform_parquet(fair, tmp_path / "new", tmp_path / "out")
+
+
+@pytest.mark.parametrize("missing", ["error", "mean"])
+def test_new_rows_that_cannot_be_used_are_refused_in_the_words_of_a_fit(missing):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("uvw"))
+    frame["g"] = rng.choice(["a", "b"], 40)
+    model = FairPCA(1, missing=missing).fit(frame[list("uvw")], sensitive_features=frame["g"])
+    for value, column in ((np.nan, "v"), (np.inf, "w")):
+        spoilt = frame[list("uvw")].copy()
+        spoilt.loc[3, column] = value
+        if value is np.nan and missing == "mean":
+            continue
+        with pytest.raises(InvalidInputError) as by_array:
+            model.transform(spoilt)
+        with pytest.raises(InvalidInputError) as by_batch:
+            read_model(model).bind(pa.Schema.from_pandas(spoilt)).scores(
+                pa.RecordBatch.from_pandas(spoilt)
+            )
+        assert str(by_batch.value) == str(by_array.value)

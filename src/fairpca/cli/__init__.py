@@ -15,11 +15,7 @@ _EXTRA = ("click", "rich", "pyarrow")
 
 
 def main() -> NoReturn:
-    """Run the command line and exit.
-
-    Exit codes: 0 done, 1 a failure of the machine (disk, memory) or of fairpca, 2 bad input,
-    130 interrupted.
-    """
+    """Run the command line and exit: 0 done, 1 a failure, 2 bad input, 130 interrupted."""
     try:
         # A terminated run cleans up after itself like an interrupted one.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

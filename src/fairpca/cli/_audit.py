@@ -70,10 +70,7 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
 
 
 def read_judged(asked: Asked, *, leave_out: bool = False) -> tuple[Rows, dict[str, Any]]:
-    """Read the rows, and decisions, scores, labels and what they represent for the same rows.
-
-    Under `leave_out` missing groups become the unknown one, which an audit counts and leaves out.
-    """
+    """Read rows with decisions, scores and labels; `leave_out` makes missing groups unknown."""
     names = dict.fromkeys((*asked.judged.values(), *asked.original))
     roles = replace(asked.roles, missing_groups="own") if leave_out else asked.roles
     rows, beside = asked.table.rows_with(roles, names)

@@ -21,10 +21,7 @@ from fairpca.rows import Rows
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The fit asked for, and principal components without any constraint.
-
-    `held_out` has the figures of the fair fit on rows that were not fitted, where they are known.
-    """
+    """The fit asked for, plain components, and figures of rows not fitted where they are known."""
 
     fair: FairPCA | DeltaFairPCA
     plain: FairPCA

@@ -16,11 +16,7 @@ DELAY = 1.0
 
 
 class Stages:
-    """Shows the current stage, how much of it is done and the time so far; silent at first.
-
-    On a terminal a bar that disappears at the end; elsewhere a plain line for each stage and,
-    within a long stage, one each time the elapsed time has doubled. An instance is the callback
-    ``progress(done, total)`` of the library.
+    """Shows a stage as a bar on terminals, elsewhere as lines; it is a ``progress(done, total)``.
 
     >>> from fairpca.cli._progress import Stages
     >>> with Stages(enabled=True) as stages:

@@ -21,10 +21,7 @@ _JUDGED = ("decision", "score", "label")
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A table, the roles of its columns, and how to speak of it.
-
-    `encoded` are the columns that are one-hot encoded because they are text, unasked.
-    """
+    """A table, the roles of its columns, and what was one-hot `encoded` unasked, being text."""
 
     table: Table
     roles: Roles

@@ -177,10 +177,7 @@ class FairnessEstimator(
         return without_columns(X, others) if len(others) else X
 
     def _lazy_parts(self, X, *parts, size):
-        """Return moments of a Dask collection, a sample of its rows, and sums of their features.
-
-        The last is a function of the function that makes the features.
-        """
+        """Return moments and a sample of a Dask collection, and what sums features of its rows."""
         from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample, sample
 
         if parts[0] is None:
@@ -234,10 +231,7 @@ class FairnessEstimator(
         )
 
     def _count(self, problem):
-        """Return the number of components: as asked, or for a share, or all that there is room for.
-
-        Room is what varies without a difference of group means.
-        """
+        """Return how many components were asked for, or what varies where group means agree."""
         asked = self.n_components
         if isinstance(asked, Integral):
             return int(asked)

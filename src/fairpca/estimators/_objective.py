@@ -27,10 +27,7 @@ def groups_of(model, moments):
 
 
 def solve_for(model, problem, groups, padding):
-    """Return the solution, and how it serves each group where there are any.
-
-    `padding` is the number of directions of the problem, the last, in which nothing varies.
-    """
+    """Solve, and say how each group is served; nothing varies in the last `padding` directions."""
     if groups is None:
         return model._solve(problem), None
     best = groups.best(problem.n_components)

@@ -66,10 +66,7 @@ def plain_svm(X: Any, y: Any, seed: int) -> FairSVC:
 
 
 def fair_svm(X: Any, y: Any, z: Any, seed: int) -> FairSVC:
-    """Fair SVM with δ = 0 and μ = 0.1.
-
-    The penalty is chosen with the mean constraint alone, where each fit is one convex problem.
-    """
+    """Fair SVM with δ = 0 and μ = 0.1; its penalty is chosen with the mean constraint alone."""
     alpha = _choose(X, y, z, seed, {"cov_weight": 0.0})
     return _quietly(FairSVC(alpha, cov_weight=FSVM_PRICE), X, y, z)
 

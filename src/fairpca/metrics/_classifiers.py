@@ -7,7 +7,7 @@ the share of the first group in the set minus the share of the second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -107,16 +107,18 @@ def best_cut(scores: Array, mass: Array, *, tolerance: float = TIE_TOLERANCE) ->
     if not sums.size or not sums.any():
         return Cut(0.0, float(ordered[-1]), True, -1, -1)
     best = int(np.argmax(np.abs(sums)))
-    low, high = ordered[best], ordered[best + 1]
-    middle = low + 0.5 * (high - low)
-    threshold = float(middle if middle < high else low)
     return Cut(
         float(abs(sums[best])),
-        threshold,
+        _between(ordered[best], ordered[best + 1]),
         bool(sums[best] < 0),
         int(order[best]),
         int(order[best + 1]),
     )
+
+
+def _between(low: float, high: float) -> float:
+    middle = low + 0.5 * (high - low)
+    return float(middle if middle < high else low)
 
 
 _BATCH_ROWS = 4096  # rows compared with the support vectors at a time
@@ -278,7 +280,13 @@ def half_space(U: Array, direction: Array, mass: Array, tolerance: float) -> Hal
     """Turn a direction into the half-space that flags the positive group more often."""
     direction = direction / np.linalg.norm(direction)
     scores = U @ direction
-    cut = best_cut(scores, mass, tolerance=tolerance)
+    # Ties are told after centring: beside a large offset rows that are apart look alike.
+    cut = best_cut((U - U.mean(axis=0)) @ direction, mass, tolerance=tolerance)
+    low, high = scores[cut.below_row], scores[cut.above_row]
+    if cut.below_row >= 0 and low < high:
+        cut = replace(cut, threshold=_between(low, high))
+    else:
+        cut = best_cut(scores, mass, tolerance=tolerance)
     if cut.above or cut.below_row < 0:
         return HalfSpaceRule(direction, cut.threshold)
     # A half-space flags by ">", so a threshold on the lower neighbour becomes one on the upper.

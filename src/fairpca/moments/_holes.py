@@ -25,10 +25,7 @@ from fairpca.moments._table import Table
 
 @dataclass(frozen=True, eq=False)
 class Holes:
-    """Which features have missing values, and what stands in their places.
-
-    Indicators of one column are missing together, so that the marks are those of columns.
-    """
+    """Which features have missing values, marked by column, and what stands in their places."""
 
     columns: tuple[str, ...]  # (p,): the column that each feature comes from
     marks: tuple[str, ...]  # (q,): columns with missing values, sorted
@@ -54,10 +51,7 @@ Content = tuple[Table, Span | None]
 def fill_holes(
     X: Any, columns: Sequence[str], masks: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> tuple[Any, Holes]:
-    """Fill NaN with the mean of the rows at hand and add the marks; `masks` are the missing rows.
-
-    Zero fills a sparse matrix: its means are not large against its deviations.
-    """
+    """Fill NaN with the mean of the rows at hand (sparse: zero), and mark the missing `masks`."""
     names, is_sparse = tuple(columns), issparse(X)
     if masks is None:
         absent = csr_array((np.isnan(X.data), X.indices, X.indptr), X.shape) if is_sparse else None

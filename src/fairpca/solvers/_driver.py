@@ -47,12 +47,10 @@ def drive(iteration: Iteration, max_iter: int, watch: Watch | None) -> tuple[Sta
 
 @dataclass
 class Progress:
-    """Best bound and best relaxed value so far, and whether they are close enough.
+    """Best bound, relaxed value and point so far, and whether they are close enough."""
 
-    `incumbent` is the objective of a basis at hand. The bound can improve by at most the duality
-    gap, so once that is a small share of what separates bound and incumbent, more work certifies
-    nothing new: `share` of it. `point` is the best relaxed point, in the form its solver has it.
-    """
+    # The bound can improve by at most the duality gap. Once that is a small `share` of what
+    # separates it from the objective of the basis at hand, more work certifies nothing new.
 
     tol: float
     share: float = 0.001

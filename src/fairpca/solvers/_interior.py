@@ -97,10 +97,7 @@ def _inverse_roots(matrices: Array) -> Array:
 
 
 class InteriorPoint:
-    """The iteration. It ends once the gap is at most `wanted(upper)`, or where rounding stops it.
-
-    Mehrotra's predictor and corrector along the direction of Helmberg, Kojima and Monteiro.
-    """
+    """Mehrotra's iteration along the HKM direction, to a gap of `wanted(upper)` or to rounding."""
 
     def __init__(self, problem: ConicProblem, wanted: Any) -> None:
         self.problem, self.wanted = problem, wanted

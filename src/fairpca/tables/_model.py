@@ -16,6 +16,7 @@ from fairpca._choices import MISSING, UNKNOWN
 from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
+from fairpca.rows._checks import infinite_error, missing_values_error
 from fairpca.tables._kernel import absent, level_text
 from fairpca.tables._roles import is_number
 
@@ -92,16 +93,34 @@ class Projection:
             column = batch.column(name)
             if self.missing == "mean":
                 column = filled(column, weights.mean[index])
-            matrix[index] = _complete(column, name)
+            if kinds.is_decimal(column.type):
+                column = column.cast(pa.float64())
+            values = column.to_numpy(zero_copy_only=False)
+            is_spoilt = values.dtype.kind == "f" and not np.isfinite(values).all()
+            if column.null_count or is_spoilt:
+                raise self._refusal(batch)
+            matrix[index] = values
         for name, places in self.indicators.items():
             column = batch.column(name)
-            missing = absent(column) if self.missing == "mean" else np.zeros(len(column), bool)
+            missing = absent(column)
+            if self.missing != "mean" and missing.any():
+                raise self._refusal(batch)
             known = np.flatnonzero(~missing)
             codes = _places(column.filter(pa.array(~missing)), name, places, self.unknown)
             matrix[codes[codes >= 0], known[codes >= 0]] = 1.0
             for place in places.values() if missing.any() else ():
                 matrix[place, missing] = weights.mean[place]
         return project(matrix.T, weights.mean, weights.components, weights.scale)
+
+    def _refusal(self, batch: pa.RecordBatch) -> InvalidInputError:
+        """Say what is missing in the rows of a batch, or else which column is infinite."""
+        masks = {name: absent(batch.column(name)) for name in self.columns}
+        counts = {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
+        if counts and self.missing != "mean":
+            incomplete = int(np.any(list(masks.values()), axis=0).sum())
+            return missing_values_error(incomplete, batch.num_rows, counts, "missing")
+        infinite = (name for _, name in self.plain if is_infinite(batch.column(name)))
+        return infinite_error(next(infinite), "features")
 
 
 def read_model(model: AnyModel) -> Weights:
@@ -164,8 +183,6 @@ def _indicator(feature: str, schema: pa.Schema) -> tuple[str, str]:
 def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str) -> Any:
     """Place of the indicator of each row; -1 for a value that the model has not seen."""
     coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    if coded.indices.null_count:
-        raise _missing_error(name, coded.indices.null_count)
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
     lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
     for code in np.unique(codes):
@@ -189,20 +206,6 @@ def filled(column: pa.Array, value: float) -> pa.Array:
     return pa.array(np.where(mask, value, known))
 
 
-def _complete(column: pa.Array, name: str) -> Any:
-    if kinds.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    if column.null_count:
-        raise _missing_error(name, column.null_count)
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise _missing_error(name, int(np.count_nonzero(~np.isfinite(values))))
-    return values
-
-
-def _missing_error(name: str, count: int) -> InvalidInputError:
-    return InvalidInputError(
-        f"column {name!r} has {count:,} missing or infinite values in one batch: fill them in, "
-        "leave those rows out (missing='drop-rows'), or use missing='mean'.",
-        parameter="missing",
-    )
+def is_infinite(column: pa.Array) -> bool:
+    """Whether a column holds an infinite value."""
+    return bool(pc.any(pc.is_inf(column)).as_py()) if kinds.is_floating(column.type) else False
