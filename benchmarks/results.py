@@ -10,12 +10,6 @@ FOLDER = Path(__file__).parent / "results"
 PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 
 
-def load(path):
-    """Read the rows of a table, of this or an earlier format."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return document["rows"] if isinstance(document, dict) else document
-
-
 def save(name, rows, **facts):
     """Write the rows of a table, as dictionaries, with the versions and the load of the run."""
     FOLDER.mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ FORMS = ("equal means only", "LEACE + PCA", "PCA")
 
 def write():
     """Put the figures of the last whole run into the tables that show them."""
-    rows = results.load(results.FOLDER / "shapes.json")
+    rows = results.load("shapes")
     cells = {(row["family"], row["p"], row["d"], row["form"]): row for row in rows}
     replace_table("| p | d | certify=False |", list(solves(cells)))
     replace_table("| rows of | fit over PCA |", list(wide(rows)))
