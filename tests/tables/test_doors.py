@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from column_cases import GROUPS, N_ROWS, check_groups, model, text_file
 
-from fairpca import FairKernelPCA, GroupMoments
+from fairpca import FairKernelPCA, FairPCACV, GroupMoments
 from fairpca.cli._app import app
 from fairpca.cli._messages import as_typed
 from fairpca.estimators import load_model
@@ -286,6 +286,10 @@ DOORS = {
     "polars": lambda t, _: model().fit(pl.DataFrame(t[["a", "b"]].to_dict("list")), **beside(t)),
     "pyarrow": lambda t, _: model().fit(pa.table(t[["a", "b"]].to_dict("list")), **beside(t)),
     "kernel": lambda t, _: FairKernelPCA(1).fit(t[["a", "b"]], **beside(t)),
+    "folds": lambda t, _: FairPCACV(1, cov_weights=[0]).fit(t[["a", "b"]], **beside(t)),
+    "folds of dask": lambda t, _: lazily(
+        t, lambda d: FairPCACV(1, cov_weights=[0]).fit(d[["a", "b"]], **beside(d))
+    ),
     "moments": lambda t, _: GroupMoments.from_arrays(t[["a", "b"]], t["g"], sample_weight=t["w"]),
     "metric": lambda t, _: mean_gap(t[["a", "b"]], t["g"], sample_weight=t["w"]),
     "Δ": lambda t, _: delta_fairness(t[["a", "b"]], t["g"], sample_weight=t["w"]),

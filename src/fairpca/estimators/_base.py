@@ -20,11 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._caveats import compare_indexes, refuse_identifiers
 from fairpca.estimators._watch import Watch, fit_task
-from fairpca.exceptions import (
-    GroupsError,
-    ImputedValuesWarning,
-    InvalidInputError,
-)
+from fairpca.exceptions import GroupsError, ImputedValuesWarning, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
@@ -35,12 +31,7 @@ from fairpca.rows._checks import (
     check_no_text,
 )
 from fairpca.rows._columns import split_named, without_columns
-from fairpca.rows._missing import (
-    MISSING_GROUP,
-    fill_means,
-    holds_nan,
-    nan_places,
-)
+from fairpca.rows._missing import MISSING_GROUP, fill_means, holds_nan, nan_places
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._problem import reduce_problem
 from fairpca.tables import is_lazy, is_stream
@@ -184,10 +175,15 @@ class FairnessEstimator(
             self._require_groups_optional()
             parts = (None, None, parts[2])
         validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
-        about = {"numeric": self.numeric, "names": getattr(self, "feature_names_in_", None)}
+        about = {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
         moments = lazy_moments(X, *parts, at_least=2, **about)
         rows = lazy_sample((X, *parts), moments, size, **about)
         return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
+
+    def _table_options(self):
+        """Return what a pass over a table has to know."""
+        groups = "own" if self.missing_groups == "own" else "raise"
+        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
     def _lazy_transform(self, X, function, means=None):
         from fairpca.tables import lazy_transform, sample
