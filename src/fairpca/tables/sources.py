@@ -101,13 +101,9 @@ def moments_from_parquet(
     (3, ('height',), ('f', 'm'))
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
-    return table.moments(
-        table.assign(sensitive, features, control, weight, **options),
-        progress=progress,
-        checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
-        threads=threads,
-    )
+    roles = table.assign(sensitive, features, control, weight, **options)
+    kept = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+    return table.moments(roles, progress=progress, threads=threads, **kept)
 
 
 def moments_from_csv(
@@ -205,13 +201,9 @@ def moments_from_arrow(
             parameter="source",
         )
     table = open_table(stream)
-    return table.moments(
-        table.assign(sensitive, features, control, weight, **options),
-        progress=progress,
-        checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
-        threads=threads,
-    )
+    roles = table.assign(sensitive, features, control, weight, **options)
+    kept = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
+    return table.moments(roles, progress=progress, threads=threads, **kept)
 
 
 def moments_from_files(
