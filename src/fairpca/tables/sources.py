@@ -102,8 +102,13 @@ def moments_from_parquet(
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
     roles = table.assign(sensitive, features, control, weight, **options)
-    kept = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-    return table.moments(roles, progress=progress, threads=threads, **kept)
+    return table.moments(
+        roles,
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        threads=threads,
+    )
 
 
 def moments_from_csv(
@@ -202,8 +207,13 @@ def moments_from_arrow(
         )
     table = open_table(stream)
     roles = table.assign(sensitive, features, control, weight, **options)
-    kept = {"checkpoint": checkpoint, "checkpoint_seconds": checkpoint_seconds}
-    return table.moments(roles, progress=progress, threads=threads, **kept)
+    return table.moments(
+        roles,
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+        threads=threads,
+    )
 
 
 def moments_from_files(
