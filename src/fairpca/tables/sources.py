@@ -101,8 +101,9 @@ def moments_from_parquet(
     (3, ('height',), ('f', 'm'))
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
+    roles = table.assign(sensitive, features, control, weight, **options)
     return table.moments(
-        table.assign(sensitive, features, control, weight, **options),
+        roles,
         progress=progress,
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
@@ -205,8 +206,9 @@ def moments_from_arrow(
             parameter="source",
         )
     table = open_table(stream)
+    roles = table.assign(sensitive, features, control, weight, **options)
     return table.moments(
-        table.assign(sensitive, features, control, weight, **options),
+        roles,
         progress=progress,
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
