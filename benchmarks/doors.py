@@ -1,17 +1,23 @@
 """Speed, memory and exactness of every door: one table by Parquet, polars, DuckDB, SQL and Spark.
 
-What is compared takes turns within one run, and the best of the repeats counts: on a machine that
-others use, the best is the least disturbed.
+Rates are compared by processor seconds, which neighbours on the machine disturb least: what is
+compared takes turns in one process, in another order each time, and the best turn counts. With one
+thread for everything they are the seconds of a machine where all cores have work; with all cores,
+those of a machine of our own are between that and a part of it. Memory is measured for tables of
+two sizes, in a process of its own each.
 
-    python benchmarks/doors.py                       # 2 million rows × 50, minutes, 2 GB of disk
-    python benchmarks/doors.py --rows 200000 --repeat 2 --without spark
+    python benchmarks/doors.py                       # a minute for each of the four, 1 GB of disk
+    python benchmarks/doors.py --rows 200000 --repeat 3 --only streams postgresql
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,35 +26,79 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import numpy as np
 import results
-from scale import FEATURES, NAMES, best_of, parquet, write_table
+from scale import FEATURES, NAMES, write_table
 
-ROWS = []
+COLUMNS = [*NAMES, "g"]
 
 
-def polars(folder):
+def summed(source, threads):
+    from fairpca.tables import moments_from_arrow
+
+    return moments_from_arrow(source, ["g"], NAMES, threads=threads)
+
+
+def drained(source, threads):
+    """Read what a pass would read, and do nothing with it."""
+    from fairpca.tables import open_table
+
+    for _ in open_table(source).batches(COLUMNS):
+        pass
+
+
+def parquet(folder, threads=None, work=summed):
+    from fairpca.tables import moments_from_parquet
+
+    if work is drained:
+        return drained(folder, threads)
+    return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
+
+
+def polars(folder, threads=None, work=summed):  # its threads are those of POLARS_MAX_THREADS
     import polars as pl
 
-    from fairpca.tables import moments_from_arrow
-
-    return moments_from_arrow(pl.scan_parquet(folder / "*.parquet"), ["g"], NAMES)
+    return work(pl.scan_parquet(folder / "*.parquet"), threads)
 
 
-def duckdb(folder):
+def connect(threads):
     import duckdb as engine
 
-    from fairpca.tables import moments_from_arrow
-
-    with engine.connect() as connection:
-        relation = connection.sql(f"select * from '{folder}/*.parquet'")
-        return moments_from_arrow(relation, ["g"], NAMES)
+    return engine.connect(config={} if threads is None else {"threads": threads})
 
 
-def reader(folder):
+kept_connection = cache(connect)
+
+
+def duckdb(folder, threads=None, work=summed):
+    """By a connection that stays open from turn to turn."""
+    return work(kept_connection(threads).sql(f"select * from '{folder}/*.parquet'"), threads)
+
+
+def duckdb_anew(folder, threads=None, work=summed):
+    """By a connection of its own: what opening it and its first memory cost is counted too."""
+    with connect(threads) as connection:
+        return work(connection.sql(f"select * from '{folder}/*.parquet'"), threads)
+
+
+def dataset(folder, threads=None, work=summed):
     import pyarrow.dataset as ds
 
-    from fairpca.tables import moments_from_arrow
+    return work(ds.dataset(folder), threads)
 
-    return moments_from_arrow(ds.dataset(folder).scanner(columns=[*NAMES, "g"]).to_reader(), ["g"])
+
+def reader(folder, threads=None, work=summed):
+    import pyarrow.dataset as ds
+
+    return work(ds.dataset(folder).scanner(columns=COLUMNS).to_reader(), threads)
+
+
+DOORS = {
+    "moments_from_parquet": parquet,
+    "polars LazyFrame": polars,
+    "DuckDB relation, connection kept open": duckdb,
+    "DuckDB relation, connection opened for the pass": duckdb_anew,
+    "pyarrow dataset": dataset,
+    "pyarrow reader, as it reads ahead by itself": reader,
+}
 
 
 def query(uri):
@@ -71,55 +121,110 @@ def difference(found, expected):
     return float(worst)
 
 
-def report(title, rows, times, notes):
-    ROWS.append({"table": title, "rows": rows, "seconds": times, **notes})
-    print(f"\n{title}", flush=True)
-    for name, seconds in times.items():
-        print(f"  {name:44s} {seconds:8.2f} s {rows / seconds / 1e6:8.2f} million rows/s")
-    for name, value in notes.items():
-        print(f"  {name}: {value:.3g}", flush=True)
+def in_turns(repeat, cases):
+    """Best wall and processor seconds of each case after a turn that only warms up."""
+    times = {name: [] for name in cases}
+    for turn in range(repeat + 1):
+        names = list(cases) if turn % 2 else list(cases)[::-1]
+        for name in names:
+            start = time.perf_counter(), time.process_time()
+            cases[name]()
+            times[name].append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    return {
+        name: [min(part) for part in zip(*found[1:], strict=True)] for name, found in times.items()
+    }
 
 
-def bench_streams(folder, rows, repeat):
-    doors = {"moments_from_parquet": parquet, "polars": polars, "DuckDB": duckdb, "reader": reader}
-    times = best_of(repeat, {name: lambda run=run: run(folder) for name, run in doors.items()})
+def time_streams(folder, threads, repeat):
+    """What a process of its own measures, whose engines have so many threads."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(threads)
+    folder, cases = Path(folder), {}
+    for name, door in DOORS.items():
+        cases[name, "summed"] = lambda door=door: door(folder, threads)
+        cases[name, "read only"] = lambda door=door: door(folder, threads, drained)
+    times = in_turns(repeat, cases)
     expected = parquet(folder)
-    ours = times["moments_from_parquet"]
-    notes = {}
-    for name in ("polars", "DuckDB", "reader"):
-        notes[f"{name}: share of the rate of the Parquet pass"] = ours / times[name]
-        notes[f"{name}: largest difference of the moments"] = difference(
-            doors[name](folder), expected
-        )
-        notes[f"{name}: MB above the interpreter"] = peak_of(name, folder)
-    report(f"streams, {FEATURES} float32 features", rows, times, notes)
+    ours = times["moments_from_parquet", "summed"][1]
+    return [
+        {
+            "table": "streams",
+            "door": name,
+            "threads": threads,
+            "seconds": times[name, "summed"][0],
+            "processor_seconds": times[name, "summed"][1],
+            "processor_seconds_to_read": times[name, "read only"][1],
+            "share_of_the_parquet_rate": ours / times[name, "summed"][1],
+            "largest_difference": difference(door(folder), expected),
+        }
+        for name, door in DOORS.items()
+    ]
 
 
-PEAK = """
-import sys
+CHILD = """
+import json, sys
 sys.path.insert(0, sys.argv[1])
 import doors
 from pathlib import Path
-import duckdb, polars, adbc_driver_postgresql.dbapi
+import duckdb, polars, pyarrow.dataset, adbc_driver_postgresql.dbapi
 import fairpca.tables.sources
-def peak():
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
-before = peak()
-name = sys.argv[2]
-getattr(doors, name.lower())(sys.argv[3] if name == "query" else Path(sys.argv[3]))
-print(peak() - before)
+print("found", json.dumps(getattr(doors, sys.argv[2])(*json.loads(sys.argv[3]))))
 """
 
 
+def in_a_process(function, *arguments, **environment):
+    command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), function]
+    env = os.environ | {name: str(value) for name, value in environment.items()}
+    done = subprocess.run(
+        [*command, json.dumps(arguments)], capture_output=True, text=True, check=True, env=env
+    )
+    return json.loads(done.stdout.rpartition("found ")[2])  # DuckDB draws a bar before it
+
+
 def peak_of(name, place):
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", PEAK, here, name, str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])  # DuckDB draws a bar before it
+    """Peak memory in MB of one pass above what the imports had taken."""
+
+    def peak():
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+
+    before = peak()
+    query(place) if name == "query" else DOORS[name](Path(place))
+    return peak() - before
 
 
-def bench_postgresql(folder, rows, repeat):
+def shown(rows):
+    for row in rows:
+        words = (
+            f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()
+        )
+        print("  " + "  ".join(words), flush=True)
+    return rows
+
+
+def bench_streams(folder, asked):
+    found = []
+    for threads in (1, os.cpu_count()):
+        arguments = (str(folder), threads, asked.repeat)
+        found += in_a_process("time_streams", *arguments, POLARS_MAX_THREADS=threads)
+    return [row | {"rows": asked.rows} for row in found]
+
+
+def bench_memory(folder, asked):
+    sizes = {}
+    for rows in asked.memory_rows:
+        sizes[rows] = folder.parent / f"memory-{rows}"
+        write_table(sizes[rows], rows, max(rows // 250_000, 1))
+    return [
+        {"table": "memory", "door": name, "rows": rows}
+        | {"megabytes": in_a_process("peak_of", name, str(place))}
+        for name in DOORS
+        for rows, place in sizes.items()
+    ]
+
+
+def bench_postgresql(folder, asked):
     import pyarrow.dataset as ds
     from postgres_support import binaries, running_server
 
@@ -135,16 +240,23 @@ def bench_postgresql(folder, rows, repeat):
             psql = [str(binaries() / "psql"), uri, "-q", "-c", sql]
             subprocess.run(psql, stdout=subprocess.DEVNULL, check=True)
 
-        times = best_of(repeat, {"COPY alone": copy, "moments of a query": lambda: query(uri)})
-        notes = {
-            "share of the rate of COPY": times["COPY alone"] / times["moments of a query"],
-            "largest difference of the moments": difference(query(uri), parquet(folder)),
-            "MB above the interpreter": peak_of("query", uri),
+        # By the clock: most of the work is the server's, in a process of its own.
+        times = in_turns(asked.repeat, {"copy": copy, "query": lambda: query(uri)})
+        alone, ours = times["copy"][0], times["query"][0]
+        row = {
+            "table": "postgresql",
+            "door": "PostgreSQL query",
+            "rows": asked.rows,
+            "seconds": ours,
+            "seconds_of_copy_alone": alone,
+            "share_of_the_copy_rate": alone / ours,
+            "largest_difference": difference(query(uri), parquet(folder)),
+            "megabytes": in_a_process("peak_of", "query", uri),
         }
-    report(f"PostgreSQL, {FEATURES} real columns", rows, times, notes)
+    return [row]
 
 
-def bench_spark(folder, rows, repeat):
+def bench_spark(folder, asked):
     from pyspark.sql import SparkSession
 
     from fairpca.tables import moments_from_spark
@@ -155,41 +267,53 @@ def bench_spark(folder, rows, repeat):
     session = builder.config("spark.driver.memory", "2g").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     table = session.read.parquet(str(folder))
-    stage = FairPCA(inputCols=NAMES, sensitiveCol="g", nComponents=2, covWeight=0.0)
-    full = FairPCA(inputCols=NAMES, sensitiveCol="g", nComponents=2)
-    times = best_of(
-        repeat,
+    stage = FairPCA(inputCols=NAMES, sensitiveCol="g", nComponents=2)
+    times = in_turns(
+        asked.repeat,
         {
-            "moments_from_spark": lambda: moments_from_spark(table, ["g"], NAMES),
-            "FairPCA of Spark ML": lambda: full.fit(table),
-            "FairPCA of Spark ML, means only": lambda: stage.fit(table),
+            "moments": lambda: moments_from_spark(table, ["g"], NAMES),
+            "stage": lambda: stage.fit(table),
         },
     )
-    found = moments_from_spark(table, ["g"], NAMES)
-    notes = {
-        "estimator against moments": times["FairPCA of Spark ML"] / times["moments_from_spark"],
-        "largest difference of the moments": difference(found, parquet(folder)),
+    moments, fitted = times["moments"][0], times["stage"][0]
+    row = {
+        "table": "spark",
+        "door": "Spark ML stage, local[2]",
+        "rows": asked.rows,
+        "seconds": fitted,
+        "seconds_of_moments_from_spark": moments,
+        "stage_against_moments": fitted / moments,
+        "largest_difference": difference(moments_from_spark(table, ["g"], NAMES), parquet(folder)),
     }
     session.stop()
-    report(f"Spark local[2], {FEATURES} float32 features", rows, times, notes)
+    return [row]
 
 
-BENCHES = {"streams": bench_streams, "postgresql": bench_postgresql, "spark": bench_spark}
+BENCHES = {
+    "streams": bench_streams,
+    "memory": bench_memory,
+    "postgresql": bench_postgresql,
+    "spark": bench_spark,
+}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--repeat", type=int, default=4)
-    parser.add_argument("--without", nargs="*", default=[], choices=list(BENCHES))
-    given = parser.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--memory-rows", type=int, nargs=2, default=[1_000_000, 3_000_000])
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--only", nargs="*", default=list(BENCHES), choices=list(BENCHES))
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "people"
-        write_table(folder, given.rows, 4)
-        for name, bench in BENCHES.items():
-            if name not in given.without:
-                bench(folder, given.rows, given.repeat)
-                results.save("doors", ROWS)
+        write_table(folder, asked.rows, 2)
+        for name in asked.only:
+            print(name, flush=True)
+            found = shown(BENCHES[name](folder, asked))
+            load = round(os.getloadavg()[0], 1)
+            others = [row for row in results.load("doors") if row["table"] != name]
+            found = [row | {"load": load} for row in found]
+            results.save("doors", others + found, features=FEATURES)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Certified gaps over the paper's 15 data sets, and what they were under another version.
 
-    python benchmarks/sets.py                     table and benchmarks/results/sets.json; minutes
+    python benchmarks/sets.py                     table and benchmarks/results/sets.json; 20 s
     python benchmarks/sets.py --against old.json  beside the figures of another run
     python benchmarks/sets.py --out new.json      somewhere else
 

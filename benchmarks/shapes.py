@@ -1,13 +1,15 @@
 """Cost of a solve at every shape, in eigendecompositions of the same matrix in the same run.
 
-    python benchmarks/shapes.py                 everything, about ten minutes
+    python benchmarks/shapes.py                 everything, about five minutes
+    python benchmarks/shapes.py --table         only the tables of docs/design, from the last run
     python benchmarks/shapes.py --quick         p = 100 and 200 and the wide tables, a minute
     python benchmarks/shapes.py --sizes 400     other sizes; --components 5,10 other numbers
 
 Two families of problems: "decaying" are random covariances with a decaying spectrum, "factors" are
 covariances of rows of a factor model whose groups differ. One BLAS thread, processor time; an
 eigendecomposition is timed before and after every solve, and the medians of both are divided, so
-that what else the machine does matters little. The figures are in benchmarks/results/shapes.json.
+that what else the machine does matters little. The figures are in benchmarks/results/shapes.json,
+and a whole run writes them into the tables of docs/design.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import warnings
 import numpy as np
 import results
 import scipy.linalg
+import shapes_table
 from sklearn.decomposition import PCA
 
 from fairpca import FairPCA
@@ -72,8 +75,9 @@ def seconds(function):
 
 def ratio(function, reference, repetitions):
     """Median time of a function over that of a reference, in turns; seconds; the last result."""
-    reference()
     spent, unit = [], []
+    if repetitions > 1:
+        reference()  # the first call of anything is slow
     for _ in range(repetitions):
         unit.append(seconds(reference)[0])
         took, result = seconds(function)
@@ -195,12 +199,17 @@ def main():
     parser.add_argument("--quick", action="store_true", help="the small ones only")
     parser.add_argument("--sizes", default="", help="numbers of features, instead of everything")
     parser.add_argument("--components", default="5,10")
+    parser.add_argument("--table", action="store_true", help="write the tables of the last run")
     arguments = parser.parse_args()
+    if arguments.table:
+        shapes_table.write()
+        return
     print(f"{'family':<9} {'p':>6} {'d':>3} {'form':<28} {'ratio':>8} {'seconds':>8} {'gap %':>8}")
     with single_blas_thread():
         found = [line for lines in chosen(arguments) for line in lines]
     if not (arguments.quick or arguments.sizes):
         results.save("shapes", found)
+        shapes_table.write()
 
 
 if __name__ == "__main__":

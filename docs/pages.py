@@ -9,6 +9,7 @@ from pathlib import Path
 
 import figures
 import measured
+import measured_doors
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -133,6 +134,8 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+PIECES = measured.PIECES | measured_doors.PIECES
+
 # What the page of benchmarks shows of each file: its pieces, or its rows as they are.
 SHOWN = {
     "frontier": (),
@@ -143,6 +146,7 @@ SHOWN = {
     "frontier_speed": ("frontier_speed",),
     "scale": ("scale_passes", "scale_memory", "scale_shapes"),
     "comparison": (),
+    "doors": ("doors_rates", "doors_memory", "doors_copy", "doors_stage"),
 }
 TITLES = {
     "comparison": "Other tools on the same rows",
@@ -166,10 +170,10 @@ ELSEWHERE = "The tables are on the page about [other tools](comparison.md).\n"
 def benchmark_tables() -> dict[str, str]:
     """Return pieces of Markdown from what the benchmarks left, and one with all of them."""
     found = {}
-    for name, (source, make) in measured.PIECES.items():
+    for name, (source, make) in PIECES.items():
         document = figures.read(source)
         found[name] = make(document["rows"]) if document else _missing(source)
-    for source in {source for source, _ in measured.PIECES.values()}:
+    for source in {source for source, _ in PIECES.values()}:
         document = figures.read(source)
         found[f"{source}_facts"] = figures.facts(document) if document else ""
     parts = []

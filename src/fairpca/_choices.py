@@ -5,6 +5,7 @@ from typing import Literal, get_args
 Missing = Literal["error", "drop-rows", "mean"]
 Groupless = Literal["raise", "own"]
 Unknown = Literal["error", "ignore"]
+Ungrouped = Literal["raise", "leave-out"]
 Engine = Literal["local", "dask", "spark"]
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
@@ -28,6 +29,8 @@ UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 GROUPLESS: tuple[Groupless, ...] = get_args(Groupless)
 """What happens to a row whose group is missing."""
+UNGROUPED: tuple[Ungrouped, ...] = get_args(Ungrouped)
+"""The same in an audit."""
 MISSING_GROUPS = ("raise", "ignore")
 """What estimators do where no groups are given."""
 TABLES = tuple(f"table{number}" for number in range(1, 6))

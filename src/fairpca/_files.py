@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import math
 import os
+import sys
 import tempfile
 import uuid
 import zipfile
@@ -46,13 +48,15 @@ def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[
 
 @contextmanager
 def _replacing_in(filesystem: Any, path: str) -> Iterator[str]:
-    """As `replacing`; a directory makes room first, and comes back after an error."""
+    """As `replacing`; where two directories cannot change places, the old one makes room first."""
     folder, _, name = path.rpartition("/")
     names = (f".{name}.{uuid.uuid4().hex[:8]}.part" for _ in range(2))
     beside, old = (f"{folder}/{hidden}" if folder else hidden for hidden in names)
     try:
         yield beside
         is_directory = filesystem.get_file_info(path).type.name == "Directory"
+        if is_directory and _exchanged(filesystem, beside, path):
+            return
         if is_directory:  # files are replaced in one step
             filesystem.move(path, old)
         try:
@@ -64,6 +68,19 @@ def _replacing_in(filesystem: Any, path: str) -> Iterator[str]:
         _remove(filesystem, old)
     finally:
         _remove(filesystem, beside)
+
+
+def _exchanged(filesystem: Any, one: str, other: str) -> bool:
+    """Let two local directories change places in one step, where the system can."""
+    if filesystem.type_name != "local" or not sys.platform.startswith("linux"):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # an old C library
+        return False
+    found = rename(here, os.fsencode(one), here, os.fsencode(other), exchange)
+    return bool(found == 0)  # some file systems cannot
 
 
 def _remove(filesystem: Any, path: str) -> None:

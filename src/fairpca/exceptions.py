@@ -51,7 +51,18 @@ class InvalidInputError(ValueError):
 
 
 class GroupsError(InvalidInputError):
-    """The protected attribute (or a stratum) cannot be used as given."""
+    """The protected attribute (or a stratum) cannot be used as given.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import GroupsError
+    >>> from fairpca.metrics import mean_gap
+    >>> try:
+    ...     mean_gap([[1.0], [2.0]], ["a", "a"])
+    ... except GroupsError as error:
+    ...     print(error.parameter)
+    sensitive_features
+    """
 
 
 class InfeasibleError(InvalidInputError):
@@ -81,7 +92,24 @@ class InfeasibleError(InvalidInputError):
 
 
 class FairnessWarning(UserWarning):
-    """Something that may make a result mean less than it seems; the base of all our warnings."""
+    """Something that may make a result mean less than it seems; the base of all our warnings.
+
+    Examples
+    --------
+    Python's own filters switch all of them off, or one class, or make errors of them:
+
+    >>> import warnings
+    >>> from fairpca import FairPCA
+    >>> from fairpca.exceptions import FairnessWarning, GroupFeatureWarning
+    >>> rows, groups = [[0.0, 1.0], [0.0, 2.0], [1.0, 4.0], [1.0, 3.0]] * 10, [0, 0, 1, 1] * 10
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", GroupFeatureWarning)
+    ...     try:
+    ...         FairPCA(1).fit(rows, sensitive_features=groups)
+    ...     except GroupFeatureWarning:
+    ...         print("the first feature is the group")
+    the first feature is the group
+    """
 
 
 class AuditInterrupted(KeyboardInterrupt):

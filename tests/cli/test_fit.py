@@ -251,3 +251,16 @@ def test_objective_and_delta_exclude_each_other(run, write, people):
     )
     assert result.exit_code == 2
     assert "--solver" in result.stderr
+
+
+def test_a_long_solve_is_foretold(run, write, people, monkeypatch):
+    from fairpca.cli import _fit
+
+    told = []
+    monkeypatch.setattr(_fit, "_QUICK", 0)
+    monkeypatch.setattr(_fit.Stages, "begin", lambda self, stage: told.append(stage))
+    asked = (write(people), "--sensitive", "sex,race", "--drop", "income", "--folds", 0)
+    assert run("fit", *asked, "--cov-weight", 0).exit_code == 0
+    assert not any("take minutes" in stage for stage in told)
+    assert run("fit", *asked).exit_code == 0
+    assert any("2 components and 4 contrasts take minutes" in stage for stage in told)

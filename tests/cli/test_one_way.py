@@ -247,3 +247,19 @@ def test_rows_without_a_group_are_refused_or_a_group(run, refused, write, people
         found = run("fit", source, "-s", "sex", "--missing-groups", "own")
         assert found.exit_code == 0, found.stderr
         assert "missing vs rest" in found.stdout
+
+
+def test_separators_of_audit_and_transform(run, refused, write, people, tmp_path):
+    model, path = tmp_path / "m.npz", tmp_path / "semicolons.csv"
+    assert run("fit", write(people), *SEX, "--save", model).exit_code == 0
+    people.to_csv(path, sep=";", index=False)
+    outs = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    assert run("transform", model, write(people), outs[0]).exit_code == 0
+    assert run("transform", model, path, outs[1], "--separator", ";").exit_code == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    assert "--separator" in refused("transform", model, path, tmp_path / "3.csv")
+    quick = [*SEX, "--permutations", 0, "--family", "linear", "--no-cross-fit", "--json"]
+    found = json.loads(run("audit", path, *quick, "--separator", ";").stdout)
+    expected = json.loads(run("audit", write(people), *quick).stdout)
+    assert found["delta"] == expected["delta"]
+    assert "--separator" in refused("audit", path, *quick)

@@ -54,3 +54,17 @@ def test_mistakes(refused, write, people, tmp_path):
     line = refused("report", write(people), "--sensitive", "sex", "--out", nowhere)
     assert "the directory 'no' does not exist" in line
     assert "--sensitive COL" in refused("report", write(people), "--out", tmp_path / "r.html")
+
+
+def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write, hired, tmp_path):
+    hired.loc[:7, "sex"] = None
+    out = tmp_path / "r.html"
+    roles = ("--sensitive", "sex", "--drop", "race,income,hired", *LESS, "--out", out)
+    assert "'sex'" in refused("report", write(hired), *roles)
+    result = run("report", write(hired), *roles, "--leave-out-unknown")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["data"]["unknown"] == {"sex": 8}
+    assert document["data"]["n_rows"] == 112
+    assert {row["group"] for row in document["data"]["groups"]} == {"f", "m"}
+    assert len(document["fit"]["contrasts"]) == 1  # nor are they a group of the fit

@@ -2,12 +2,18 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairpca import FairPCA, FairPCACV
-from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    ImputedValuesWarning,
+    InfeasibleError,
+    InvalidInputError,
+)
 from fairpca.moments import FoldedMoments
 from fairpca.tables import moments_from_dask, moments_from_parquet, open_table
 
@@ -136,6 +142,84 @@ def test_categorical_features_fall_into_the_same_folds_in_every_batch(tmp_path):
     assert one.folds[0].feature_names == other.folds[0].feature_names
     for a, b in zip(one.folds, other.folds, strict=True):
         np.testing.assert_allclose(a.pooled().covariance, b.pooled().covariance, atol=1e-12)
+
+
+QUICK = {"n_components": 2, "cov_weights": (0.0, 1.0), "folds": 3}
+
+
+@pytest.mark.parametrize("missing", ["drop-rows", "mean"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_missing_values_mean_the_same_by_every_door(table, missing, standardize):
+    holed = table.copy()
+    holed.loc[[3, 70, 400], "a"] = np.nan
+    holed.loc[[70, 71], "e"] = np.nan
+    model = FairPCACV(**QUICK, missing=missing, standardize=standardize)
+    with pytest.raises(InvalidInputError, match="4 of 900 rows have missing values"):
+        clone(model).set_params(missing="error").fit(
+            holed[FEATURES], sensitive_features=holed["sex"]
+        )
+    kind = {"drop-rows": DroppedRowsWarning, "mean": ImputedValuesWarning}[missing]
+    with pytest.warns(kind, match="4 of 900"):
+        fitted = clone(model).fit(holed[FEATURES], sensitive_features=holed["sex"])
+    with pytest.warns(kind, match="4 of 900"):
+        whole = FairPCA(missing=missing, standardize=standardize, **fitted.best_params_).fit(
+            holed[FEATURES], sensitive_features=holed["sex"]
+        )
+    np.testing.assert_allclose(fitted.explained_variance_, whole.explained_variance_)
+    with pytest.warns(kind, match="4 of 900"):
+        moments = open_table(pa.Table.from_pandas(holed)).moments(
+            open_table(pa.Table.from_pandas(holed)).assign("sex", missing=missing, folds=3)
+        )
+    streamed = clone(model).fit_moments(moments)
+    for name in ("mean_gap", "variance"):
+        np.testing.assert_allclose(
+            fitted.cv_results_[f"mean_test_{name}"], streamed.cv_results_[f"mean_test_{name}"]
+        )
+    if missing == "drop-rows":
+        kept = holed.dropna()
+        again = clone(model).fit(kept[FEATURES], sensitive_features=kept["sex"])
+        np.testing.assert_allclose(fitted.components_, again.components_, atol=1e-9)
+    assert np.isfinite(fitted.transform(holed[FEATURES].dropna())).all()
+
+
+def test_missing_groups_may_be_a_group_of_their_own(table):
+    unknown = table.copy()
+    unknown.loc[::9, "sex"] = None
+    model = FairPCACV(**QUICK, missing_groups="own")
+    fitted = model.fit(unknown[FEATURES], sensitive_features=unknown["sex"])
+    assert "missing" in fitted.moments_.levels("sex")
+
+
+def test_columns_may_be_named_and_a_table_may_be_a_stream(table):
+    expected = FairPCACV(**QUICK).fit(table[FEATURES], sensitive_features=table["sex"])
+    named = FairPCACV(**QUICK).fit(table, sensitive_features="sex")
+    stream = pa.Table.from_pandas(table).to_reader(max_chunksize=100)
+    streamed = FairPCACV(**QUICK).fit(stream, sensitive_features="sex")
+    for found in (named, streamed):
+        assert found.best_params_ == expected.best_params_
+        np.testing.assert_allclose(found.components_, expected.components_, atol=1e-9)
+        assert found.other_columns_.tolist() == ["sex"]
+        for model in (found, found.best_estimator_):
+            scores = model.transform(table)
+            np.testing.assert_allclose(scores, expected.transform(table[FEATURES]), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["masked", "dates", "masked weights"])
+def test_what_numpy_would_turn_into_numbers_is_refused_as_by_fair_pca(table, kind):
+    X, weights = table[FEATURES].to_numpy(), np.ones(len(table))
+    if kind == "masked":
+        X = np.ma.masked_array(X, np.arange(X.size).reshape(X.shape) == 8)
+    elif kind == "dates":
+        X = table[FEATURES].assign(b=pd.Timestamp("2020-01-01"))
+    else:
+        weights = np.ma.masked_array(weights, np.arange(len(weights)) == 8)
+    about = {"sensitive_features": table["sex"], "sample_weight": weights}
+    with pytest.raises(InvalidInputError) as expected:
+        FairPCA().fit(X, **about)
+    with pytest.raises(InvalidInputError) as found:
+        FairPCACV().fit(X, **about)
+    assert str(found.value) == str(expected.value)
+    assert "masked" in str(found.value) or "'b'" in str(found.value)
 
 
 def test_mistakes(table):

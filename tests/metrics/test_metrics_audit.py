@@ -1,6 +1,7 @@
 """The audit: what it can check, small groups, its budget, attackers and interrupts."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -99,8 +100,30 @@ class TestSmallGroups:
         U = rng.normal(size=4032) + 0.8 * (z == "b") + 1.0 * (z == "c")
         report = audit(U, z, families=("linear",), **QUICK)
         assert report.headline.pair.endswith("b against a")
-        lows = [pair.held_out.low for pair in report.results[0].pairs]
-        assert report.headline.held_out.low == max(lows)
+        wide = [pair.held_out.worst_of(3) for pair in report.results[0].pairs]
+        assert report.headline.held_out.low == max(new.low for new in wide)
+
+    def test_the_headline_allows_for_being_the_worst_of_several(self):
+        rng = np.random.default_rng(4)
+        z = rng.integers(0, 4, 900)
+        U = rng.normal(size=900) + 0.4 * (z == 3)
+        report = audit(U, z, families=("linear",), attackers=("linear",), n_permutations=0)
+        worst = report.headline
+        assert worst.n_compared == 6 + 4
+        assert f"allows for {worst.n_compared} comparisons" in repr(report)
+        alone = [pair.held_out for pair in report.results[0].pairs]
+        alone += [attack.held_out for attack in report.attacks]
+        [same] = {(new.low, new.high) for new in alone if new.worst_of(10) == worst.held_out}
+        assert worst.held_out.low < same[0] < same[1] < worst.held_out.high
+        assert worst.held_out.confidence == 0.95  # of all ten together
+
+    def test_a_single_comparison_is_its_own_headline(self):
+        z = np.arange(200) % 2
+        U = np.random.default_rng(0).normal(size=200) + z
+        report = audit(U, z, families=("linear",), **QUICK)
+        assert report.headline.n_compared == 1
+        assert report.headline.held_out == report.results[0].held_out
+        assert "allows for" not in repr(report)
 
     def test_where_all_are_small_they_are_compared(self):
         report = audit(np.arange(12.0), np.arange(12) % 2, families=("linear",), **QUICK)
@@ -134,6 +157,7 @@ class TestBudget:
         options = {"families": ("cdf",), "orthants": "one", **QUICK}
         report = audit(U, z, budget=0, **options)
         assert report.cut == ()
+        assert "cut to keep" not in repr(report)
         assert report.results[0].null.n_rows == report.results[0].n_rows == 3000
 
     def test_nothing_is_begun_when_the_time_is_up(self, people, monkeypatch):
@@ -144,6 +168,9 @@ class TestBudget:
         assert report.attacks == ()
         assert report.mmd2 is None
         assert len(report.cut) == 9
+        [line] = [line for line in repr(report).splitlines() if "cut to keep" in line]
+        assert line.count("not measured, the budget was used up") == 1
+        assert "attacker trees, attacker mlp, MMD²" in line
         assert report.headline is None
         assert "MMD² –" in repr(report)
         json.dumps(report.to_dict(), allow_nan=False)
@@ -243,3 +270,16 @@ def test_draws_keep_proportions_and_every_cell():
     np.testing.assert_array_equal(drawn, rows.draw(1000, 3))
     assert not np.array_equal(drawn, rows.draw(1000, 4))
     np.testing.assert_array_equal(rows.draw(10_000), np.arange(10_000))
+
+
+def test_memory_stays_below_three_times_the_rows():
+    rng = np.random.default_rng(0)
+    z = rng.random(250_000) < 0.4
+    U = rng.normal(size=(250_000, 40)) + 0.1 * z[:, None]
+    tracemalloc.start()
+    try:
+        audit(U, z, budget=0.5, n_permutations=19, slow_permutations=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert U.nbytes + peak < 3 * U.nbytes

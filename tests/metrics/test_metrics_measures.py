@@ -175,7 +175,7 @@ class TestGaps:
 
     @pytest.mark.parametrize("unbiased", [False, True])
     def test_mmd2_is_the_naive_sum(self, two_groups, unbiased, monkeypatch):
-        monkeypatch.setattr("fairpca.metrics.gaps._BATCH_ROWS", 37)
+        monkeypatch.setattr("fairpca.metrics.gaps._NUMBERS_AT_ONCE", 2000)
         U, z = two_groups
         K = rbf_kernel(U, gamma=0.3)
         a, b = z == 1, z == 0

@@ -89,6 +89,12 @@ def test_bytes_in_another_encoding_are_refused_and_not_merged():
         encode_groups(pd.Series([b"\xe8", b"\xe9"], name="town"), n_rows=2)
 
 
+@pytest.mark.parametrize("n_rows", [2, 4])
+def test_groups_of_another_length_are_refused(n_rows):
+    with pytest.raises(InvalidInputError, match=rf"3.*{n_rows}|{n_rows}.*3"):
+        encode_groups(["a", "b", "a"], n_rows=n_rows)
+
+
 def test_unused_categories_are_dropped():
     series = pd.Series(pd.Categorical(["b", "a"], categories=["a", "b", "never"]))
     assert only(series).levels == ("a", "b")

@@ -7,7 +7,14 @@ from support import random_problem
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers import _problem as problems
 from fairpca.solvers._lagrangian import Lagrangian
-from fairpca.solvers._newton import _Point, _Preconditioner, _retract, _solve, polish
+from fairpca.solvers._newton import (
+    _Point,
+    _Preconditioner,
+    _retract,
+    _solve,
+    _solve_directly,
+    polish,
+)
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import _orthonormal_factor, initial_multipliers, refine
 
@@ -63,6 +70,35 @@ def test_curvature_is_the_derivative_of_the_gradient(options):
     changes = gradient(turned(point.V, h * K)) - gradient(turned(point.V, -h * K))
     expected = point.inside(changes / (2 * h)) + K * point.inner
     np.testing.assert_allclose(point.multiply(K), expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_the_whole_matrix_is_the_curvature(options):
+    lagrangian, V = lagrangian_and_basis(options, size=9, d=4)
+    point = _Point(lagrangian, V)
+    point.weigh()
+    N = np.linalg.svd(point.V)[0][:, 4:]
+    X = np.random.default_rng(6).normal(size=(N.shape[1], 4))
+    found = N @ (point.matrix(N) @ X.ravel()).reshape(X.shape)
+    np.testing.assert_allclose(found, point.multiply(N @ X), atol=1e-10 * np.abs(found).max())
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_a_direct_step_is_that_of_conjugate_gradients(options, monkeypatch):
+    reduced = reduce_problem(random_problem(5, 14, 3, 4, **options))
+    found = refine(reduced, np.eye(reduced.size)[:, :4])
+    lagrangian = Lagrangian(reduced, found.multipliers)
+    lagrangian.b = found.mean_costs
+    lagrangian.step, lagrangian.mean_step = 100.0 * lagrangian.step, 100.0 * lagrangian.mean_step
+    point = _Point(lagrangian, found.basis)
+    point.weigh()
+    right = tangent(point.V, 7)
+    direct, count = _solve_directly(point, right)
+    assert count == 1  # at an optimum, under a high penalty, the curvature is positive
+    assert np.abs(point.V.T @ direct).max() <= 1e-12
+    np.testing.assert_allclose(point.multiply(direct), -right, atol=1e-8 * np.abs(right).max())
+    monkeypatch.setattr("fairpca.solvers._newton._FEW_UNKNOWNS", 0)
+    np.testing.assert_allclose(_solve(point, right, 1e-10)[0], direct, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", FORMS)

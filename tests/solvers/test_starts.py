@@ -1,11 +1,13 @@
 """Where ascent starts, what it must not end at, and what the pieces of the solvers promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support import random_problem
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.solvers import FairProblem, Status, _mend, _refinement, solve
+from fairpca.solvers import FairProblem, Status, _mend, _refinement, _solve, solve
 from fairpca.solvers._deflation import _room_for_next, deflate
 from fairpca.solvers._exact import top_basis
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
@@ -87,10 +89,36 @@ def test_newton_may_not_end_outside_or_with_negative_prices(monkeypatch):
 def test_ascent_ends_when_its_evaluations_are_spent(monkeypatch):
     reduced = reduce_problem(random_problem(3, 8, 4, 2, cov_tol=0.15))
     whole = refine(reduced, top_basis(reduced))
-    monkeypatch.setattr(_refinement, "_MOST_EVALUATIONS", 10)
-    short = refine(reduced, top_basis(reduced))
+    short = refine(reduced, top_basis(reduced), most=10)
     assert short.status is Status.UNSETTLED
     assert short.n_iter < whole.n_iter
+
+
+def test_all_ascents_of_a_solve_share_one_limit(monkeypatch):
+    limits = []
+
+    def counted(reduced, start, *args, most=6000, **options):
+        limits.append(most)
+        found = refine(reduced, start, *args, most=most, **options)
+        return replace(found, spent=2500)
+
+    monkeypatch.setattr(_solve, "refine", counted)
+    monkeypatch.setattr(_solve, "_is_certified", lambda *_: False)
+    solve(random_problem(3, 8, 4, 2, cov_tol=0.15))
+    assert limits == [6000, 3500]  # and 1,000 are not worth another
+
+
+def test_newton_takes_over_where_gradients_get_nowhere(monkeypatch):
+    reduced = reduce_problem(random_problem(0, 6, 2, 2, cov_tol=0.4))
+    whole = refine(reduced, top_basis(reduced))
+    monkeypatch.setattr(_refinement, "_INNER_ITERATIONS", 3)
+    ascents = []
+    climb = _refinement.ascend
+    monkeypatch.setattr(_refinement, "ascend", lambda *at: ascents.append(1) or climb(*at))
+    found = refine(reduced, top_basis(reduced))
+    assert ascents
+    assert found.status is Status.CONVERGED
+    assert reduced.objective(found.basis) == pytest.approx(reduced.objective(whole.basis), rel=1e-9)
 
 
 def test_a_mean_is_judged_by_its_length():

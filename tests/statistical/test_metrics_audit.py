@@ -66,6 +66,20 @@ def test_intervals_of_attackers_cover_what_they_attain_on_many_new_rows(attacker
     assert within(covered)
 
 
+def test_the_interval_of_a_headline_covers_though_it_is_the_worst_of_many():
+    # Six groups that are alike: every classifier flags the same share of each.
+    rng = np.random.default_rng(11)
+    covered, alone = [], []
+    for seed in range(200):
+        U, z = rng.normal(size=(600, 2)), rng.permutation(np.arange(600) % 6)
+        report = audit(U, z, families=(), attackers=("linear",), random_state=seed)
+        assert report.headline.n_compared == 6
+        for hits, new in ((covered, report.headline.held_out), (alone, report.strongest.held_out)):
+            hits.append(new.low <= 0.0 <= new.high)
+    assert np.mean(alone) < 0.9  # without allowing for the choice
+    assert np.mean(covered) >= 0.93
+
+
 @pytest.mark.parametrize("rates", [(0.5, 0.5), (0.3, 0.15), (0.08, 0.05)])
 def test_intervals_of_decisions_cover_rates_differences_and_ratios(rates):
     rng = np.random.default_rng(int(100 * sum(rates)))

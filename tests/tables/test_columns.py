@@ -230,6 +230,17 @@ def test_indicators_of_one_column_are_never_more_than_asked(tmp_path):
         assert moments_from_parquet(tmp_path, **given).n_features == 504
 
 
+def test_values_that_a_batch_lacks_keep_their_places(tmp_path):
+    frame = people(300)
+    frame["town"] = np.repeat(["b", "a", "c"], 100)  # one value in each row group
+    write_files(frame, tmp_path, [300], 100)
+    found = moments_from_parquet(tmp_path, "sex", FEATURES, categorical=["town"])
+    wide = pd.get_dummies(frame[[*FEATURES, "town"]], prefix_sep="=", dtype=float)
+    assert found.feature_names == tuple(wide)
+    np.testing.assert_allclose(found.pooled().mean, wide.mean(), atol=1e-12)
+    np.testing.assert_allclose(found.pooled().covariance, wide.cov(ddof=0), atol=1e-12)
+
+
 def test_zero_weights_are_left_out_of_everything(tmp_path):
     frame = people(300)
     frame.loc[frame.index < 120, "w"] = 0.0  # whole row groups

@@ -7,10 +7,16 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from table_support import FEATURES, people
 
 from fairpca import DeltaFairPCA, FairKernelPCA, GroupMoments
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    GroupsError,
+    ImputedValuesWarning,
+    InvalidInputError,
+)
 from fairpca.tables import lazy_moments, lazy_sample
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
@@ -52,6 +58,50 @@ def test_collections_that_fit_memory_give_the_model_of_memory(model, frame):
     held = {name: part.to_numpy() for name, part in groups_of(frame).items()}
     fitted = model.fit(array, **held)
     np.testing.assert_allclose(fitted.transform(array).compute(), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_rows_without_a_group_are_a_group_of_their_own(model, frame):
+    frame["sex"] = frame["sex"].astype(object).where(frame.index % 9 > 0, None)
+    frame.loc[:30, "city"] = None
+    # Strata of three groups would leave no direction of four features.
+    parts = ["sensitive_features", "control_features"][: 1 if model is MODELS["delta"] else 2]
+
+    def groups(table):
+        return {name: groups_of(table)[name] for name in parts}
+
+    own = clone(model).set_params(missing_groups="own")
+    expected = own.fit(frame[FEATURES], **groups(frame)).transform(frame[FEATURES])
+    table = dd.from_pandas(frame, npartitions=5)
+    with pytest.raises(GroupsError, match="missing_groups='own'"):
+        model.fit(table[FEATURES], **groups(table))
+    fitted = own.fit(table[FEATURES], **groups(table))
+    np.testing.assert_allclose(fitted.transform(frame[FEATURES]), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["drop-rows", "mean"])
+@pytest.mark.parametrize("max_rows", [20_000, 300])
+def test_missing_values_are_dropped_or_imputed_as_in_memory(missing, max_rows, frame):
+    frame.loc[[3, 70, 400], FEATURES[0]] = np.nan
+    frame.loc[[70, 700], FEATURES[1]] = np.nan
+    frame["sex"] = frame["sex"].astype(object)
+    frame.loc[::50, "sex"] = None
+    about = {"missing": missing, "missing_groups": "own", "standardize": True}
+    model = DeltaFairPCA(2, price=1.0, max_rows=max_rows, **about)
+    kind = {"drop-rows": DroppedRowsWarning, "mean": ImputedValuesWarning}[missing]
+    with pytest.warns(kind, match="4 of 800"):
+        expected = clone(model).fit(frame[FEATURES], sensitive_features=frame["sex"])
+    table = dd.from_pandas(frame, npartitions=5)
+    with pytest.warns(kind, match="4 of 800"):
+        fitted = clone(model).fit(table[FEATURES], sensitive_features=table["sex"])
+    np.testing.assert_allclose(fitted.mean_, expected.mean_)
+    np.testing.assert_allclose(fitted.scale_, expected.scale_)
+    assert np.isfinite(fitted.components_).all()
+    if max_rows > len(frame):
+        np.testing.assert_allclose(fitted.components_, expected.components_, atol=1e-8)
+    strict = clone(model).set_params(missing="error")
+    with pytest.raises(InvalidInputError, match="4 of 800 rows have missing values"):
+        strict.fit(table[FEATURES], sensitive_features=table["sex"])
 
 
 def drawn(frame, size, partitions=7):

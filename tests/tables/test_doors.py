@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from column_cases import GROUPS, N_ROWS, Refused, check_groups, model, text_file
 
-from fairpca import FairKernelPCA, FairPCA, GroupMoments
+from fairpca import FairKernelPCA, FairPCACV, GroupMoments
 from fairpca.cli._app import app
 from fairpca.cli._messages import as_typed
 from fairpca.estimators import load_model
@@ -297,6 +297,10 @@ DOORS = {
     "polars": lambda t, _: model().fit(pl.DataFrame(t[["a", "b"]].to_dict("list")), **beside(t)),
     "pyarrow": lambda t, _: model().fit(pa.table(t[["a", "b"]].to_dict("list")), **beside(t)),
     "kernel": lambda t, _: FairKernelPCA(1).fit(t[["a", "b"]], **beside(t)),
+    "folds": lambda t, _: FairPCACV(1, cov_weights=[0]).fit(t[["a", "b"]], **beside(t)),
+    "folds of dask": lambda t, _: lazily(
+        t, lambda d: FairPCACV(1, cov_weights=[0]).fit(d[["a", "b"]], **beside(d))
+    ),
     "moments": lambda t, _: GroupMoments.from_arrays(t[["a", "b"]], t["g"], sample_weight=t["w"]),
     "metric": lambda t, _: mean_gap(t[["a", "b"]], t["g"], sample_weight=t["w"]),
     "Δ": lambda t, _: delta_fairness(t[["a", "b"]], t["g"], sample_weight=t["w"]),
@@ -338,63 +342,3 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
     assert not after
     assert all(part.startswith(("fairpca", "error", "--", str(tmp_path)))
                for part in before.removesuffix(": ").split(": ") if part)  # fmt: skip
-
-
-# --- mistakes in roles --------------------------------------------------------------------------
-
-SLIPS = {
-    "unknown": ({"sensitive": ["gender"]}, "sensitive names ['gender'], but the columns are 'a', "),
-    "nearly known": ({"sensitive": ["G1"]}, "Did you mean 'g'?"),
-    "unknown weight": ({"weight": "ww"}, "weight names ['ww'], but the columns are 'a', "),
-    "named twice": ({"sensitive": ["g", "g"]}, "sensitive names ['g'] more than once."),
-    "stratum": ({"control": ["g"]}, "['g'] are sensitive and control columns at the same time."),
-    "weight": ({"weight": "g"}, "['g'] are sensitive and weight columns at the same time."),
-    "numeric": ({"numeric": ["q"]}, "numeric names ['q'], which sensitive does not have: its "),
-}
-
-
-def fit_names(table, asked):
-    parts = {"sensitive_features": "sensitive", "control_features": "control"}
-    given = {name: asked.get(part) for name, part in parts.items()}
-    model = FairPCA(1, cov_weight=0.0, numeric=asked.get("numeric"))
-    return model.fit(table, sample_weight=asked.get("weight"), **given)
-
-
-def type_roles(path, asked, *more):
-    words = ["fit", path, "--features", "a,b", *more]
-    for part, names in asked.items():
-        words += [w for name in np.atleast_1d(names) for w in (f"--{part}", name)]
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 2, result.output
-    raise Refused(result.stderr.strip().replace(": --", ": "))
-
-
-ROLE_DOORS = {
-    "pandas": lambda t, _, asked: fit_names(t, asked),
-    "polars": lambda t, _, asked: fit_names(pl.from_pandas(t), asked),
-    "pyarrow": lambda t, _, asked: fit_names(pa.Table.from_pandas(t), asked),
-    "stream": lambda t, _, asked: fit_names(pa.Table.from_pandas(t).to_reader(), asked),
-    "fit of dask": lambda t, _, asked: lazily(t, lambda d: fit_names(d, asked)),
-    "dask": lambda t, _, asked: lazily(t, lambda d: moments_from_dask(d, **asked)),
-    "csv": lambda t, folder, asked: moments_from_files(in_file(t, folder, "x.csv"), **asked),
-    "command": lambda t, folder, asked: type_roles(in_file(t, folder, "x.csv"), asked),
-    "command, local": lambda t, folder, asked: type_roles(
-        in_file(t, folder, "x.parquet"), asked, "--engine", "local"
-    ),
-}
-
-
-@pytest.mark.parametrize(("slip", "words"), SLIPS.values(), ids=SLIPS)
-@pytest.mark.parametrize("way", ROLE_DOORS)
-def test_a_slip_in_the_roles_is_refused_in_the_same_words(way, slip, words, tmp_path):
-    table = spoiled("b", 1.5, [3]).drop(columns="w")
-    with pytest.raises(InvalidInputError) as error:
-        ROLE_DOORS[way](table, tmp_path, {"sensitive": ["g"], **slip})
-    told = str(error.value)
-    # Estimators have longer names for them.
-    told = told.replace("sensitive_features", "sensitive").replace("sample_weight", "weight")
-    assert words in told and "\n" not in told  # noqa: PT018
-    if "command" not in way:
-        named = {"numeric": "numeric", "control": "control_features", "weight": "sample_weight"}
-        parameter = next((named[part] for part in slip if part in named), "sensitive_features")
-        assert error.value.parameter == parameter

@@ -98,6 +98,34 @@ def test_the_model_is_that_of_the_rows_in_memory(spark, data, frame, vector, opt
     np.testing.assert_allclose(scores_of(found, frame, "u"), want, atol=1e-7)
 
 
+def test_missing_values_missing_groups_and_a_share(spark, frame):
+    from fairpca.tables.spark import FairPCA
+
+    holes = frame.astype({"sex": object})
+    holes["b"] = holes["b"].mask(holes.index % 7 == 0)
+    holes["sex"] = holes["sex"].where(holes.index % 11 > 0, None)
+    data = spark.createDataFrame(holes).repartition(3)
+    with pytest.raises(InvalidInputError, match="missing_groups='own'"):
+        FairPCA(**ASKED, inputCols=["a", "c"]).fit(data)
+    ordered = holes.sort_values("age")[FEATURES]
+    for missing in ("mean", "drop-rows"):
+        asked = {"missing": missing, "standardize": True}
+        stage = FairPCA(sensitiveCol="sex", inputCols=FEATURES, **asked)
+        stage.setParams(nComponents=0.6, missingGroups="own", covWeight=0.0)
+        model = stage.fit(data)
+        fair = fairpca.FairPCA(0.6, missing_groups="own", cov_weight=0.0, **asked)
+        fair.fit(holes[FEATURES], sensitive_features=holes["sex"])
+        assert fair.n_components_ > 1
+        np.testing.assert_allclose(model.record.state["components_"], fair.components_, atol=1e-8)
+        found = scores_of(model.transform(data), frame)
+        np.testing.assert_allclose(found, fair.transform(ordered), atol=1e-7)
+        infinite = data.withColumn("b", data["b"] * float("inf"))
+        with pytest.raises(InvalidInputError, match="missing or infinite values"):
+            model.transform(infinite)
+    with pytest.raises(InvalidInputError, match="missing='x'"):
+        FairPCA(**ASKED, inputCols=FEATURES, missing="x").fit(data)
+
+
 def test_files_without_pickle(spark, data, frame, tmp_path):
     from fairpca.tables.spark import FairPCA, FairPCAModel
 
@@ -130,14 +158,18 @@ def test_in_a_pipeline(spark, data, frame, tmp_path):
 
     one = FairPCA(**ASKED, inputCols=FEATURES, outputCol="u")
     two = FairPCA(sensitiveCol="city", inputCol="u", nComponents=1, outputCol="v")
-    model = Pipeline(stages=[one, two]).fit(data)
+    pipeline = Pipeline(stages=[one, two])
+    model = pipeline.fit(data)
     found = scores_of(model.transform(data), frame, "v")
     assert found.shape == (400, 1)
     assert isinstance(model.stages[1], FairPCAModel)
-    if not CONNECT:  # where pyspark itself writes pipelines by the server, which knows no Python
+    for _ in range(2):
         model.write().overwrite().save(f"{tmp_path}/pipeline")
-        again = PipelineModel.load(f"{tmp_path}/pipeline")
-        np.testing.assert_array_equal(scores_of(again.transform(data), frame, "v"), found)
+    again = PipelineModel.load(f"{tmp_path}/pipeline")
+    np.testing.assert_array_equal(scores_of(again.transform(data), frame, "v"), found)
+    pipeline.write().overwrite().save(f"{tmp_path}/unfitted")
+    fitted = Pipeline.load(f"{tmp_path}/unfitted").fit(data)
+    np.testing.assert_allclose(scores_of(fitted.transform(data), frame, "v"), found, atol=1e-9)
 
 
 def test_cross_validation(spark, data, frame):

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from fairpca import FairPCA
 from fairpca.cli._app import app
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables import Database, moments_from_table, open_query, project_into
+from fairpca.tables import Database, moments_from_table, open_query, open_table, project_into
 
 pytest.importorskip("adbc_driver_manager", reason="needs fairpca[sql]")
 pytestmark = pytest.mark.sql
@@ -140,6 +141,52 @@ def test_an_error_in_the_middle_leaves_nothing_behind(uri, frame, monkeypatch):
         assert "\n" not in str(error.value)
     assert rows_of(uri, "fresh") is None
     assert rows_of(uri, "kept")["a"].tolist() == frame["a"].tolist()
+
+
+def test_a_table_is_known_by_every_name_that_the_database_gives_it(uri, frame):
+    fair = FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"])
+    table = open_query("select * from people", uri)
+    known = ["public.people"] if "postgresql" in uri else ["main.people", "PEOPLE"]
+    for name in known:
+        with pytest.raises(InvalidInputError, match="exists already"):
+            project_into(table, fair, uri, name)
+    with pytest.raises(InvalidInputError, match=r"nowhere.*cannot be written .*nothing was"):
+        project_into(table, fair, uri, "nowhere.fresh")
+    name = f"it's {time.time_ns()}"  # the server stays for other tests
+    assert project_into(table, fair, uri, name) == len(frame)
+    with pytest.raises(InvalidInputError, match="exists already"):
+        project_into(table, fair, uri, name)
+
+
+def test_a_connection_that_fails_does_not_mean_that_a_table_is_absent(postgresql, monkeypatch):
+    frame = people(200)
+    fill(postgresql, "kept", frame[["a"]])
+    fair = FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"])
+    open_connection = Database.connection
+
+    @contextmanager
+    def lost(self):
+        with open_connection(self) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute("select pg_backend_pid()")
+                (pid,) = cursor.fetchone()
+            with open_connection(Database(postgresql)) as other, other.cursor() as cursor:
+                cursor.execute(f"select pg_terminate_backend({pid})")
+                cursor.fetchall()
+            yield connection
+
+    monkeypatch.setattr(Database, "connection", lost)
+    table = open_table(frame)
+    for into, force in (("fresh", False), ("kept", False), ("kept", True)):
+        with pytest.raises(InvalidInputError) as error:
+            project_into(table, fair, postgresql, into, force=force)
+        said = str(error.value)
+        assert said.startswith(f"the table {into} cannot be written (")
+        assert said.endswith("nothing was written.")
+        assert "\n" not in said
+    monkeypatch.undo()
+    assert rows_of(postgresql, "fresh") is None
+    assert rows_of(postgresql, "kept")["a"].tolist() == frame["a"].tolist()
 
 
 def test_mistakes_are_one_line(uri, frame, tmp_path):

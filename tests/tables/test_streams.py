@@ -3,8 +3,10 @@
 import json
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from table_support import FEATURES, assert_same_moments, in_memory
 
@@ -53,6 +55,7 @@ DOORS = {
     "record batch": lambda frame: arrow(frame).to_batches()[0],
     "reader": lambda frame: arrow(frame).to_reader(max_chunksize=37),
     "function": lambda frame: lambda: arrow(frame).to_reader(max_chunksize=37),
+    "dataset in memory": lambda frame: ds.dataset(arrow(frame)),
     "polars": pl.from_pandas,
     "polars lazy": lambda frame: pl.from_pandas(frame).lazy(),
     "duckdb": relation,
@@ -185,6 +188,38 @@ def test_lazy_queries_read_the_columns_asked_for_only(frame, tmp_path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv", "feather"])
+def test_datasets_of_files_filtered_and_resumed(frame, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(SMALL, lambda _: 64)
+    for part in range(3):
+        rows = arrow(frame.iloc[part::3])
+        ds.write_dataset(
+            rows,
+            tmp_path / "people",
+            format=kind,
+            basename_template=f"{part}-{{i}}.x",
+            existing_data_behavior="overwrite_or_ignore",
+        )
+    people = ds.dataset(tmp_path / "people", format=kind)
+    assert is_stream(people)
+    ordered = pd.concat([frame.iloc[part::3] for part in range(3)])
+    expected = in_memory(ordered, ["sex", "age"], ["city"], "w")
+    assert_same_moments(moments_from_arrow(people, **ASKED), expected, rtol=1e-9)
+    kept = ordered[ordered["a"] > 0.0]
+    found = moments_from_arrow(people.filter(ds.field("a") > 0.0), **ASKED)
+    assert_same_moments(found, in_memory(kept, ["sex", "age"], ["city"], "w"), rtol=1e-9)
+    place = {"checkpoint": tmp_path / "kept", "checkpoint_seconds": 0}
+    with pytest.raises(KeyboardInterrupt):
+        moments_from_arrow(people, **ASKED, **place, progress=interrupt)
+    again = moments_from_arrow(people, **ASKED, **place)
+    assert_same_moments(again, expected, rtol=1e-9)
+
+
+def interrupt(done, total):
+    if done > 200:
+        raise KeyboardInterrupt
+
+
 def test_missing_values_are_counted_over_the_whole_stream(frame, monkeypatch):
     monkeypatch.setattr(SMALL, lambda _: 50)
     frame.loc[[3, 70, 400], "a"] = np.nan
@@ -218,6 +253,6 @@ def test_memory_does_not_grow_with_the_rows():
 
 
 def test_streams_are_told_from_frames(frame):
-    streams = {"reader", "polars lazy", "duckdb", "adbc cursor"}
+    streams = {"reader", "dataset in memory", "polars lazy", "duckdb", "adbc cursor"}
     for name, door in DOORS.items():
         assert is_stream(door(frame)) == (name in streams), name

@@ -1,5 +1,8 @@
 """Scores written as the rows are read: the same numbers, complete or not at all."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,6 +12,7 @@ from pyarrow import fs
 from table_support import FEATURES, people, write_files
 
 from fairpca import FairPCA
+from fairpca._files import replacing
 from fairpca.estimators import SavedModel
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import moments_from_parquet, transform_parquet
@@ -157,6 +161,39 @@ def test_a_value_that_the_model_has_not_seen(tmp_path, frame):
     write_files(frame, tmp_path / "new", [500])
     with pytest.raises(InvalidInputError, match=r"part-00.*'city' holds 'moon', which the model"):
         transform_parquet(fair, tmp_path / "new", tmp_path / "out")
+
+
+class _Counted:
+    """A local file system that keeps what is moved."""
+
+    type_name = "local"
+
+    def __init__(self):
+        self._system, self.moved = fs.LocalFileSystem(), []
+        for name in ("get_file_info", "delete_dir", "delete_file", "create_dir"):
+            setattr(self, name, getattr(self._system, name))
+
+    def move(self, source, target):
+        self.moved.append((source, target))
+        self._system.move(source, target)
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_directory_is_replaced_without_a_moment_of_none(tmp_path, monkeypatch, exchange):
+    if exchange and not sys.platform.startswith("linux"):
+        pytest.skip("directories change places in one step on Linux only")
+    if not exchange:
+        monkeypatch.setattr("fairpca._files._exchanged", lambda *_: False)
+    system, target = _Counted(), tmp_path / "reduced"
+    target.mkdir()
+    (target / "old").write_text("old")
+    with replacing(str(target), system) as beside:
+        system.create_dir(beside)
+        Path(beside, "new").write_text("new")
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [target]  # nothing is left beside it
+    # Without an exchange the old directory makes room first.
+    assert len(system.moved) == (0 if exchange else 2)
 
 
 @pytest.mark.parametrize("missing", ["error", "mean"])

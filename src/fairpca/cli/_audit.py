@@ -11,13 +11,14 @@ import numpy as np
 
 from fairpca._choices import ATTACKERS, FAMILIES
 from fairpca.cli import INTERRUPTED
-from fairpca.cli._compare import to_json
 from fairpca.cli._messages import add_note, collected_notes, print_notes
 from fairpca.cli._progress import Stages
+from fairpca.cli._render import to_json
 from fairpca.cli._render_audit import print_audit
 from fairpca.cli._table import Asked, open_asked, read_reference
 from fairpca.exceptions import AuditInterrupted
 from fairpca.metrics import AuditReport, audit
+from fairpca.metrics._budget import cut_in_a_line
 from fairpca.moments import GroupMoments
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._missing import MISSING_GROUP
@@ -37,7 +38,9 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
         notes += asked.encoding_notes(names)
         if given["standardize"]:
             mean, scale = GroupMoments.from_rows(rows).standardization()
-            rows = rows.with_features((rows.X - mean) / scale)
+            rows.X[...] -= mean  # in place: a table as large as memory allows has no room for two
+            rows.X[...] /= scale
+            rows = rows.with_features(rows.X)
             if "original" in judged:
                 features = rows.with_features(judged["original"])
                 judged["original"] /= GroupMoments.from_rows(features).standardization().scale
@@ -50,8 +53,8 @@ def run_audit(data: tuple[str, ...], given: dict[str, Any]) -> int:
     for entry in report["delta"]:
         if entry["note"]:
             add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
-    for text in report["cut"]:
-        add_note(notes, f"{text}.")
+    if report["cut"]:
+        add_note(notes, f"cut to keep to the budget: {cut_in_a_line(report['cut'])}.")
     if not given["no_notes"]:
         print_notes(notes)
     n_rows, standardized = report["n_rows"], given["standardize"]

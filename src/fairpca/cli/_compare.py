@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from fairpca import __version__
 from fairpca._choices import ADVERSARIES
-from fairpca._files import to_json as json_text
 from fairpca._progress import Progress
 from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
@@ -27,13 +26,25 @@ class Comparison:
     plain: FairPCA
     held_out: dict[str, Any] | None = None
 
+    def group_table(self) -> dict[str, list[Any]]:
+        """Join what each group keeps by both fits; empty where all rows count alike."""
+        fair = getattr(self.fair, "group_variance_", None)
+        plain = self.plain.group_variance_
+        if fair is None or plain is None:
+            return {}
+        return {**fair, "variance_plain": plain["variance"], "loss_plain": plain["loss"]}
 
-def compare(moments: GroupMoments | FoldedMoments, settings: dict[str, Any]) -> Comparison:
+
+def compare(
+    moments: GroupMoments | FoldedMoments,
+    settings: dict[str, Any],
+    foretell: Callable[[int, int], None] | None = None,
+) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     fair = FairPCA(**settings)
     if isinstance(moments, GroupMoments):
-        return Comparison(fair, plain=fit_with_plain(fair, moments))
-    plain = fit_with_plain(fair, moments.total)
+        return Comparison(fair, plain=fit_with_plain(fair, moments, foretell))
+    plain = fit_with_plain(fair, moments.total, foretell)
     model = clone(fair).set_params(n_components=fair.n_components_)
     return Comparison(fair, plain, held_out_summary(model, moments))
 
@@ -90,18 +101,9 @@ def fit_document(comparison: Comparison) -> dict[str, Any]:
 
 def _group_rows(comparison: Comparison) -> dict[str, Any]:
     """Return how each group is served before and after, where the worst-served one counts."""
-    table = group_table(comparison)
+    table = comparison.group_table()
     rows = zip(*table.values(), strict=True)
     return {"groups": [dict(zip(table, row, strict=True)) for row in rows]} if table else {}
-
-
-def group_table(comparison: Comparison) -> dict[str, list[Any]]:
-    """Join what each group keeps by both fits; empty where all rows count alike."""
-    fair = getattr(comparison.fair, "group_variance_", None)
-    plain = comparison.plain.group_variance_
-    if fair is None or plain is None:
-        return {}
-    return {**fair, "variance_plain": plain["variance"], "loss_plain": plain["loss"]}
 
 
 def _figures(fitted: FairPCA | DeltaFairPCA) -> dict[str, Any]:
@@ -112,15 +114,3 @@ def _figures(fitted: FairPCA | DeltaFairPCA) -> dict[str, Any]:
         "mean_gap": fitted.mean_gap_,
         "cov_gap": fitted.cov_gap_,
     }
-
-
-def to_json(command: str, document: dict[str, Any]) -> str:
-    """Write a document as ASCII JSON; NaN and infinity, which JSON does not have, become null.
-
-    >>> from fairpca.cli._compare import to_json
-    >>> print(to_json("fit", {"gap": float("inf")}).split(",")[-1])
-      "gap": null
-    }
-    """
-    whole = {"fairpca": __version__, "command": command, **document}
-    return json_text(whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,16 @@ from fairpca.cli._compare import (
     compare,
     fit_document,
     path_document,
-    to_json,
 )
 from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
-from fairpca.cli._render import print_fit
+from fairpca.cli._render import print_fit, to_json
 from fairpca.cli._table import Asked, open_asked, read_reference
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.tables import check_target, moments_from_table, project_table
 
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
+_QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
 
 
 def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
@@ -42,8 +43,9 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
             check_target(asked.table, given["out"], force=given["force"])
         moments = _summed(asked, given, stages)
         notes += asked.encoding_notes(moments.feature_names or ())
-        stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
-        result = compare(moments, settings)
+        what = f"fitting {moments.n_samples} rows, {moments.n_features} features"
+        stages.begin(what)
+        result = compare(moments, settings, partial(_foretell, stages, what, settings))
         if given["delta"] is not None:
             stages.begin("ascending against classifiers")
             rows = asked.table.rows(asked.roles)
@@ -58,6 +60,15 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
     if not given["no_notes"]:
         print_notes(notes)
     _show(result, asked, settings, given, notes)
+
+
+def _foretell(stages: Stages, what: str, settings: Mapping[str, Any], d: int, n: int) -> None:
+    """Say of a solve that will take long, before it begins, what would be quicker."""
+    if n * d * d > _QUICK and settings["cov_weight"] != 0:
+        stages.begin(
+            f"{what}: {d} components and {n} contrasts take minutes; fewer, or --cov-weight 0, "
+            "are quick"
+        )
 
 
 def _write_rows(result: Comparison, asked: Asked, given: Mapping[str, Any], stages: Stages) -> None:

@@ -166,6 +166,7 @@ _AGAINST = (
     ),
     _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
 )
+_LEAVE_OUT = _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out.")
 _ORIGINAL = _columns(
     "--original", help="Columns that the features represent: what each group loses by it."
 )
@@ -288,7 +289,7 @@ AUDIT = (
     _JOINT,
     *_MEASURED,
     _ORIGINAL,
-    _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out."),
+    _LEAVE_OUT,
     _flag("--standardize", "Give every column unit variance first."),
     *_ROWS,
     *_SHOWN,
@@ -301,6 +302,7 @@ REPORT = (
     *_GROUPS,
     *_PROBLEM,
     *_MEASURED,
+    _LEAVE_OUT,
     _flag("--as-is", "Audit the columns themselves, without a fit."),
     _path(
         "-o --out",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fairpca import __version__
+from fairpca._files import to_json as json_text
 from fairpca._text import visible
-from fairpca.cli._compare import Comparison, group_table
+
+if TYPE_CHECKING:  # estimators take a while to import, and an audit has none
+    from fairpca.cli._compare import Comparison
 
 # Below this, relative to the gap of plain PCA, a gap is rounding and printed as 0.
 _ROUNDING = 1e-9
@@ -66,7 +70,7 @@ def print_fit(comparison: Comparison, heading: Sequence[str]) -> None:
         out.print(_path(comparison.fair))
     out.print(_certificate(comparison.fair))
     out.print()
-    groups = group_table(comparison)
+    groups = comparison.group_table()
     if groups:
         out.print(_served(groups))
     out.print(_contrasts(comparison.fair.contrasts_))
@@ -198,3 +202,15 @@ def _sizes(entry: dict[str, Any]) -> str:
     if not entry["negative"]:
         return str(entry["n_positive"])
     return f"{entry['n_positive']} / {entry['n_negative']}"
+
+
+def to_json(command: str, document: dict[str, Any]) -> str:
+    """Write a document as ASCII JSON; NaN and infinity, which JSON does not have, become null.
+
+    >>> from fairpca.cli._render import to_json
+    >>> print(to_json("fit", {"gap": float("inf")}).split(",")[-1])
+      "gap": null
+    }
+    """
+    whole = {"fairpca": __version__, "command": command, **document}
+    return json_text(whole)

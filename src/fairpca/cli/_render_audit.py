@@ -61,6 +61,12 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
             f"Worst on rows not trained on: [bold]{_share(new['value'])}[/bold] "
             f"({new['low']:.3f} to {new['high']:.3f}), {worst['by']}, {shown(worst['pair'])}."
         )
+        if worst["n_compared"] > 1:
+            yield (
+                f"It is the worst of {worst['n_compared']} comparisons: with "
+                f"{100 * new['confidence']:g} % confidence the intervals of all of them hold at "
+                "once, so this one is wider than those above."
+            )
     if report["small_groups"]:
         named = [f"{g['attribute']}={g['group']} ({g['n_rows']})" for g in report["small_groups"]]
         few = f"Fewer than {report['min_group']} rows, listed but never the worst: "

@@ -16,6 +16,7 @@ from fairpca.cli._messages import add_note, collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._table import Asked, open_asked
 from fairpca.estimators import FairPCA
+from fairpca.metrics._budget import cut_in_a_line
 from fairpca.report import audit_report
 
 
@@ -31,7 +32,7 @@ def run_report(data: tuple[str, ...], given: dict[str, Any]) -> None:
         stages.begin("reading")
         asked = open_asked(data, given)
         stages.begin(f"reading {asked.name}")
-        rows, judged = read_judged(asked)
+        rows, judged = read_judged(asked, leave_out=given["leave_out_unknown"])
         notes += asked.encoding_notes(rows.feature_names or ())
         settings = None if given["as_is"] else fit_settings(given, asked)
         options = audit_options(given, asked)
@@ -51,8 +52,8 @@ def run_report(data: tuple[str, ...], given: dict[str, Any]) -> None:
         page.to_html(out)
         if card is not None:
             page.to_markdown(card)
-    for text in page.summary["audit"]["cut"]:
-        add_note(notes, f"{text}.")
+    if cut := page.summary["audit"]["cut"]:
+        add_note(notes, f"cut to keep to the budget: {cut_in_a_line(cut)}.")
     if not given["no_notes"]:
         print_notes(notes)
     if not given["quiet"]:

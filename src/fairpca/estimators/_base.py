@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import metadata
 from numbers import Integral, Real
@@ -20,11 +19,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
 from fairpca.estimators._caveats import compare_indexes, refuse_identifiers
 from fairpca.estimators._watch import Watch, fit_task
-from fairpca.exceptions import (
-    GroupsError,
-    ImputedValuesWarning,
-    InvalidInputError,
-)
+from fairpca.exceptions import GroupsError, ImputedValuesWarning, InvalidInputError
 from fairpca.linalg import project
 from fairpca.moments import ContrastSet
 from fairpca.rows import Rows
@@ -36,19 +31,14 @@ from fairpca.rows._checks import (
     missing_features,
 )
 from fairpca.rows._columns import PARTS, missing_beside, split_named, without_columns
-from fairpca.rows._missing import (
-    MISSING_GROUP,
-    fill_means,
-    holds_nan,
-)
+from fairpca.rows._missing import MISSING_GROUP, fill_means, holds_nan
 from fairpca.solvers import FairProblem, solve, solve_worst
-from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._count import count_components
 from fairpca.solvers._solve import check_price
 from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
 FAMD = "famd"
-_NO_VARIANCE = 1e-12  # of the total: rounding
 
 
 class FairnessEstimator(
@@ -185,10 +175,15 @@ class FairnessEstimator(
             self._require_groups_optional()
             parts = (None, None, parts[2])
         validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
-        about = {"numeric": self.numeric, "names": getattr(self, "feature_names_in_", None)}
+        about = {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
         moments = lazy_moments(X, *parts, at_least=2, **about)
         rows = lazy_sample((X, *parts), moments, size, **about)
         return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
+
+    def _table_options(self):
+        """Return what a pass over a table has to know."""
+        groups = "own" if self.missing_groups == "own" else "raise"
+        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
     def _lazy_transform(self, X, function, means=None):
         from fairpca.tables import lazy_transform, sample
@@ -232,20 +227,7 @@ class FairnessEstimator(
         )
 
     def _count(self, problem):
-        """Return how many components were asked for, or what varies where group means agree."""
-        asked = self.n_components
-        if isinstance(asked, Integral):
-            return int(asked)
-        mean_tol = None if problem.mean_tol is None else 0.0
-        equal = replace(problem, n_components=1, mean_tol=mean_tol, cov_tol=None, cov_weight=0.0)
-        reduced = reduce_problem(equal)
-        left = np.linalg.eigvalsh(reduced.S) * reduced.scale
-        values = np.maximum(np.linalg.eigvalsh(problem.covariance)[::-1], 0.0)
-        room = max(int(np.count_nonzero(left > _NO_VARIANCE * values.sum())), 1)
-        if asked is None or not values.any():
-            return room
-        held = np.cumsum(values) / values.sum()
-        return min(int(np.searchsorted(held, asked)) + 1, room)
+        return count_components(problem, self.n_components)
 
     @with_callbacks
     def _solve(self, problem, served=None):

@@ -157,10 +157,11 @@ def _group_features(whole):
     found = np.zeros(whole.n_features, dtype=bool)
     large = [cell for cell in merged if cell.n_rows >= _ENOUGH]
     if width and len(large) > 1:
-        within = sum(_spread(whole, cell.scatter) for cell in merged)
-        between = _spread(whole, merge(large).scatter) - sum(
-            _spread(whole, cell.scatter) for cell in large
-        )
+        within = _spread(whole, sum(cell.scatter for cell in merged))
+        between = total - within
+        if len(large) < len(merged):
+            inside = sum(cell.scatter for cell in large)
+            between = _spread(whole, merge(large).scatter) - _spread(whole, inside)
         found |= (within <= _ZERO * total) & (between > _ZERO * total)
     for cross, scatter in zip(everything.cross, everything.z_scatter, strict=True):
         cross = cross if whole.span is None else cross @ whole.span.basis

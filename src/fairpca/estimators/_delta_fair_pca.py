@@ -19,7 +19,7 @@ from fairpca._choices import ADVERSARIES
 from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features
-from fairpca.estimators._incomplete import complete_rows, moments_of
+from fairpca.estimators._incomplete import complete_rows, learn_features, moments_of
 from fairpca.estimators._judges import judge_of
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.estimators._watch import fit_task, tell
@@ -181,10 +181,11 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         if is_lazy(X):
             moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
-            return self._fit_rows(rows, moments)
-        X = self._features(X, self._beside(parts), ensure_min_samples=2)
-        rows = complete_rows(self, X, *parts)
-        moments = moments_of(self, rows, 4).complete()
+        else:
+            X = self._features(X, self._beside(parts), ensure_min_samples=2)
+            rows = complete_rows(self, X, *parts)
+            moments = moments_of(self, rows, 4)
+        moments = moments.complete()
         warn_of_features(self, moments, stacklevel=4)
         if self.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))
@@ -219,9 +220,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         >>> DeltaFairPCA(price=1.0).fit_sample(sample, moments).components_.shape
         (2, 4)
         """
-        self.n_features_in_ = moments.n_features
-        if moments.feature_names is not None:
-            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
+        learn_features(self, moments)
         return self._fit_rows(rows, moments, progress)
 
     def _fit_rows(self, rows, moments, progress=None):

@@ -233,7 +233,8 @@ class FairKernelPCA(FairnessEstimator):
         check_is_fitted(self, "components_")
         if not self.fit_inverse_transform:
             raise InvalidInputError(
-                "the inverse transform was not learned; set fit_inverse_transform=True and fit."
+                "the inverse transform was not learned; set fit_inverse_transform=True and fit.",
+                parameter="fit_inverse_transform",
             )
         U = self._check_scores(X)
         values = self._anchors.kernel(U, self.X_transformed_fit_)
@@ -252,14 +253,16 @@ class FairKernelPCA(FairnessEstimator):
     def _check_form(self, sample_weight):
         if self.fit_inverse_transform and self._is_precomputed:
             raise InvalidInputError(
-                "fit_inverse_transform=True needs the features, which kernel='precomputed' hides."
+                "fit_inverse_transform=True needs the features, which kernel='precomputed' hides.",
+                parameter="fit_inverse_transform",
             )
         if self.formulation != "feature" and (
             self.n_landmarks is not None or sample_weight is not None
         ):
             raise InvalidInputError(
                 f"formulation={self.formulation!r} has one coefficient for each row, and knows no "
-                "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'."
+                "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'.",
+                parameter="formulation",
             )
 
     def _fit_lazy(self, X, *parts):
@@ -337,7 +340,8 @@ class FairKernelPCA(FairnessEstimator):
             raise InvalidInputError(
                 f"n_components={asked}, but the centred kernel matrix has {size} eigenvalues "
                 "that are not zero or within rank. Lower n_components, raise rank, or set "
-                "n_components=None for as many as there is room for."
+                "n_components=None for as many as there is room for.",
+                parameter="n_components",
             )
         return asked
 

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import _fit_context, clone
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
 from fairpca._choices import OBJECTIVES
-from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features, warn_of_groups
-from fairpca.estimators._incomplete import complete_rows, moments_of
+from fairpca.estimators._incomplete import learn_features, summarise
 from fairpca.estimators._objective import groups_of, solve_for
 from fairpca.estimators._persistence import SavedModelMixin
 from fairpca.exceptions import (
@@ -30,7 +29,6 @@ from fairpca.moments import (
     Span,
     Standardization,
 )
-from fairpca.tables import is_lazy, is_stream
 
 
 class FairPCA(SavedModelMixin, LinearEstimator):
@@ -237,9 +235,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             Weights of the rows.
         """
         self._check_price()
-        moments = self._summarise(
-            X, sensitive_features, control_features, sample_weight, reset=True
-        )
+        moments = summarise(self, X, sensitive_features, control_features, sample_weight)
         return self._warned(self._fit(moments))
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -260,9 +256,8 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         """
         self._check_price()
         first = not hasattr(self, "moments_")
-        moments = self._summarise(
-            X, sensitive_features, control_features, sample_weight, reset=first, least=1
-        )
+        parts = (sensitive_features, control_features, sample_weight)
+        moments = summarise(self, X, *parts, reset=first, least=1)
         self.moments_ = moments if first else self.moments_ + moments
         levels = [self.moments_.levels(name) for name in self.moments_.categorical_attributes]
         if self.moments_.n_samples < 2 or any(len(found) < 2 for found in levels):
@@ -296,43 +291,6 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         warn_of_groups(self, stacklevel)
         return self
 
-    def _summarise(self, X, *parts, reset, least=2):
-        """Moments of rows; `parts` are their groups, strata and weights."""
-        if is_stream(X):
-            return self._summarise_stream(X, *parts)
-        X, *parts = self._split(X, *parts)
-        if is_lazy(X):
-            from fairpca.tables import lazy_moments, sample  # needs pyarrow
-
-            if parts[0] is None:
-                self._require_groups_optional()
-            validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-            names = getattr(self, "feature_names_in_", None)
-            return lazy_moments(X, *parts, names=names, at_least=least, **self._table_options())
-        X = self._features(X, self._beside(parts), reset=reset, ensure_min_samples=least)
-        return moments_of(self, complete_rows(self, X, *parts))
-
-    def _summarise_stream(self, X, *names):
-        from fairpca.tables import moments_from_arrow  # needs pyarrow
-
-        for argument, part in zip(("sensitive_features", "control_features"), names, strict=False):
-            if not isinstance(part, str | list | tuple | None):
-                raise InvalidInputError(
-                    f"{argument} is a {type(part).__name__}, but X is a stream: name its columns.",
-                    parameter=argument,
-                )
-        sensitive, control, weight = names
-        moments = moments_from_arrow(X, sensitive, None, control, weight, **self._table_options())
-        self._take(moments)
-        weights = () if weight is None else (weight,)
-        self._keep_others((*moments.attributes, *moments.controls, *weights))
-        return moments
-
-    def _table_options(self):
-        """Return what a pass over a table has to know."""
-        groups = "own" if self.missing_groups == "own" else "raise"
-        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
-
     def _take(self, moments):
         """Check moments and learn the features they are of."""
         self._check_price()
@@ -342,11 +300,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             )
         if not moments.attributes:
             self._require_groups_optional()
-        self.n_features_in_ = moments.n_features
-        if moments.feature_names is not None:
-            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        learn_features(self, moments)
 
     def _fit(self, moments):
         return self._fit_summary(moments, self._summary(moments))
@@ -387,11 +341,18 @@ class Summary(NamedTuple):
     groups: GroupCovariances | None
 
 
-def fit_with_plain(model, moments):
-    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it."""
+def fit_with_plain(model, moments, foretell=None):
+    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it.
+
+    `foretell` is told the numbers of components and contrasts before the solve.
+    """
     model._validate_params()
     model._take(moments)
     summary = model._summary(moments)
+    if foretell is not None:
+        problem = model._form_problem(summary.pooled.covariance, summary.contrasts, 1)
+        with advised(moments):
+            foretell(model._count(problem), len(summary.contrasts))
     model._fit_summary(moments, summary)._warned(model)
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)

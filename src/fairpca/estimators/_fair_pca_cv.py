@@ -13,14 +13,13 @@ from sklearn.base import _fit_context, clone
 from sklearn.callback import with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
-from fairpca.estimators._base import FLOATS, LinearEstimator
+from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._incomplete import summarise
 from fairpca.estimators._watch import fit_task, handed_on, tell
 from fairpca.exceptions import FairnessWarning, InfeasibleError, InvalidInputError
 from fairpca.moments import Figures, FoldedMoments, Standardization, figures
-from fairpca.tables import is_lazy
 
 _PASSED = (
     "solver",
@@ -33,6 +32,7 @@ _PASSED = (
     "tol",
     "max_iter",
     "standardize",
+    "missing",
     "missing_groups",
 )
 _WORST = Figures(math.inf, math.inf, 0.0, math.inf)
@@ -68,6 +68,8 @@ class FairPCACV(LinearEstimator):
         As in `FairPCA`.
     standardize : bool or "famd", default=False
         As in `FairPCA`; the scale is learned without the fold that is held out.
+    missing : {"error", "drop-rows", "mean"}, default="error"
+        As in `FairPCA`; the mean is that of the rows of all folds.
     missing_groups, verbose
         As in `FairPCA`.
 
@@ -132,6 +134,7 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
         tol=1e-4,
         max_iter=5000,
         standardize=False,
+        missing="error",
         missing_groups="raise",
         verbose=0,
     ):
@@ -147,18 +150,7 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             As in `FairPCA.fit`.
         """
         parts = (sensitive_features, control_features, sample_weight)
-        if is_lazy(X):
-            from fairpca.tables import lazy_moments, sample  # needs pyarrow
-
-            if sensitive_features is None:
-                self._require_groups_optional()
-            validate_data(self, sample(X), dtype=FLOATS, reset=True, ensure_min_samples=0)
-            names = getattr(self, "feature_names_in_", None)
-            return self._choose(
-                lazy_moments(X, *parts, numeric=self.numeric, names=names, folds=self.folds)
-            )
-        X = validate_data(self, X, dtype=FLOATS, accept_sparse="csr", ensure_min_samples=2)
-        return self._choose(FoldedMoments.from_rows(self._rows(X, *parts), self.folds))
+        return self._choose(summarise(self, X, *parts, folds=self.folds))
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_moments(self, moments):
@@ -187,6 +179,7 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             best = FairPCA(**self._shared(self.certify), verbose=self.verbose, **self.best_params_)
             with handed_on(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
+        best._keep_others(getattr(self, "other_columns_", ()))
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)

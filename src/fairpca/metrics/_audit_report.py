@@ -12,6 +12,7 @@ import numpy as np
 
 from fairpca._html import html_table
 from fairpca.metrics._attackers import Attack
+from fairpca.metrics._budget import cut_in_a_line
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaResult, null_cells
 from fairpca.metrics.bounds import delta_bound
@@ -55,7 +56,10 @@ class Headline:
     pair : str
         Which groups.
     held_out : HeldOut
-        Value and interval.
+        Value and interval, which is wider than that of the pair alone: the largest of several is
+        often large by chance, so all of their intervals hold together (Bonferroni).
+    n_compared : int, default 1
+        How many there were.
 
     Examples
     --------
@@ -67,6 +71,13 @@ class Headline:
     by: str
     pair: str
     held_out: HeldOut
+    n_compared: int = 1
+
+    def text(self) -> str:
+        """Return the value with its interval, and what the interval allows for."""
+        found = f"{self.held_out.text()}, {self.pair}"
+        several = f", the interval allows for {self.n_compared} comparisons"
+        return found + (several if self.n_compared > 1 else "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -153,13 +164,15 @@ class AuditReport:
     def headline(self) -> Headline | None:
         """The worst on rows not trained on, by the lower end; None where nothing was held out."""
         found = [
-            Headline(f"{result.family} {result.method}", pair.label(), pair.held_out)
+            (f"{result.family} {result.method}", pair.label(), pair.held_out)
             for result in self.results
             for pair in result.headline
             if pair.held_out is not None
         ]
-        found += [Headline(a.attacker, a.label(), a.held_out) for a in self._counted()]
-        return max(found, key=lambda entry: entry.held_out.low, default=None)
+        found += [(a.attacker, a.label(), a.held_out) for a in self._counted()]
+        count = len(found)
+        wide = (Headline(by, pair, new.worst_of(count), count) for by, pair, new in found)
+        return max(wide, key=lambda entry: entry.held_out.low, default=None)
 
     def _counted(self) -> list[Attack]:
         """Return attacks on groups that are not small; measured on half of the rows each."""
@@ -264,8 +277,7 @@ class AuditReport:
     def _more_lines(self) -> list[str]:
         lines = [_held_out_line(a.attacker, a.held_out, a.label()) for a in self.by_attacker()]
         if self.headline is not None:
-            worst = self.headline
-            lines.append(_held_out_line(f"worst: {worst.by}", worst.held_out, worst.pair))
+            lines.append(f"on new rows, worst: {self.headline.by}: {self.headline.text()}")
         mmd2 = "–" if self.mmd2 is None else f"{self.mmd2:.4g}"
         lines.append(
             f"mean gap {self.mean_gap:.4g}, covariance gap {self.cov_gap:.4g}, MMD² {mmd2}, "
@@ -284,7 +296,8 @@ class AuditReport:
         if self.decisions is not None:
             lines.append(repr(self.decisions))
         notes = dict.fromkeys(result.note for result in self.results if result.note)
-        return lines + [f"note: {note}" for note in (*notes, *self.cut)]
+        said = [f"cut to keep to the budget: {cut_in_a_line(self.cut)}"] if self.cut else []
+        return lines + [f"note: {note}" for note in (*notes, *said)]
 
 
 def _held_out_line(name: str, new: HeldOut, label: str) -> str:

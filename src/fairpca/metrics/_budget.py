@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 PLANNED = 1 / 3
@@ -84,6 +85,15 @@ class Budget:
         if spent > share / PLANNED:
             return self.plan(kind, cost, n_rows, 0)
         return Part(rows, null_rows, permutations)
+
+
+def cut_in_a_line(cut: Iterable[str]) -> str:
+    """Name together what was cut in the same way."""
+    names: dict[str, list[str]] = {}
+    for text in cut:
+        name, _, how = text.partition(": ")
+        names.setdefault(how, []).append(name)
+    return "; ".join(f"{', '.join(named)}: {how}" for how, named in names.items())
 
 
 def _fitting(seconds: float, cost: float, power: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +97,8 @@ class HeldOut:
         Of the difference, were the groups alike.
     n_rows : tuple of two int
         Rows of the two groups that it was measured on.
+    shares : tuple of two Share, or None
+        Shares of the two groups that it flags, in the order of `n_rows`.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class HeldOut:
     confidence: float
     p_value: float
     n_rows: tuple[int, int]
+    shares: tuple[Share, Share] | None = None
 
     @classmethod
     def of(
@@ -128,7 +131,16 @@ class HeldOut:
             confidence,
             p_value_of_difference(plus, minus),
             (minus.n_rows, plus.n_rows),
+            (minus, plus),
         )
+
+    def worst_of(self, count: int) -> HeldOut:
+        """Widen the interval, so that it and `count` − 1 others hold together (Bonferroni)."""
+        if self.shares is None or count < 2:
+            return self
+        minus, plus = self.shares
+        low, high = difference(plus, minus, 1.0 - (1.0 - self.confidence) / count)
+        return replace(self, low=low, high=high)
 
     def text(self) -> str:
         """Return the value with its interval."""

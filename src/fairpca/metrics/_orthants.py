@@ -38,7 +38,7 @@ class Orthants:
     def __init__(self, U: Array) -> None:
         self._U = U
         self._levels = []
-        self._rank = np.empty(U.shape, dtype=np.intp)
+        self._rank = np.empty(U.shape, dtype=np.intp, order="F")  # coordinates are read one by one
         self._order = np.argsort(U, axis=0, kind="stable")
         for k in range(U.shape[1]):
             levels, rank = np.unique(U[:, k], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Pictures of a `DeltaResult`; the only place that knows matplotlib."""
+"""Pictures of a `DeltaResult`, for its own `plot`; those of the house stand in `report`."""
 
 from __future__ import annotations
 

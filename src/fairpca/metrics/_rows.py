@@ -90,7 +90,8 @@ def _settled(matrix: Any, of: str) -> Array:
     array: Array = np.asarray(matrix, dtype=np.float64)
     if not len(array):
         raise InvalidInputError(f"{of} has no rows: give at least one.", parameter=of)
-    spread, size = np.ptp(array, axis=0), np.abs(array).max(axis=0)
+    low, high = array.min(axis=0), array.max(axis=0)
+    spread, size = high - low, np.maximum(-low, high)
     if (size > _LARGEST).any() or ((spread > 0.0) & (spread < 1.0 / _LARGEST)).any():
         raise InvalidInputError(
             f"{of} holds values too large or differences too small to be squared: rescale it.",
@@ -103,13 +104,17 @@ def _settled(matrix: Any, of: str) -> Array:
     return array
 
 
-def counted(rows: Rows) -> Rows:
-    """Leave out rows of unknown group or weight zero, and equal weights: then counts are exact."""
+def of_known_group(rows: Rows) -> Rows:
+    """Leave out rows of unknown group."""
     known = np.ones(len(rows), dtype=bool)
     for column in rows.groups.categorical if rows.groups is not None else ():
         known &= known_rows(column)
-    if not known.all():
-        rows = rows.take(np.flatnonzero(known))
+    return rows if known.all() else rows.take(np.flatnonzero(known))
+
+
+def counted(rows: Rows) -> Rows:
+    """Leave out rows of unknown group or weight zero, and equal weights: then counts are exact."""
+    rows = of_known_group(rows)
     if rows.weights is None:
         return rows
     kept = np.flatnonzero(rows.weights)

@@ -57,7 +57,9 @@ def whiten(U: Array, sample_weight: Array | None = None) -> tuple[Array, Array]:
     scale[np.ptp(U, axis=0) == 0] = 0.0
     used = scale > 0
     standard = centred[:, used] / scale[used]
-    _, singular, right = np.linalg.svd(np.sqrt(share)[:, None] * standard, full_matrices=False)
+    # The triangle has the singular values of the rows, and their left vectors are not needed.
+    triangle = np.linalg.qr(np.sqrt(share)[:, None] * standard, mode="r")
+    _, singular, right = np.linalg.svd(triangle, full_matrices=False)
     kept = singular > 1e-10 * singular.max(initial=0.0)
     turned = right[kept].T / singular[kept]
     back = np.zeros((U.shape[1], int(kept.sum())))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca._choices import ATTACKERS, FAMILIES, UNGROUPED
 from fairpca._progress import Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
@@ -133,9 +133,9 @@ def audit(
         max_samples=max_samples,
         random_state=0 if random_state is None else random_state,
     )
-    if missing_groups not in ("raise", "leave-out"):
+    if missing_groups not in UNGROUPED:
         raise InvalidInputError(
-            f"missing_groups must be 'raise' or 'leave-out', not {missing_groups!r}.",
+            f"missing_groups must be {' or '.join(map(repr, UNGROUPED))}, not {missing_groups!r}.",
             parameter="missing_groups",
         )
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None

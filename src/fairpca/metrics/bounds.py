@@ -152,5 +152,6 @@ def _moments(U: Array, weight: Array, inside: Any) -> tuple[Array, Array]:
     """Return mean and covariance of some rows."""
     rows, share = U[inside], weight[inside] / weight[inside].sum()
     mean = share @ rows
-    centred = rows - mean
-    return mean, (centred.T * share) @ centred
+    rows -= mean  # in place: the rows are a copy, and one is enough
+    rows *= np.sqrt(share)[:, None]
+    return mean, rows.T @ rows

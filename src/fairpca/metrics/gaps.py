@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca.exceptions import GroupsError, InvalidInputError
@@ -15,7 +16,7 @@ from fairpca.metrics._rows import read_rows
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, Stratum
 
-_BATCH_ROWS = 1024  # rows of a kernel matrix computed at a time
+_NUMBERS_AT_ONCE = 1 << 22  # of a kernel matrix: 32 MB
 _MEDIAN_ROWS = 1000  # rows whose distances give the median
 
 
@@ -179,8 +180,7 @@ def largest_mmd2(strata: Sequence[Stratum], gamma: float, unbiased: bool = True)
 def median_gamma(U: Array) -> float:
     """Return one over the median squared distance between rows; one where all are equal."""
     picked = U[np.unique(np.linspace(0, len(U) - 1, min(len(U), _MEDIAN_ROWS)).astype(int))]
-    squares = ((picked[:, None, :] - picked[None, :, :]) ** 2).sum(axis=2)
-    distances = squares[np.triu_indices(len(picked), 1)]
+    distances = pdist(picked, "sqeuclidean")
     positive = distances[distances > 0]
     return float(1.0 / np.median(positive)) if positive.size else 1.0
 
@@ -203,8 +203,9 @@ def _kernel_sum(
 ) -> float:
     """Sum the kernel over all pairs of rows, without holding the whole matrix."""
     total = 0.0
-    for start in range(0, len(left), _BATCH_ROWS):
-        batch = slice(start, start + _BATCH_ROWS)
+    size = max(1, _NUMBERS_AT_ONCE // len(right))
+    for start in range(0, len(left), size):
+        batch = slice(start, start + size)
         total += float(
             left_weight[batch] @ rbf_kernel(left[batch], right, gamma=gamma) @ right_weight
         )

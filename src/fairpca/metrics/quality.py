@@ -39,12 +39,15 @@ def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: A
     """
     clusters = encode_groups(labels, n_rows=len(labels), argument="labels").categorical
     if len(clusters) != 1:
-        raise InvalidInputError("labels must be one column of cluster names or numbers.")
+        raise InvalidInputError(
+            "labels must be one column of cluster names or numbers.", parameter="labels"
+        )
     codes, n_clusters = clusters[0].codes, len(clusters[0].levels)
     groups = encode_groups(sensitive_features, n_rows=len(codes), of="labels")
     if groups.numeric:
         raise GroupsError(
-            f"sensitive_features column {groups.numeric[0].name!r} holds numbers: bin it first."
+            f"sensitive_features column {groups.numeric[0].name!r} holds numbers: bin it first.",
+            parameter="sensitive_features",
         )
     weights = check_weights(sample_weight, len(codes), of="labels")
     weight = np.ones(len(codes)) if weights is None else weights
@@ -92,7 +95,9 @@ def explained_variance(
     0.8
     """
     if (components is None) == (U is None):
-        raise InvalidInputError("Give either components or U, and not both.")
+        raise InvalidInputError(
+            "Give either components or U, and not both.", parameter="components"
+        )
     rows = read_matrix(X, "X")
     weights = check_weights(sample_weight, len(rows))
     share = np.ones(len(rows)) if weights is None else weights
@@ -100,17 +105,22 @@ def explained_variance(
     centred = root * _centred(rows, share)
     total = float((centred**2).sum())
     if total == 0:
-        raise InvalidInputError("X does not vary, so there is no variance to explain.")
+        raise InvalidInputError(
+            "X does not vary, so there is no variance to explain.", parameter="X"
+        )
     if components is not None:
         basis = _row_space(read_matrix(components, "components"))
         if basis.shape[1] != rows.shape[1]:
             raise InvalidInputError(
-                f"components have {basis.shape[1]} columns, but X has {rows.shape[1]}."
+                f"components have {basis.shape[1]} columns, but X has {rows.shape[1]}.",
+                parameter="components",
             )
         return float(((centred @ basis.T) ** 2).sum()) / total
     representation = read_matrix(U, "U")
     if len(representation) != len(rows):
-        raise InvalidInputError(f"U has {len(representation)} rows, but X has {len(rows)}.")
+        raise InvalidInputError(
+            f"U has {len(representation)} rows, but X has {len(rows)}.", parameter="U"
+        )
     basis = _row_space((root * _centred(representation, share)).T)
     return float(((basis @ centred) ** 2).sum()) / total
 

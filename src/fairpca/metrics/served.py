@@ -64,7 +64,9 @@ def group_loss(
     ([4.0, 0.0], [4.0, 1.0], [0.0, 1.0])
     """
     if (components is None) == (U is None):
-        raise InvalidInputError("Give either components or U, and not both.")
+        raise InvalidInputError(
+            "Give either components or U, and not both.", parameter="components"
+        )
     if isinstance(X, Rows):
         rows = X
     else:
@@ -76,7 +78,8 @@ def group_loss(
         if basis.shape[1] != groups.covariances.shape[1]:
             raise InvalidInputError(
                 f"components have {basis.shape[1]} columns, but X has "
-                f"{groups.covariances.shape[1]}."
+                f"{groups.covariances.shape[1]}.",
+                parameter="components",
             )
         table = groups.as_table(basis.T)
     else:

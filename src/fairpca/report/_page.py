@@ -180,18 +180,11 @@ def _certified_note(certificate: Mapping[str, Any]) -> str:
 
 
 def _certificate_words(certificate: Mapping[str, Any]) -> str:
-    figures = f"objective {certificate['objective']:.5g}, bound {certificate['bound']:.5g}"
-    if not certificate["certified"]:
-        return f"No certificate was asked for ({figures}, a loose bound)."
-    if certificate["gap"] < 5e-7:
-        start = "The components are proven to be optimal"
-    else:
-        share = f"{100 * certificate['gap']:.2g} %"
-        start = f"The components are proven to be within {share} of optimal"
-    return (
-        f"{start}: no other components of the same number that meet the constraints can exceed the "
-        f"bound ({figures}, in units of variance)."
-    )
+    kind = "close" if certificate["certified"] else "none"
+    if kind == "close" and certificate["gap"] < 5e-7:
+        kind = "optimal"
+    text: str = _prose()["certificate_words"][kind]
+    return text.format(**certificate, percent=100 * certificate["gap"])
 
 
 def _markdown(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -126,18 +125,20 @@ def _row_name(dataset: str, definition: str) -> str:
 
 def _verdict(judged: Sequence[Verdict], table: str, dataset: str, definition: str) -> str:
     """Say whether a row agrees, and if not why."""
+    words: dict[str, str] = texts()["verdicts"]
     if definition != judged_definition(dataset):
-        return "as released; see the row below"
+        return words["released"]
     mine = [verdict for verdict in judged if (verdict.table, verdict.dataset) == (table, dataset)]
     misses = [verdict for verdict in mine if verdict.kind != "agrees"]
     if not misses:
-        return "agrees"
+        return words["agrees"]
     causes: dict[str, list[str]] = {}
     for verdict in misses:
-        cause = verdict.cause or "no cause known"
+        cause = verdict.cause or words["no_cause"]
         text = f"{verdict.method} {verdict.measure} {verdict.difference:+.2f}"
         causes.setdefault(cause, []).append(text)
-    return "differs: " + "; ".join(f"{', '.join(v)}: {cause}" for cause, v in causes.items())
+    listed = "; ".join(f"{', '.join(v)}: {cause}" for cause, v in causes.items())
+    return words["differs"].format(causes=listed)
 
 
 def _search(path: Path, judged: Sequence[Verdict]) -> str:
@@ -354,7 +355,7 @@ def _copy_pictures(out: Path, path: Path) -> list[str]:
     names = []
     for picture in sorted([*out.glob("figure*.png"), *out.glob("agreement.png")]):
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(picture, folder / picture.name)
+        write_atomically(folder / picture.name, picture.read_bytes())
         names.append(picture.stem)
     return names
 

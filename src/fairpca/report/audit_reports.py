@@ -9,6 +9,7 @@ from fairpca._progress import Progress
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
+from fairpca.metrics._rows import of_known_group
 from fairpca.report._page import AuditPage
 from fairpca.report._pictures import draw_pictures, scores_of
 from fairpca.report._summary import Fitted, fit_both, summarise
@@ -86,6 +87,7 @@ def audit_report(
         "options": {"budget": budget, "folds": folds, **_without_columns(options)},
         **(about or {}),
     }
+    known = of_known_group(rows)  # the others are counted by the audit, and nothing else
     fitted = before = None
     scores = rows
     if model is not None:
@@ -94,13 +96,13 @@ def audit_report(
                 f"model is a {type(model).__name__}: give a FairPCA, or the representation as X.",
                 parameter="model",
             )
-        fitted = fit_both(rows, model, folds)
+        fitted = fit_both(known, model, folds)
         scores = _scores(rows, fitted.fair)
         without = {key: value for key, value in options.items() if key not in _JUDGED}
         less = {**without, "n_permutations": 0, "slow_permutations": 0}
         before = audit(_scores(rows, fitted.plain), budget=_BEFORE * budget, **less)
     report = audit(scores, budget=budget, progress=progress, **options)
-    return make_page(report, about=said, rows=rows, fitted=fitted, before=before)
+    return make_page(report, about=said, rows=known, fitted=fitted, before=before)
 
 
 _JUDGED = ("decision", "score", "label", "positive")

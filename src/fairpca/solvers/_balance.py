@@ -85,7 +85,7 @@ class _BalancedAscent(_Ascent):
         super().__init__(reduced, start, None, ())
         self.lagrangian = _BalancedLagrangian(reduced, served, weights)
         # Newton's method there knows a single covariance only.
-        self.is_newton, self.next_polish = False, -1.0
+        self.is_newton, self.may_turn, self.next_polish = False, False, -1.0
         self.best: Array | None = None
         self.objective, self.weights = -np.inf, weights
         self.unlike, self.w_raises = np.inf, 0

@@ -7,7 +7,7 @@ import numpy as np
 from fairpca.linalg import Array, complement_basis, top_eigenpairs
 from fairpca.solvers._line import DualPoint, minimize_dual, rotation_angles
 from fairpca.solvers._problem import ReducedProblem
-from fairpca.solvers._refinement import refine
+from fairpca.solvers._refinement import MOST_EVALUATIONS, refine
 
 # Directions closer to dependent than this, relative to the largest, cost no dimension.
 _RANK_FLOOR = 1e-10
@@ -29,7 +29,8 @@ def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
         if len(inner.Q) == 1 and not len(inner.F):
             v, multipliers[j, 0] = _single_component(inner, spent)
         else:
-            v = _many_contrast_component(inner)
+            # Of many components none is worth many digits: together they are a start only.
+            v = _many_contrast_component(inner, MOST_EVALUATIONS // (2 * reduced.d))
         V = np.column_stack([V, N @ (v / np.linalg.norm(v))])
         spent = max(spent, reduced.cov_gap(V[:, -1:]))
     return V, multipliers
@@ -84,7 +85,7 @@ def _meet_gap(outside: Array, inside: Array, Q: Array, target: float) -> Array:
     return max(rotated, key=lambda v: abs(float(v @ outside)), default=inside)
 
 
-def _many_contrast_component(inner: ReducedProblem) -> Array:
+def _many_contrast_component(inner: ReducedProblem, most: int) -> Array:
     # Several quadratic constraints have no exact one-dimensional dual; ascend from the top.
     start = top_eigenpairs(inner.S, 1)[1]
-    return refine(inner, start).basis[:, 0]
+    return refine(inner, start, most=most).basis[:, 0]

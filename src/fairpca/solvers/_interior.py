@@ -109,10 +109,9 @@ class InteriorPoint:
             [self.vectors.svec(np.eye(len(problem.S))), np.zeros(self.n_slacks)]
         )
         self.is_stuck = False
-        self.work = tuple(
-            np.empty((size, size))
-            for size in (len(problem.S) ** 2, *2 * (len(self.normal) - self.n_slacks,))
-        )
+        n, size = len(problem.S), len(self.normal)
+        self.work: Array = np.empty(max(n**4, size**2))
+        self.sums: Array = np.empty((2, size - self.n_slacks, size - self.n_slacks))
         self._start()
 
     def _start(self) -> None:
@@ -233,18 +232,18 @@ class _Newton:
         n, q, vectors = len(problem.S), at.n_slacks, at.vectors
         # Σ of symmetric Kronecker products of all inequalities, by one product of stacked matrices.
         # New arrays of this size would cost more than what is computed in them.
-        kron, straight, crossed = at.work
+        kron, (straight, crossed) = at.work[: n**4].reshape(n * n, n * n), at.sums
         both = np.concatenate([left, right]).reshape(-1, n * n)
         np.matmul(both.T, np.roll(both, len(left), axis=0), out=kron)
         np.take(kron.ravel(), vectors.straight, out=straight, mode="clip")
         np.take(kron.ravel(), vectors.crossed, out=crossed, mode="clip")
         straight += crossed
         size = len(vectors.rows)
-        H = np.empty((size + q, size + q))
+        H = at.work[: (size + q) ** 2].reshape(size + q, size + q)  # nobody needs kron any more
         self.ratio = X.rows * inverse.rows
         straight *= vectors.weights
         np.multiply(straight, 0.25 * vectors.weights[:, None], out=H[:size, :size])
-        H[:size, :size] += (at.B.T * self.ratio) @ at.B
+        H[:size, :size] += np.matmul(at.B.T * self.ratio, at.B, out=crossed)
         if q:
             middle = vectors.svec(L @ symmetrize(X.cuts @ inverse.cuts) @ LT)
             coupling = -middle.T @ problem.cap_slopes
@@ -255,7 +254,7 @@ class _Newton:
             H[size:, size:] += (problem.room_slopes.T * self.ratio) @ problem.room_slopes
         if not np.isfinite(H).all():
             raise np.linalg.LinAlgError("overflow")
-        self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
+        self.factor = scipy.linalg.cho_factor(H.T, overwrite_a=True, check_finite=False)
         self.along = self._solve(at.normal)
 
     def _solve(self, right: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import Array, complement_basis, orthonormalize
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
-from fairpca.solvers._refinement import Refined, nudge, refine
+from fairpca.solvers._refinement import MOST_EVALUATIONS, Refined, nudge, refine
 from fairpca.solvers._tight import solve_tight
 
 # A limit of zero is aimed at as this share of the largest gap.
@@ -21,12 +21,13 @@ _SMALLEST_LIMIT = 1e-8
 _PROOF_TOL = 1e-4
 _PROOF_STEPS = 300
 _RANDOM_STARTS = 8
+_MOST_WORK = MOST_EVALUATIONS // 3
 
 
 def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
     """Ascend from a basis of the smallest violation that can be found, or raise."""
     total = _as_one_gap(reduced)
-    smallest = refine(total, closest.basis)
+    smallest = refine(total, closest.basis, most=_MOST_WORK)
     if reduced.violation(smallest.basis) > FEASIBLE:
         bound = solve_tight(total, tol=_PROOF_TOL, max_iter=_PROOF_STEPS, known=smallest)
         if -bound.value > 1.0 + 2.0 * _PROOF_TOL:
@@ -35,7 +36,7 @@ def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
     if reduced.violation(smallest.basis) > FEASIBLE:
         raise _refusal(reduced, smallest.basis, is_proven=False)
     # What is inside by having no variance at all is stationary too.
-    again = refine(reduced, nudge(smallest.basis))
+    again = refine(reduced, nudge(smallest.basis), most=_MOST_WORK)
     return again if reduced.violation(again.basis) <= FEASIBLE else smallest
 
 
@@ -44,7 +45,7 @@ def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -
     rng, known = np.random.default_rng(0), [smallest.basis]
     for _ in range(_RANDOM_STARTS):
         start = orthonormalize(rng.normal(size=(reduced.size, reduced.d)))
-        found = refine(total, start, known=known)
+        found = refine(total, start, known=known, most=_MOST_WORK // 2)
         known.append(found.basis)
         if total.cov_gap(found.basis) < total.cov_gap(smallest.basis):
             smallest = found

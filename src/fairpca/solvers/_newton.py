@@ -27,8 +27,11 @@ from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 
 _ASCENT_STEPS = 20
-# In evaluations of the function.
+# In evaluations of the function; with more than a few unknowns it costs twice as many, and so many
+# entries of all T_c cost as much as one.
 _COST_OF_STEP = 15
+_FEW_UNKNOWNS = 200
+_ENTRIES_PER_EVALUATION = 100_000
 _POLISH_STEPS = 10
 _CONJUGATE_STEPS = 40
 _SADDLE = _CONJUGATE_STEPS + 1
@@ -39,6 +42,7 @@ _MANY_STEPS = 8
 _LONG_STEP = 0.1
 # A gradient this small, in units of the covariance, either falls or is rounding.
 _SMALL = 1e-5
+_LEAST_GAIN = 1e-9
 _SOLVED = 1e-11
 # In units of the covariance: what is added to every factorised matrix at least, and along V.
 _SMALLEST_SHIFT = 1e-3
@@ -51,14 +55,18 @@ _LOOSENESS = 1e-4
 
 def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, int, int]:
     """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost."""
-    unit, last = lagrangian.unit, np.inf
+    unit, last, value = lagrangian.unit, np.inf, np.inf
+    cost = _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
+    cost += lagrangian.contrasts * V.shape[1] ** 4 // _ENTRIES_PER_EVALUATION
     for number in range(_ASCENT_STEPS):
         point = _Point(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
-        is_stuck = last < _SMALL * unit and point.size > 0.5 * last
+        # Next to a saddle the gradient grows, and the value falls.
+        is_idle = value - point.value <= _LEAST_GAIN * unit
+        is_stuck = last < _SMALL * unit and point.size > 0.5 * last and is_idle
         if point.size <= accuracy * unit or is_stuck:
-            return V, number, number * _COST_OF_STEP
-        last = point.size
+            return V, number, number * cost
+        last, value = point.size, point.value
         point.weigh()
         K, count = _solve(point, point.gradient, min(0.1, np.sqrt(point.size / unit)))
         K *= min(1.0, _LONGEST_STEP / float(np.linalg.norm(K)))
@@ -67,9 +75,9 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, in
         moved = _line_search(lagrangian, point, K)
         if moved is None:
             lagrangian.factors = []
-            return V, number + 1, (number + 1) * _COST_OF_STEP
+            return V, number + 1, (number + 1) * cost
         V = moved
-    return V, _ASCENT_STEPS, _ASCENT_STEPS * _COST_OF_STEP
+    return V, _ASCENT_STEPS, _ASCENT_STEPS * cost
 
 
 def polish(
@@ -115,6 +123,8 @@ def _retract(V: Array, K: Array) -> Array:
 
 def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
     """Conjugate gradients for a step against a gradient, as far as the curvature is positive."""
+    if _unknowns(gradient) <= min(_FEW_UNKNOWNS, len(point.weights)):
+        return _solve_directly(point, gradient)
     preconditioner = _Preconditioner(point)
     K, residual = np.zeros_like(gradient), -gradient
     goal = accuracy * float(np.linalg.norm(residual))
@@ -136,6 +146,29 @@ def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]
         last, product = product, float(np.vdot(residual, Z))
         direction = Z + (product / last) * direction
     return K, _CONJUGATE_STEPS
+
+
+def _unknowns(V: Array) -> int:
+    size, d = V.shape
+    return int((size - d) * d)
+
+
+def _solve_directly(point: _Point, gradient: Array) -> tuple[Array, int]:
+    """Newton's step from the whole matrix, for steps NX with N orthonormal and VᵀN = 0."""
+    # Where the penalty has more dimensions than a step, that is less than preconditioning costs.
+    N = np.linalg.qr(point.V, mode="complete")[0][:, gradient.shape[1] :]
+    H, right = point.matrix(N), -(N.T @ gradient).ravel()
+    factor, fault = lapack.dpotrf(H, lower=1)
+    if not fault:
+        step, count = lapack.dpotrs(factor, right, lower=1)[0], 1
+    else:
+        # Out of a saddle along the absolute curvature, and the most curved way as far as CG would.
+        values, vectors = np.linalg.eigh(H)
+        floor = _SMALLEST_SHIFT * point.lagrangian.unit
+        parts = (vectors.T @ right) / np.maximum(np.abs(values), floor)
+        parts[0] = np.copysign(max(abs(parts[0]), _LONG_STEP), parts[0])
+        step, count = vectors @ parts, _SADDLE
+    return np.asarray(N @ step.reshape(N.shape[1], -1)), count
 
 
 @dataclass(frozen=True)
@@ -207,22 +240,22 @@ class _Point:
         return _Penalty(*(np.concatenate([getattr(at, name) for at in parts]) for name in fields))
 
     def weigh(self, *, is_exact: bool = False) -> None:
-        """Set T_c (C, d, d, t), D (t, t), and the change of multipliers without a step (t,)."""
+        """Set T_c by blocks, D, and the change of multipliers without a step (t,)."""
         self.penalty = at = self._penalty(is_exact=is_exact)
         problem, C = self.lagrangian.problem, len(self.G)
-        block, d = at.block.astype(int), len(self.inner)
-        contrast = np.where(block < 2 * C, block % max(C, 1), block - C)
-        sign = np.where((block >= C) & (block < 2 * C), -1.0, 1.0)
-        self.forms = np.zeros((C + len(self.b), d, d, len(block)))
-        self.forms[contrast, :, :, np.arange(len(block))] = sign[:, None, None] * at.T
+        block = at.block.astype(int)
+        self.blocks = []
+        for k in np.unique(block):
+            sign, contrast = divmod(int(k), C) if k < 2 * C else (0, int(k) - C)
+            part = slice(*np.searchsorted(block, [k, k + 1]))
+            self.blocks.append((contrast, part, (1.0 - 2.0 * sign) * at.T[part]))
         slack = 1.0 - at.omega + _LOOSENESS if is_exact else np.ones(len(block))
-        weights = at.step * at.omega / slack
-        self.weights, self.missed, self.mismatch = np.diag(weights), at.missed / slack, at.missed
+        self.weights = at.step * at.omega / slack
+        self.missed, self.mismatch = at.missed / slack, at.missed
         # Under a price s moves so that the multipliers keep their mass.
-        self.moving = weights * at.is_diagonal * (block < 2 * C)
+        self.moving = self.weights * at.is_diagonal * (block < 2 * C)
         self.mass = float(self.moving.sum())
         if problem.limit is None and self.s > 0.0 and self.mass > 0.0:
-            self.weights -= np.outer(self.moving, self.moving) / self.mass
             lacking = problem.price - float(np.einsum("kii->", self.M))
             self.lacking = lacking + float(self.missed @ (at.is_diagonal * (block < 2 * C)))
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
@@ -239,22 +272,46 @@ class _Point:
         SK, QK, _ = self.lagrangian.products(K)
         H = (QK @ self.G).sum(axis=0) - SK + K * self.inner
         H += F.T @ (self.b[:, None] * (F @ K))
-        H += self.images @ self.combine(self.weights @ self.meet(K))
+        H += self.images @ self.combine(self.weighted(self.meet(K)))
         return self.inside(H)
+
+    def matrix(self, N: Array) -> Array:
+        """Half the second derivative of steps NX, as a matrix for X row by row."""
+        r, d, F = N.shape[1], len(self.inner), self.lagrangian.problem.F @ N
+        SN, QN, _ = self.lagrangian.products(N)
+        H = np.kron((F.T * self.b) @ F - N.T @ SN, np.eye(d)) + np.diag(np.tile(self.inner, r))
+        for Q, G in zip(N.T @ QN, self.G, strict=True):
+            H += np.kron(Q, G)
+        images = (N.T @ self.images).reshape(r, -1, d).transpose(1, 0, 2)
+        rows = [(images[c] @ T).reshape(len(T), -1) for c, _, T in self.blocks]
+        J = np.concatenate([np.zeros((0, r * d)), *rows])
+        return symmetrize(H + 2.0 * J.T @ self.weighted(J))
+
+    def weighted(self, z: Array) -> Array:
+        """Dz, of a vector (t,) or of columns (t, ·)."""
+        found = np.asarray((self.weights * z.T).T)
+        if self.mass > 0.0:
+            found -= np.multiply.outer(self.moving, self.moving @ z) / self.mass
+        return found
 
     def meet(self, K: Array) -> Array:
         """JK (t,)."""
-        met = (self.images.T @ K).ravel()
-        return np.asarray(2.0 * met @ self.forms.reshape(len(met), -1))
+        met = (self.images.T @ K).reshape(-1, len(self.inner) ** 2)
+        parts = [T.reshape(len(T), -1) @ met[c] for c, _, T in self.blocks]
+        return 2.0 * np.concatenate([np.zeros(0), *parts])
 
     def combine(self, z: Array) -> Array:
         """Σ z_tT_t, stacked over contrasts (C·d, d)."""
-        return np.asarray((self.forms @ z).reshape(-1, len(self.inner)))
+        d = len(self.inner)
+        total = np.zeros((self.images.shape[1] // d, d * d))
+        for contrast, part, T in self.blocks:
+            total[contrast] += z[part] @ T.reshape(len(T), -1)
+        return total.reshape(-1, d)
 
     def stepped(self, K: Array) -> Multipliers:
         """Multipliers after a step along K."""
         at, met = self.penalty, self.meet(K)
-        change = self.weights @ met - self.missed
+        change = self.weighted(met) - self.missed
         M, b, s = np.zeros_like(self.M), self.b.copy(), self.s
         for k in range(len(M)):
             mine = at.block == k
@@ -281,10 +338,12 @@ class _Preconditioner:
         solved = [lapack.dpotrs(factor, images, lower=1)[0] for factor in self.factors]
         # (d, p, C·d): column j of the solution for A_cT is solved[j] @ T[:, j].
         self.solved = point.inside(np.stack(solved))
-        columns = point.forms.reshape(images.shape[1], d, -1).transpose(1, 0, 2)
-        met = images.T @ self.solved @ columns
-        table = 2.0 * np.tensordot(columns, met, axes=((0, 1), (0, 1)))
-        self.small = np.linalg.solve(np.eye(len(table)) + point.weights @ table, point.weights)
+        met = (images.T @ self.solved).reshape(d, -1, images.shape[1] // d, d)
+        met = np.concatenate([met[:, :, c] @ T.transpose(1, 2, 0) for c, _, T in point.blocks], 2)
+        met = met.reshape(d, -1, d, len(point.weights)).transpose(1, 0, 2, 3)
+        rows = [np.tensordot(T, met[c], ((1, 2), (0, 1))) for c, _, T in point.blocks]
+        table, eye = 2.0 * np.concatenate(rows), np.eye(len(point.weights))
+        self.small = np.linalg.solve(eye + point.weighted(table), point.weighted(eye))
 
     def _factorize(self) -> list[Array]:
         point, lagrangian = self.point, self.point.lagrangian

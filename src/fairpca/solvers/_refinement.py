@@ -1,6 +1,7 @@
 """Local optimisation on the Grassmann manifold by an augmented Lagrangian.
 
-Small problems ascend by L-BFGS, large ones by Newton's method, which finds the last digits of both.
+Small problems ascend by L-BFGS, large ones by Newton's method, which takes over where L-BFGS gets
+nowhere and finds the last digits of all.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ _POLISH_FROM = 0.1
 _LARGEST_TURN = 0.05
 _FIRST_GRADIENT = 1e-3
 _LAST_GRADIENT = 1e-8
-_INNER_ITERATIONS = 400
+# Where L-BFGS needs more than this the problem is ill-conditioned, and Newton's method takes over.
+_INNER_ITERATIONS = 100
 _OUTER_ITERATIONS = 40
 # Evaluations, not iterations, are what costs: on kinks a line search takes many.
-_INNER_EVALUATIONS = 800
-_MOST_EVALUATIONS = 6000
+_INNER_EVALUATIONS = 200
+# Of one ascent, and of all ascents of a solve together.
+MOST_EVALUATIONS = 6000
 # A violation that outlives so many raises of the penalty is there to stay.
 _MOST_RAISES = 10
 _MEMORY = 20
@@ -47,6 +50,7 @@ class Refined:
     mean_costs: Array
     n_iter: int
     status: Status
+    spent: int = 0
 
     @property
     def costs(self) -> Array:
@@ -62,19 +66,22 @@ def refine(
     *,
     known: Sequence[Array] = (),
     is_bold: bool = False,
+    most: int = MOST_EVALUATIONS,
     watch: Watch | None = None,
 ) -> Refined:
     """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative."""
     # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
-    # contrast. Ascent that comes close to one of the `known` optima stops there. A bold one is
-    # Newton's, whatever the size of the problem.
+    # contrast. Ascent that comes close to one of the `known` optima stops there, and any after
+    # `most` evaluations. A bold one is Newton's, whatever the size of the problem.
     ascent = _Ascent(reduced, start, multipliers, known)
+    # What is next to something known already is not worth as much work.
+    ascent.most = min(most, MOST_EVALUATIONS // (1 + len(known)))
     ascent.is_newton |= is_bold
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
         status = ascent.status_at_limit
     M, b = ascent.lagrangian.M, ascent.lagrangian.b
-    return Refined(ascent.V, M, b, ascent.n_iter, status)
+    return Refined(ascent.V, M, b, ascent.n_iter, status, ascent.spent)
 
 
 class _Ascent:
@@ -89,7 +96,8 @@ class _Ascent:
     ) -> None:
         self.problem, self.V, self.known = reduced, start, known
         self.lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
-        self.n_iter, self.spent, self.is_newton = 0, 0, reduced.is_large
+        self.n_iter, self.spent, self.most = 0, 0, MOST_EVALUATIONS
+        self.is_newton, self.may_turn = reduced.is_large, True
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
         self.raised = 0
@@ -100,6 +108,7 @@ class _Ascent:
         lagrangian, last = self.lagrangian, self.violation
         climb = ascend if self.is_newton else _ascend_by_gradients
         self.V, steps, evaluations = climb(lagrangian, self.V, self.accuracy)
+        self.is_newton |= self.may_turn and steps >= _INNER_ITERATIONS
         self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
         found = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
         self.change = _relative_change(found.M, lagrangian.M)
@@ -140,8 +149,7 @@ class _Ascent:
                 return Status.CONVERGED
             self.next_polish *= 0.1
         is_lost = self.raised > _MOST_RAISES and self.violation > _FEASIBLE
-        # What is next to something known already is not worth as much work.
-        if is_lost or self.spent > _MOST_EVALUATIONS / (1 + len(self.known)):
+        if is_lost or self.spent > self.most:
             return self.status_at_limit
         is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT

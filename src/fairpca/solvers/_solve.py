@@ -28,13 +28,20 @@ from fairpca.solvers._problem import (
     ReducedProblem,
     reduce_problem,
 )
-from fairpca.solvers._refinement import Refined, initial_multipliers, refine
+from fairpca.solvers._refinement import (
+    MOST_EVALUATIONS,
+    Refined,
+    initial_multipliers,
+    refine,
+)
 from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._tight import solve_tight
 
 # Share of the objective that must be left to gain for one more ascent of a large problem, and for
 # one of a small problem from anywhere.
 _WORTH_A_GUESS = 1e-2
+# Evaluations that must be left for one more ascent.
+_LEAST_WORK = 1000
 
 
 @dataclass(frozen=True)
@@ -239,12 +246,15 @@ def _ascend_again(
     worth: float,
     options: _Options,
 ) -> None:
-    """Ascend from another start where the bound leaves more than `worth` to gain."""
-    if not _is_certified(reduced, candidates, bound, worth):
+    """Ascend from another start where the bound leaves more than `worth` to gain, and work."""
+    left = MOST_EVALUATIONS - sum(found.spent for found in candidates)
+    if left > _LEAST_WORK and not _is_certified(reduced, candidates, bound, worth):
         known = [found.basis for found in candidates if found.status.converged]
         watch = _below(options.watch, bound.value)
         is_bold = worth >= _WORTH_A_GUESS
-        candidates.append(refine(reduced, start, known=known, is_bold=is_bold, watch=watch))
+        candidates.append(
+            refine(reduced, start, known=known, is_bold=is_bold, most=left, watch=watch)
+        )
 
 
 def _below(watch: Watch | None, bound: float) -> Watch | None:

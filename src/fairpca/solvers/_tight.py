@@ -197,6 +197,7 @@ class _Rounds:
         face = _Face(reduced, self.active, self.shifts, self.T, self.n_fixed)
         interior = InteriorPoint(face.conic(self.price, self.mean_price), self._wanted)
         _, n_iter = drive(interior, max(self.left, 1), self._inner_watch())
+        interior.work = interior.sums = np.empty(0)  # lifting needs room too
         self.left, self.n_iter = self.left - n_iter, self.n_iter + n_iter
         leading = self._record(face.lift(interior), face.shifts)
         value, overlooked = self._value(face, interior)

@@ -86,8 +86,8 @@ def is_lazy(X: Any) -> bool:
 def is_stream(X: Any) -> bool:
     """Tell rows that come in Arrow batches, and can be read by name only, from rows in memory.
 
-    Readers, polars LazyFrames, DuckDB relations and ADBC cursors are streams; frames and tables
-    of pandas, polars and pyarrow are in memory.
+    Readers, pyarrow datasets, polars LazyFrames, DuckDB relations and ADBC cursors are streams;
+    frames and tables of pandas, polars and pyarrow are in memory.
 
     Examples
     --------
@@ -97,5 +97,5 @@ def is_stream(X: Any) -> bool:
     >>> is_stream(table), is_stream(table.to_reader())
     (False, True)
     """
-    doors = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch")
+    doors = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch", "get_fragments")
     return any(hasattr(X, name) for name in doors) and not hasattr(X, "__array__")

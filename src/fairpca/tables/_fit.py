@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairpca._models import ModelFile
 from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, Solution, solve, solve_worst
+from fairpca.solvers._count import count_components
 from fairpca.solvers._solve import check_objective, check_price
 from fairpca.tables._roles import check_choice
 
@@ -19,14 +21,15 @@ from fairpca.tables._roles import check_choice
 def fit_state(moments: GroupMoments, settings: dict[str, Any]) -> ModelFile:
     """Fit from moments, without an estimator of scikit-learn; return what a model file holds."""
     whole, standardize = moments.expanded(), settings["standardize"]
-    scaling = whole.standardization(famd=standardize == "famd") if standardize else None
+    scaling = moments.standardization(famd=standardize == "famd") if standardize else None
     scaled = whole if scaling is None else whole.standardized(scaling)
     names = ("compare", "joint", "reference", "min_group_size")
     contrasts = scaled.contrasts(*(settings[name] for name in names))
     _, mean, covariance = scaled.pooled()
     prices = {name: settings[name] for name in ("mean_tol", "cov_weight", "cov_tol")}
-    count = settings["n_components"]
-    problem = FairProblem.from_contrasts(covariance, contrasts, count, **prices)
+    problem = FairProblem.from_contrasts(covariance, contrasts, 1, **prices)
+    count = count_components(problem, settings["n_components"])
+    problem = replace(problem, n_components=count)
     solution = _solve(scaled, problem, settings)
     basis, certificate = solution.basis, solution.certificate
     variance = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
@@ -71,9 +74,10 @@ def check_settings(settings: dict[str, Any]) -> None:
     """Refuse what `fairpca.FairPCA` refuses."""
     check_choice("solver", settings["solver"], SOLVERS)
     check_choice("objective", settings["objective"], OBJECTIVES)
-    if settings["n_components"] < 1:
+    count = settings["n_components"]
+    if count is not None and count <= 0:
         raise InvalidInputError(
-            f"n_components={settings['n_components']}: give 1 or more.", parameter="n_components"
+            f"n_components={count}: give 1 or more, or a share below 1.", parameter="n_components"
         )
     check_price(settings["cov_weight"], settings["cov_tol"])
     check_objective(settings["objective"], settings["solver"])

@@ -24,8 +24,8 @@ from fairpca.rows._checks import check_matrix
 from fairpca.rows._missing import fill_means
 from fairpca.rows.rows import MIN_DRAWN
 from fairpca.tables._dask import collections, merge_tree, partition_columns
-from fairpca.tables._kernel import Columns, positive_rows, to_rows
-from fairpca.tables._roles import Names, Roles
+from fairpca.tables._kernel import Columns, count_missing, positive_rows, to_rows
+from fairpca.tables._roles import Roles
 
 _LOT, _CELL = "lot", "cell"
 
@@ -36,16 +36,17 @@ def lazy_sample(
     size: int,
     *,
     seed: int = 0,
-    numeric: Names = None,
     names: Sequence[str] | None = None,
+    **options: Any,
 ) -> Rows:
     """Draw rows of a collection, from all cells in proportion but some of each at least.
 
     `parts` are X, groups, strata and weights, and `moments` those of all rows: the rows drawn weigh
-    as much together as all rows of their cell. All rows, in order, where there are no more.
+    as much together as all rows of their cell. All rows, in order, where there are no more. What
+    is missing is NaN where it counts as the mean. `options` are those of roles.
     """
     work = partial(_draw_partition, size=size, seed=seed)
-    roles, delayed = collections(work, *parts, names, numeric=numeric)
+    roles, delayed = collections(work, *parts, names, **options)
     drawn = merge_tree(delayed, partial(_merge, size=size))
     rows = to_rows(_as_columns(drawn, roles), roles)[0]
     rows = rows if names is not None else replace(rows, feature_names=None)
@@ -56,12 +57,12 @@ def lazy_feature_moments(
     parts: tuple[Any, Any, Any, Any],
     function: Callable[[Any], Any],
     *,
-    numeric: Names = None,
     names: Sequence[str] | None = None,
+    **options: Any,
 ) -> GroupMoments:
     """Sum what a function makes of the features of every row."""
     work = partial(_sum_features, function=function)
-    _, delayed = collections(work, *parts, names, numeric=numeric)
+    _, delayed = collections(work, *parts, names, **options)
     found: GroupMoments | None = merge_tree(delayed, _add)
     assert found is not None
     return found
@@ -69,6 +70,9 @@ def lazy_feature_moments(
 
 def _partition_rows(X: Any, groups: Mapping[str, Any], roles: Roles) -> tuple[Columns, Rows | None]:
     columns = partition_columns(X, groups, roles)
+    if roles.missing == "drop-rows":
+        missing, complete = count_missing(columns, roles, search_features=True)
+        columns = columns.filter(complete) if missing else columns
     used = positive_rows(columns)
     columns = columns if used is None else columns.filter(used)
     return columns, to_rows(columns, roles)[0] if columns.n_rows else None

@@ -176,7 +176,12 @@ def _indicator(feature: str, schema: pa.Schema) -> tuple[str, str]:
             f"the feature {feature!r} can be read as a value of any of {found}: rename the columns."
         )
     if not found:
-        raise InvalidInputError(f"the table has no column {feature!r}, which the model needs.")
+        other = len(schema.names) == 1 and any(mark in schema.names[0] for mark in ";\t|")
+        hint = " Are its fields separated by something else than a comma?" if other else ""
+        raise InvalidInputError(
+            f"the table has no column {feature!r}, which the model needs.{hint}",
+            parameter="separator" if other else None,
+        )
     return found[0], feature.removeprefix(f"{found[0]}=")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
@@ -234,28 +234,20 @@ def project_into(
     found = database if isinstance(database, Database) else Database(database)
     job = Job(table, read_model(model).bind(table.schema, missing, unknown), keep, kept_first=True)
     space, _, name = into.rpartition(".")
-    place = f"{_quoted(space)}.{_quoted(name)}" if space else _quoted(name)
     rows = _Rows(job, progress)
-    with found.connection() as connection:
-        exists = _exists(connection, found, place)
+    with found.connection() as connection, _writing(connection, into, found) as cursor:
+        exists = _exists(cursor, found.kind, space, name)
         if exists and not force:
             raise InvalidInputError(
                 f"the table {into} exists already: choose another name, or use force=True.",
                 parameter="into",
             )
-        cursor = connection.cursor()
-        try:
-            with _written(into, found):
-                if exists:
-                    cursor.execute(f"DROP TABLE {place}")
-                written = _ingest(cursor, name, space, rows)
-                if rows.error is None and written in (-1, rows.count):
-                    connection.commit()
-                    return rows.count
-        finally:
-            cursor.close()
-            with reading(into, found.clean):
-                connection.rollback()  # nothing is left to undo after a commit
+        if exists:
+            cursor.execute(f"DROP TABLE {_place(space, name)}")
+        written = _ingest(cursor, name, space, rows)
+        if rows.error is None and written in (-1, rows.count):
+            connection.commit()
+            return rows.count
     raise rows.error or InvalidInputError(
         f"the table {into} took {written} of {rows.count} rows: nothing was written."
     )
@@ -297,29 +289,42 @@ def _ingest(cursor: Any, name: str, space: str, rows: _Rows) -> int:
 
 
 @contextmanager
-def _written(into: str, database: Database) -> Iterator[None]:
-    """Say in one line why a table could not be written."""
+def _writing(connection: Any, into: str, database: Database) -> Iterator[Any]:
+    """Give a cursor whose transaction ends here; what a driver says becomes one line."""
+    from adbc_driver_manager import Error
+
+    cursor = connection.cursor()
     try:
-        yield
-    except Exception as error:
-        if not type(error).__module__.startswith("adbc_driver_manager"):
-            raise
+        yield cursor
+    except Error as error:
         reason = " ".join(database.clean(str(error)).split())[:300]
         raise InvalidInputError(
             f"the table {into} cannot be written ({reason}): nothing was written."
         ) from None
-
-
-def _exists(connection: Any, database: Database, place: str) -> bool:
-    cursor = connection.cursor()
-    try:
-        cursor.execute(f"SELECT 1 FROM {place} LIMIT 0")
-        cursor.fetchall()
-        return True
-    except Exception as error:
-        if not type(error).__module__.startswith("adbc_driver_manager"):
-            raise
-        return False
     finally:
-        cursor.close()
-        connection.rollback()
+        for end in (cursor.close, connection.rollback):  # of nothing, after a commit
+            with suppress(Error):  # of a connection that is lost, and has undone all by that
+                end()
+
+
+def _exists(cursor: Any, kind: str, space: str, name: str) -> bool:
+    """Ask the catalogue, since a SELECT that fails does not say whether the table is absent."""
+    if kind == "PostgreSQL":
+        cursor.execute(f"SELECT to_regclass({_text(_place(space, name))}) IS NOT NULL")
+    elif kind == "SQLite":
+        catalogue = _place(space, "sqlite_master")
+        same = f"lower(name) = lower({_text(name)})"
+        cursor.execute(f"SELECT count(*) > 0 FROM {catalogue} WHERE {same}")
+    else:
+        schema = _text(space) if space else "current_schema()"
+        same = f"lower(table_name) = lower({_text(name)}) AND lower(table_schema) = lower({schema})"
+        cursor.execute(f"SELECT count(*) > 0 FROM information_schema.tables WHERE {same}")
+    return bool(cursor.fetchall()[0][0])
+
+
+def _place(space: str, name: str) -> str:
+    return f"{_quoted(space)}.{_quoted(name)}" if space else _quoted(name)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

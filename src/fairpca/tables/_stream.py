@@ -18,6 +18,10 @@ from fairpca.tables._partial import Partial, merge_partials
 from fairpca.tables._pass import Checkpoint, State, in_order
 from fairpca.tables._roles import Roles
 
+# What a scanner of pyarrow holds beside the batch it hands over. By default it reads four files and
+# sixteen batches of 131,072 rows ahead, which follows the number of files up to a gigabyte.
+READ_AHEAD = {"batch_readahead": 1, "fragment_readahead": 1}
+
 # Errors of these packages are about rows that cannot be read; others are defects of ours.
 ENGINES = frozenset({"pyarrow", "polars", "duckdb", "_duckdb", "adbc_driver_manager"})
 
@@ -82,6 +86,8 @@ def open_stream(source: Any) -> Stream | None:
         return _polars(source)
     if package in ("duckdb", "_duckdb") and hasattr(source, "to_arrow_reader"):
         return _duckdb(source)
+    if package == "pyarrow" and hasattr(source, "get_fragments"):
+        return _dataset(source)
     if not any(hasattr(source, name) for name in ("__arrow_c_stream__", "fetch_record_batch")):
         return None
     reader = _reader(source)
@@ -124,6 +130,23 @@ class _Once:
 
 def _read_table(table: pa.Table, columns: list[str], start: int) -> Any:
     return table.select(columns).slice(start).to_batches()
+
+
+def _dataset(dataset: Any) -> Stream:
+    """Read a pyarrow dataset, filtered or not, with little read ahead of the sums."""
+    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
+
+    options = {}
+    if isinstance(getattr(dataset, "format", None), ParquetFileFormat):
+        lean = ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
+        options = {"fragment_scan_options": lean}
+
+    def read(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+        size = batch_rows(len(columns))
+        scanner = dataset.scanner(columns=columns, batch_size=size, **READ_AHEAD, **options)
+        return _after(scanner.to_reader(), start)
+
+    return _stream("the dataset", dataset.schema, read)
 
 
 def _polars(frame: Any) -> Stream:
@@ -251,8 +274,9 @@ def sum_stream(
         for part in in_order(work, batches, threads):
             total = merge_partials([total, part], roles)
             failing = failing or (roles.missing == "error" and bool(part.missing))
-            state = State(current=total, current_file=name, mark=(part.n_rows, _digest(part)))
             if kept is not None and not failing:
+                mark = (part.n_rows, _digest(part))
+                state = State(current=total, current_file=name, mark=mark)
                 kept.save(state)
             counter.add(part.n_rows)
     finally:

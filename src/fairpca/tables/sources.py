@@ -101,8 +101,9 @@ def moments_from_parquet(
     (3, ('height',), ('f', 'm'))
     """
     table = open_table(source, filesystem=filesystem, kind="parquet")
+    roles = table.assign(sensitive, features, control, weight, **options)
     return table.moments(
-        table.assign(sensitive, features, control, weight, **options),
+        roles,
         progress=progress,
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
@@ -179,13 +180,13 @@ def moments_from_arrow(
     Parameters
     ----------
     source : object with ``__arrow_c_stream__``, polars LazyFrame, ADBC cursor or callable
-        A pyarrow reader or table, a frame of pandas or polars, a DuckDB relation, a cursor whose
-        query has been run. A LazyFrame runs in the streaming engine of polars. A function
+        A pyarrow reader, table or dataset, a frame of pandas or polars, a DuckDB relation, a cursor
+        whose query has been run. A LazyFrame runs in the streaming engine of polars. A function
         without arguments is called to open the stream, each time that it is needed.
     checkpoint, checkpoint_seconds
         As in `moments_from_parquet`, for what can be read again in the same order: tables, frames,
-        queries of polars and DuckDB, and functions. The last batch that was summed is read again
-        and must give the same sums.
+        datasets, queries of polars and DuckDB, and functions. The last batch that was summed is
+        read again and must give the same sums.
     sensitive, features, control, weight, threads, progress, **options
         As in `moments_from_parquet`.
 
@@ -205,8 +206,9 @@ def moments_from_arrow(
             parameter="source",
         )
     table = open_table(stream)
+    roles = table.assign(sensitive, features, control, weight, **options)
     return table.moments(
-        table.assign(sensitive, features, control, weight, **options),
+        roles,
         progress=progress,
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairpca._choices import OBJECTIVES
+from fairpca._choices import GROUPLESS, MISSING, OBJECTIVES
 from fairpca._models import ModelFile, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables._fit import check_settings, fit_state
@@ -51,9 +51,14 @@ def _names(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else To.toListString(value)
 
 
+def _number(value: Any) -> int | float:
+    """Read a number of components, or the share of the variance that they hold."""
+    return value if isinstance(value, float) and 0.0 < value < 1.0 else To.toInt(value)
+
+
 # Spark's name of a parameter of FairPCA: its own name, how it is read, its default.
 _SETTINGS: dict[str, tuple[str, Any, Any]] = {
-    "nComponents": ("n_components", To.toInt, 2),
+    "nComponents": ("n_components", _number, 2),
     "meanTol": ("mean_tol", To.toFloat, 0.0),
     "covWeight": ("cov_weight", To.toFloat, None),
     "covTol": ("cov_tol", To.toFloat, None),
@@ -70,6 +75,8 @@ _SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "standardize": ("standardize", To.identity, False),
     "tol": ("tol", To.toFloat, 1e-4),
     "maxIter": ("max_iter", To.toInt, 5000),
+    "missing": ("missing", To.toString, MISSING[0]),
+    "missingGroups": ("missing_groups", To.toString, GROUPLESS[0]),
 }
 
 
@@ -163,7 +170,13 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         result fails with an error of Spark that names the first column. Streams are always lazy.
     nComponents, meanTol, covWeight, covTol, solver, objective, compare, joint, reference
         The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise numeric,
-        minGroupSize, certify, covShift, whiten, standardize, tol and maxIter.
+        minGroupSize, certify, covShift, whiten, standardize, tol and maxIter. nComponents may be
+        a share of the variance, such as 0.9.
+    missing : {"error", "drop-rows", "mean"}, default "error"
+        Null and NaN among the features, as in `fairpca.FairPCA`: `transform` counts them as the
+        mean unless this is "error". Infinities are always an error.
+    missingGroups : {"raise", "own"}, default "raise"
+        Rows without a group or stratum: an error, or a group of their own.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -184,7 +197,8 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
     def _fit(self, dataset: Any) -> FairPCAModel:
         if not self.isSet(self.sensitiveCol):
             raise InvalidInputError("name the protected column with sensitiveCol.")
-        check_settings(self.settings())
+        settings = self.settings()
+        check_settings(settings)
         features = self._features(dataset)
         control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
         weight = self.getWeightCol() if self.isSet(self.weightCol) else None
@@ -194,11 +208,10 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
             others = [*sensitive, *(control or ()), *([weight] if weight else ())]
             groups = (F.col(_quoted(name)) for name in others)
             data = dataset.select(*(c.alias(n) for n, c in features.items()), *groups)
-        numeric = self.getOrDefault(self.numeric)
+        options = {name: settings[name] for name in ("numeric", "missing", "missing_groups")}
         parts = (sensitive, list(features), control, weight)
-        moments = moments_from_spark(data, *parts, numeric=numeric)
-        model = FairPCAModel(fit_state(moments, self.settings()))
-        return self._copyValues(model)
+        moments = moments_from_spark(data, *parts, **options)
+        return self._copyValues(FairPCAModel(fit_state(moments, settings)))
 
     def write(self) -> MLWriter:
         """Return a writer of the parameters."""
@@ -228,11 +241,15 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
             raise InvalidInputError(
                 f"the model knows {len(weights.mean)} features, and the table has {len(features)}."
             )
+        if weights.missing != MISSING[0]:
+            means = zip(features.items(), weights.mean, strict=True)
+            features = {name: _filled(column, mean) for (name, column), mean in means}
         if self.getOrDefault(self.handleInvalid) == "error" and not dataset.isStreaming:
             _check_complete(dataset, features)
         complete = [_complete(column, name) for name, column in features.items()]
         centred = [value - float(m) for value, m in zip(complete, weights.mean, strict=True)]
-        scores = [_dot(centred, direction) for direction in _directions(weights)]
+        units = 1.0 if weights.scale is None else weights.scale[:, None]
+        scores = [_dot(centred, direction) for direction in weights.components / units]
         return dataset.withColumn(self.getOutputCol(), array_to_vector(F.array(*scores)))
 
     def _weights(self) -> Weights:
@@ -248,12 +265,6 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
     def read(cls) -> MLReader:
         """Return a reader of what `write` wrote."""
         return _Reader(cls)
-
-
-def _directions(weights: Weights) -> Any:
-    return (
-        weights.components if weights.scale is None else weights.components / weights.scale[:, None]
-    )
 
 
 def _is_finite(column: Any) -> Any:
@@ -273,6 +284,10 @@ def _check_complete(data: Any, features: dict[str, Any]) -> None:
             "out.",
             parameter="handleInvalid",
         )
+
+
+def _filled(column: Any, value: float) -> Any:
+    return F.when(column.isNull() | F.isnan(column), float(value)).otherwise(column)
 
 
 def _complete(column: Any, name: str) -> Any:
