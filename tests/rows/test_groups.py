@@ -132,8 +132,8 @@ def test_fractions_with_more_than_two_values_are_numbers(values):
     assert column.values.dtype == np.float64
 
 
-def test_declared_categories_of_floats_stay_groups_with_text_levels():
-    assert only(pd.Series(pd.Categorical([1.0, 2.0, 3.0]))).levels == ("1.0", "2.0", "3.0")
+def test_categories_of_whole_floats_are_groups_like_integers():
+    assert only(pd.Series(pd.Categorical([1.0, 2.0, 3.0]))).levels == (1, 2, 3)
 
 
 @pytest.mark.parametrize("numeric", [["age"], "age", ("age",), {"age"}])
