@@ -27,10 +27,10 @@ class GroupsFromRows(FairPCA):
     removing, repeating or reordering rows does not change them.
     """
 
-    def _summarise(self, X, sensitive_features, control_features, sample_weight, **options):
+    def _rows(self, X, sensitive_features, control_features, sample_weight):
         if sensitive_features is None:
             sensitive_features = self._split_rows(X)
-        return super()._summarise(X, sensitive_features, control_features, sample_weight, **options)
+        return super()._rows(X, sensitive_features, control_features, sample_weight)
 
     @staticmethod
     def _split_rows(X):

@@ -254,7 +254,7 @@ class _Newton:
             H[size:, size:] += (problem.room_slopes.T * self.ratio) @ problem.room_slopes
         if not np.isfinite(H).all():
             raise np.linalg.LinAlgError("overflow")
-        self.factor = scipy.linalg.cho_factor(H.T, overwrite_a=True, check_finite=False)
+        self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
         self.along = self._solve(at.normal)
 
     def _solve(self, right: Array) -> Array:
