@@ -23,6 +23,9 @@ _COUPLING_FLOOR = 1e-8
 FEASIBLE = 1e-7
 # Up to so many entries of a basis calling a function costs more than what it computes.
 _FEW_UNKNOWNS = 400
+# Up to so many features gradients are cheaper than steps that couple more pairs of columns.
+_FEW_FEATURES = 50
+_MOST_COUPLED = 150
 # How far below the attainable minimum a tolerance may lie before it is refused.
 _MINIMUM_SLACK = 1e-9
 
@@ -210,8 +213,14 @@ class ReducedProblem:
 
     @property
     def is_large(self) -> bool:
-        """Whether a step of ascent costs more than calling it."""
-        return self.size * self.d > _FEW_UNKNOWNS
+        """Whether a step of ascent costs more than calling it, and Newton's not much more."""
+        is_small = self.size * self.d <= _FEW_UNKNOWNS
+        return not is_small and (self.size > _FEW_FEATURES or self.suits_newton)
+
+    @property
+    def suits_newton(self) -> bool:
+        """Whether what couples the columns in a step of Newton's method is small."""
+        return self.d * (self.d + 1) // 2 <= _MOST_COUPLED
 
     @cached_property
     def variances(self) -> Array | None:

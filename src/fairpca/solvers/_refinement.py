@@ -33,6 +33,7 @@ _OUTER_ITERATIONS = 40
 _INNER_EVALUATIONS = 200
 # Of one ascent, and of all ascents of a solve together.
 MOST_EVALUATIONS = 6000
+_ENTRIES_PER_EVALUATION = 1500
 # A violation that outlives so many raises of the penalty is there to stay.
 _MOST_RAISES = 10
 _MEMORY = 20
@@ -97,7 +98,7 @@ class _Ascent:
         self.problem, self.V, self.known = reduced, start, known
         self.lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
         self.n_iter, self.spent, self.most = 0, 0, MOST_EVALUATIONS
-        self.is_newton, self.may_turn = reduced.is_large, True
+        self.is_newton, self.may_turn = reduced.is_large, reduced.suits_newton
         self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
         self.change = self.violation = np.inf
         self.raised = 0
@@ -197,8 +198,10 @@ def _ascend_by_gradients(
             "gtol": accuracy * lagrangian.unit,
         },
     )
+    # Those of many columns cost more than calling them.
+    cost = 1 + lagrangian.contrasts * V.size // _ENTRIES_PER_EVALUATION
     V = _orthonormal_factor(result.x.reshape(V.shape))[0]
-    return V, int(result.nit), int(result.nfev)
+    return V, int(result.nit), int(result.nfev) * cost
 
 
 def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
