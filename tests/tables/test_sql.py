@@ -136,7 +136,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(uri, frame, monkeypatch):
     table = open_query("select * from people", uri)
     fill(uri, "kept", frame[["a"]])
     for force, into in ((False, "fresh"), (True, "kept")):
-        with pytest.raises(InvalidInputError, match="column 'b' has 1 missing") as error:
+        with pytest.raises(InvalidInputError, match="1 of 100 rows have missing values") as error:
             project_into(table, fair, uri, into, force=force)
         assert "\n" not in str(error.value)
     assert rows_of(uri, "fresh") is None
