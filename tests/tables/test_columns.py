@@ -241,6 +241,12 @@ def test_values_that_a_batch_lacks_keep_their_places(tmp_path):
     np.testing.assert_allclose(found.pooled().covariance, wide.cov(ddof=0), atol=1e-12)
 
 
+def test_categories_without_rows_are_no_groups():
+    towns = pd.Categorical(["b", "a"] * 3, categories=["z", "b", "a"])
+    groups = encode_columns({"town": pa.array(towns)}, [], "sensitive_features", 6)
+    assert groups.categorical[0].levels == ("a", "b")
+
+
 def test_zero_weights_are_left_out_of_everything(tmp_path):
     frame = people(300)
     frame.loc[frame.index < 120, "w"] = 0.0  # whole row groups
