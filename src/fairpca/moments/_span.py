@@ -23,6 +23,7 @@ MIN_FEATURES = 128
 # A direction that sticks out of a span by less than this is rounding.
 _OUTSIDE = 1e-12
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
+_COLUMNS_AT_ONCE = 128  # so that nothing beside the basis is as large as the rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +51,14 @@ class Span:
     def spread(self, matrix: FloatArray) -> FloatArray:
         """Diagonal of WᵀMW, feature by feature; zero where there is nothing but rounding."""
         # A feature that only left-out rows made vary leaves what its coordinates do not cancel.
-        found = np.einsum("rp,rp->p", self.basis, matrix @ self.basis)
-        sizes = np.abs(self.basis)
-        rounding = _ROUNDING * np.einsum("rp,rp->p", sizes, np.abs(matrix) @ sizes)
-        return np.where(np.abs(found) > rounding, found, 0.0)
+        spread = np.empty(self.basis.shape[1])
+        for start in range(0, len(spread), _COLUMNS_AT_ONCE):
+            some = self.basis[:, start : start + _COLUMNS_AT_ONCE]
+            found = np.einsum("rp,rp->p", some, matrix @ some)
+            sizes = np.abs(some)
+            rounding = _ROUNDING * np.einsum("rp,rp->p", sizes, np.abs(matrix) @ sizes)
+            spread[start : start + len(found)] = np.where(np.abs(found) > rounding, found, 0.0)
+        return spread
 
     def lift(self, basis: FloatArray) -> FloatArray:
         """Directions as rows (d, p) from a basis (r + k, d) of the span and k directions outside.
