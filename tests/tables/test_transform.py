@@ -202,9 +202,11 @@ def test_new_rows_that_cannot_be_used_are_refused_in_the_words_of_a_fit(missing)
     frame = pd.DataFrame(rng.normal(size=(40, 3)), columns=list("uvw"))
     frame["g"] = rng.choice(["a", "b"], 40)
     model = FairPCA(1, missing=missing).fit(frame[list("uvw")], sensitive_features=frame["g"])
-    for value, column in ((np.nan, "v"), (np.inf, "w")):
+    for value, column in ((np.nan, "v"), (np.inf, "w"), (np.inf, "coded")):
         spoilt = frame[list("uvw")].copy()
-        spoilt.loc[3, column] = value
+        spoilt.loc[3, column.replace("coded", "w")] = value
+        if column == "coded":
+            spoilt["w"] = spoilt["w"].astype("category")
         if value is np.nan and missing == "mean":
             continue
         with pytest.raises(InvalidInputError) as by_array:

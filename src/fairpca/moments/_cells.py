@@ -25,6 +25,8 @@ from fairpca.linalg import symmetrize
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+# A deviation below this share of the mean is rounding, not variation.
+ROUNDING = 16 * float(np.finfo(np.float64).eps)
 _GUESS_STRIDE = 128
 _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
 

@@ -9,15 +9,13 @@ from math import prod, sqrt
 from numbers import Integral
 from typing import Any
 
-import numpy as np
-
 from fairpca.exceptions import (
     GroupsError,
     InvalidInputError,
     NestedAttributeWarning,
     SmallGroupWarning,
 )
-from fairpca.moments._cells import Cell, FloatArray, mean_difference, merge
+from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, Note
 from fairpca.rows import Level
@@ -26,9 +24,6 @@ from fairpca.rows._pairs import check_compare, face
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
 MAX_NAMED_IN_WARNING = 50
-
-# A deviation below this share of the mean is rounding, not variation.
-ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)

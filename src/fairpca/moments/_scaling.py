@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.moments._cells import FloatArray, Standardization
-from fairpca.moments._form_contrasts import ROUNDING
+from fairpca.moments._cells import ROUNDING, FloatArray, Standardization
 from fairpca.moments._span import Span
 
 _CLOSE = 1e-9

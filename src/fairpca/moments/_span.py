@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import Cell, FloatArray, centre
+from fairpca.moments._cells import ROUNDING, Cell, FloatArray, centre
 from fairpca.moments._table import Table
 
 # Below this many features a matrix of all of them is smaller than the bookkeeping of a span.
 MIN_FEATURES = 128
 # A direction that sticks out of a span by less than this is rounding.
 _OUTSIDE = 1e-12
-_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 _COLUMNS_AT_ONCE = 128  # so that nothing beside the basis is as large as the rows
 
 
@@ -51,12 +50,12 @@ class Span:
     def spread(self, matrix: FloatArray) -> FloatArray:
         """Diagonal of WᵀMW, feature by feature; zero where there is nothing but rounding."""
         # A feature that only left-out rows made vary leaves what its coordinates do not cancel.
-        spread = np.empty(self.basis.shape[1])
+        spread, entries = np.empty(self.basis.shape[1]), np.abs(matrix)
         for start in range(0, len(spread), _COLUMNS_AT_ONCE):
             some = self.basis[:, start : start + _COLUMNS_AT_ONCE]
             found = np.einsum("rp,rp->p", some, matrix @ some)
             sizes = np.abs(some)
-            rounding = _ROUNDING * np.einsum("rp,rp->p", sizes, np.abs(matrix) @ sizes)
+            rounding = ROUNDING * np.einsum("rp,rp->p", sizes, entries @ sizes)
             spread[start : start + len(found)] = np.where(np.abs(found) > rounding, found, 0.0)
         return spread
 

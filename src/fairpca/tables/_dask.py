@@ -31,8 +31,6 @@ from fairpca.tables.table import Table
 # Partial sums that one task adds, so that no worker holds more than a few of them.
 FAN_IN = 8
 
-# What comes beside the features, as estimators call it.
-
 
 def moments_from_dask(
     data: Any,

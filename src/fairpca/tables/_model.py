@@ -17,7 +17,7 @@ from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
 from fairpca.rows._checks import infinite_error, missing_values_error
-from fairpca.tables._kernel import absent, level_text
+from fairpca.tables._kernel import absent, decoded, level_text
 from fairpca.tables._roles import is_number
 
 AnyModel: TypeAlias = Any
@@ -90,7 +90,7 @@ class Projection:
         weights = self.weights
         matrix = np.zeros((len(weights.features), batch.num_rows))
         for index, name in self.plain:
-            column = batch.column(name)
+            column = decoded(batch.column(name))
             if self.missing == "mean":
                 column = filled(column, weights.mean[index])
             if kinds.is_decimal(column.type):
@@ -119,7 +119,7 @@ class Projection:
         if counts and self.missing != "mean":
             incomplete = int(np.any(list(masks.values()), axis=0).sum())
             return missing_values_error(incomplete, batch.num_rows, counts, "missing")
-        infinite = (name for _, name in self.plain if is_infinite(batch.column(name)))
+        infinite = (name for _, name in self.plain if is_infinite(decoded(batch.column(name))))
         return infinite_error(next(infinite), "features")
 
 
