@@ -46,8 +46,10 @@ def test_the_table_shows_what_the_json_holds(run, write, people):
     printed = run("audit", path, "--sensitive", "sex", *LINEAR).stdout
     (svm,) = (line for line in printed.splitlines() if "half-spaces" in line and "svm" in line)
     entry = document["delta"][0]
-    for figure in ("value", "null_mean", "null_quantile", "p_value", "cross_fit_value"):
+    for figure in ("value", "null_mean", "null_quantile", "p_value"):
         assert f" {entry[figure]:.3f} " in svm
+    assert f" {entry['held_out']['value']:.3f} " in svm
+    assert entry["held_out"]["value"] <= entry["bound"]  # of the same classifier
     assert "sex: m vs f" in svm
     assert f" {entry['bound']:.3f} " in svm
     assert f"{document['mean_gap']:.4f}" in printed

@@ -113,11 +113,13 @@ def _deltas(report: dict[str, Any]) -> Table:
         table.add_column(name, justify="right", no_wrap=True, style=style)
     table.add_column("largest for", overflow="fold")
     for entry in report["delta"]:
-        figures = ("value", "null_mean", "null_quantile", "p_value", "cross_fit_value")
+        new = entry["held_out"]
         table.add_row(
             _FAMILIES[entry["family"]],
             entry["method"],
-            *(_share(entry[name]) for name in figures),
+            *(_share(entry[name]) for name in ("value", "null_mean", "null_quantile")),
+            "<0.001" if (entry["p_value"] or 1.0) < 0.0005 else _share(entry["p_value"]),
+            _share(None if new is None else new["value"]),  # of the classifier that is bounded
             _bound(entry["bound"]),
             shown(_label(entry)),
         )
