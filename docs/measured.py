@@ -58,11 +58,19 @@ def _frontier_claims(rows: Rows) -> str:
         "the request by two standard errors on new rows.\n"
         f"- **It is not always the best**: of {row['peers']} points of the paper's program, "
         "dropping the leading directions of Q, LEACE and an MMD penalty, "
-        f"{100 * row['matched'] / row['peers']:.0f} % were matched by a point of FairPCA or "
-        "DeltaFairPCA (at least as much variance less 0.3 points, leak at most 0.03 more). In "
-        f"{row['beaten']} pairs one of their points was better than one of ours by both measures."
-        "\n"
+        f"{_share(row, 'matched', 'peers')} were matched by a point of FairPCA or "
+        "DeltaFairPCA (at least as much variance less 0.3 points, leak at most 0.03 more); "
+        f"{_share(row, 'fresh_matched', 'fresh_peers')} of the {row['fresh_peers']} where the "
+        "prices were not chosen; "
+        f"{_share(row, 'matched_with_error', 'peers')} if leaks may differ by one standard error "
+        f"of the new rows more; {_share(row, 'mean_matched', 'mean_peers')} of the "
+        f"{row['mean_peers']} means over the splits. {row['beaten_by']} of their points were "
+        f"better than one of ours by both measures, in {row['beaten']} pairs.\n"
     )
+
+
+def _share(row: dict, part: str, whole: str) -> str:
+    return f"{100 * row[part] / row[whole]:.1f} %"
 
 
 def _frontier_speed(rows: Rows) -> str:

@@ -220,6 +220,46 @@ def test_the_path_gives_up_variance_for_less_leak():
         assert np.abs(moments.contrasts().mean_gaps @ V).max() <= 1e-12
 
 
+def test_starts_leave_out_the_directions_that_differ_the_most():
+    X, z = shells()
+    moments = GroupMoments.from_arrays(X, z)
+    space = find_space(moments, moments.contrasts(), 2, 0.0)
+    Q = moments.contrasts().cov_gaps[0]
+    leading = np.linalg.eigh(space.inner.T @ Q @ space.inner)
+    order = np.argsort(-np.abs(leading[0]))
+    for count in (1, 2):
+        dropped = leading[1][:, order[:count]]
+        left_out = [V for V in space.starts() if np.abs(dropped.T @ V).max() < 1e-10]
+        rest = np.linalg.svd(dropped)[0][:, count:]
+        most = np.linalg.eigvalsh(rest.T @ np.diag(space.variances) @ rest)[-2:].sum()
+        kept = [np.sum(V * (space.variances[:, None] * V)) for V in left_out]
+        assert max(kept) == pytest.approx(most)
+
+
+class PricesOnly(Ascent):
+    """Notes the prices that are climbed, and climbs nothing."""
+
+    def climb(self, V, price):
+        self.climbed = [*getattr(self, "climbed", ()), price]
+        return V
+
+
+def test_prices_are_climbed_up_and_down_and_no_reported_leak_is_negative():
+    rng = np.random.default_rng(0)
+    rows = Rows.read(rng.normal(size=(400, 4)), np.arange(400) % 2)  # nothing leaks
+    moments = GroupMoments.from_rows(rows)
+    space = find_space(moments, moments.contrasts(), 2, 0.0)
+    targets, order = form_targets(rows, contrasts_of)
+    X, S = space.coordinates(rows.X)[order], np.diag(space.variances)
+    test = Leak(X, S, targets, random_frequencies(2, 60, rng))
+    assert min(test.adjusted(V).max() for V in space.starts()) < -0.01
+    ascent = PricesOnly(X, S, space.total, targets, rng)
+    path = ascent.path(space.starts(), [1.0, 2.0, 3.0, 4.0, 500.0], space.within_means)
+    assert ascent.climbed == [1.0, 3.0, 500.0, 4.0, 2.0]
+    assert [point.price for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
+    assert all(point.leak >= 0.0 for point in path)
+
+
 def test_an_ascent_does_not_lose():
     rows = Rows.read(*shells())
     moments = GroupMoments.from_rows(rows)

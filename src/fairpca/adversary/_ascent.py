@@ -70,18 +70,25 @@ class Ascent:
     ) -> list[Point]:
         """Return the best point at each of the rising prices.
 
-        Each ascent begins at the best basis so far for its price. In the end every price chooses
-        among all that were found, so that variance and leak fall from point to point.
+        Every second price is ascended on the way up, the others on the way down, each from the
+        best basis so far for its price. In the end every price chooses among all that were found,
+        so that variance and leak fall from point to point.
         """
         test = self._leak(starts[0].shape[1], _TEST_ROWS, _TEST_FEATURES)
         found = [self._point(feasible(V), test) for V in starts]
-        for price in prices:
-            best = max(found, key=lambda point: point.objective(price))
-            found.append(self._point(feasible(self.climb(best.basis, price)), test))
+
+        def best(price: float) -> Point:
+            return max(found, key=lambda point: point.objective(price))
+
+        for price in (*prices[::2], *prices[1::2][::-1]):
+            found.append(self._point(feasible(self.climb(best(price).basis, price)), test))
             if counter is not None:
                 counter.add()
-        chosen = [max(found, key=lambda point: point.objective(price)) for price in prices]
-        return [point._replace(price=price) for point, price in zip(chosen, prices, strict=True)]
+        # Below zero is chance; but the least of it is what the highest prices go by.
+        return [
+            point._replace(price=price, leak=max(point.leak, 0.0))
+            for price, point in ((price, best(price)) for price in prices)
+        ]
 
     def climb(self, V: Array, price: float) -> Array:
         """Ascend from a basis, with momentum and steps of one length that shrinks to zero."""
@@ -104,7 +111,7 @@ class Ascent:
 
     def _point(self, V: Array, test: Leak) -> Point:
         variance = float(np.sum(V * (self.S @ V))) / self.total
-        return Point(0.0, V, variance, max(float(test.adjusted(V).max()), 0.0))
+        return Point(0.0, V, variance, float(test.adjusted(V).max()))
 
     def _leak(self, n_components: int, n_rows: int, n_features: int) -> Leak:
         rows = self.targets.draw(n_rows, self.random)

@@ -12,7 +12,14 @@ from fairpca._progress import Counter
 from fairpca.adversary._ascent import Ascent, Point
 from fairpca.adversary._targets import form_targets
 from fairpca.exceptions import InfeasibleError
-from fairpca.linalg import Array, fix_signs, orthonormalize, project, single_blas_thread
+from fairpca.linalg import (
+    Array,
+    fix_signs,
+    orthonormalize,
+    project,
+    single_blas_thread,
+    top_eigenpairs,
+)
 from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution, solve
@@ -24,6 +31,8 @@ FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 _ZERO = 1e-10
 # Prices of covariance gaps whose fair bases the ascent starts from; 0: equal means only.
 _START_WEIGHTS = (0.0, 1.0, 10.0)
+# Of the directions in which covariances differ the most, at most so many are left out of a start.
+_MOST_DROPPED = 32
 _BISECTIONS = 40
 # Room for rounding in a covariance gap that is made a limit.
 _SLACK = 1e-6
@@ -50,7 +59,7 @@ class Space:
         return np.asarray(project(X, self.mean, self.directions), dtype=np.float64)
 
     def starts(self) -> list[Array]:
-        """Bases to start from: fair in means and covariances, or of less and less variance.
+        """Bases to start from: fair in means and covariances, or of less variance or smaller gaps.
 
         An ascent leaves directions of much variance only where a little of another one helps.
         """
@@ -64,6 +73,18 @@ class Space:
         while first < r:
             bases.append(np.eye(r)[:, min(first, r - d) :][:, :d])
             first *= 2
+        return [*bases, *self._without_leading_gaps()]
+
+    def _without_leading_gaps(self) -> list[Array]:
+        """Bases of the most variance without the first 1, 2, 4, … directions of covariance gaps."""
+        r, d = self.inner.shape[1], self.problem.n_components
+        gaps = [self.inner.T @ Q @ self.inner for Q in self.problem.cov_gaps]
+        leading = np.linalg.eigh(sum((Q @ Q for Q in gaps), np.zeros((r, r))))[1][:, ::-1]
+        bases, count = [], 1
+        while count <= min(r - d, _MOST_DROPPED) and gaps:
+            N = leading[:, count:]
+            bases.append(N @ top_eigenpairs(N.T @ (self.variances[:, None] * N), d)[1])
+            count *= 2
         return bases
 
     def plain(self) -> Point:

@@ -28,8 +28,8 @@ from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-_PRICES = (0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.5, 10.0, 32.0)
-# What is ascended before a price that was given, so that it is approached from below.
+_PRICES = (0.15, 0.3, 0.45, 0.6, 0.9, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 150.0)
+# What is ascended beside a price that was given, as shares of it: local optima are many.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
