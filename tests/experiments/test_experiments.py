@@ -234,7 +234,8 @@ def hidden(monkeypatch):
     monkeypatch.setattr(search, "PAIRS_UP_TO", 0)
     reader = search.Reader("any", 2)
     truth = search.Candidate("c", 1.0, ("c", "class"), "all rows")
-    found = [search.full_cells(split, s) for s, split in enumerate(reader.splits(truth))]
+    splits = enumerate(reader.splits(truth))
+    found = [search.full_cells(split, s, Options()) for s, split in splits]
     values = {table: {} for table in ("table1", "table3", "table5")}
     for name in found[0]:
         table, method, measure = name.split()
@@ -250,7 +251,8 @@ def test_search_finds_what_was_hidden(hidden):
     assert place in [i for _, i in best[:2]]
     score = {i: score for score, i in best}[place]
     assert score < 0.5
-    found = [search.full_cells(split, s) for s, split in enumerate(reader.splits(truth))]
+    splits = enumerate(reader.splits(truth))
+    found = [search.full_cells(split, s, Options()) for s, split in splits]
     cells, overall, agreeing = search._judge("any", found)
     assert overall == pytest.approx(0.0, abs=1e-12)
     assert agreeing == len(cells) == 18
@@ -265,6 +267,60 @@ def test_screening_agrees_with_the_methods(hidden):
     ]
     expected = [np.mean([fit[name]["variance"] for fit in fits]) for name in ("pca", "mean")]
     np.testing.assert_allclose(reader.cheap[place], expected)
+
+
+QUICK = Options(splits=1, quick=True)
+
+
+def counting(monkeypatch, module, name, seen):
+    """Note what `seen` makes of the arguments of a function, which still does its work."""
+    found, original = [], getattr(module, name)
+
+    def noted(*args, **kwargs):
+        found.append(seen(*args, **kwargs))
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, noted)
+    return found
+
+
+def test_a_quick_run_plans_few_cells():
+    chosen = _runner.choose(["all"])
+    cells = [cell for experiment in chosen for cell in experiment.cells(QUICK)]
+    assert len(cells) <= 125
+    assert len(_runner._first_needed(chosen, QUICK)) <= 45
+
+
+def test_a_quick_run_fits_little(toy, monkeypatch, tmp_path):
+    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
+    svms = counting(monkeypatch, table5, "_quietly", lambda *args: 1)
+    table5.compute(params, QUICK, Store(tmp_path, "x"))
+    assert len(svms) <= 90  # twelve classifiers: two folds at three penalties, and the chosen one
+    rows = counting(monkeypatch, leak, "DeltaFairPCA", lambda *args, max_rows, **more: max_rows)
+    leak.compute(params, QUICK, Store(tmp_path, "x"))
+    assert rows == [1000, 1000]
+
+
+def test_a_quick_search_fits_little(hidden, monkeypatch, tmp_path):
+    fits = counting(monkeypatch, search, "fit_bases", lambda *args, **more: 1)
+    monkeypatch.setattr(Options, "kernel_rows", 50)
+    rows = counting(monkeypatch, search, "gaussian_released", lambda U, z, seed: len(U))
+    search.compute({"dataset": "any"}, QUICK, Store(tmp_path, "x"))
+    assert len(fits) <= 9  # of three choices of rows: two in the screening, one in full
+    assert len(rows) == 9
+    assert max(rows) == 50
+
+
+def test_cells_that_take_longest_start_first(monkeypatch, tmp_path):
+    cells = [cell for name in NAMES for cell in EXPERIMENTS[name].cells(QUICK)]
+    started = []
+    monkeypatch.setattr(_runner, "_check_data", lambda names: None)
+    monkeypatch.setattr(_runner, "_work", lambda task: started.append(task[0].experiment))
+    _runner._compute_missing([], cells, QUICK, Store(tmp_path, "x"), 1, None, None)
+    searched = len(search.SEARCHED)
+    assert set(started[:searched]) == {"search"}
+    dear = started[searched : searched + 8]
+    assert dear.count("leak") == 8
 
 
 def test_thresholds_leave_rows_on_both_sides():

@@ -132,3 +132,14 @@ def test_a_high_price_ends_soon(solver, seed):
     certificate = solve(problem, solver).certificate
     assert certificate.objective <= certificate.bound
     assert time.process_time() - start < 2.0
+
+
+def test_a_limit_that_only_the_smallest_features_meet_is_met():
+    rng, p, d = np.random.default_rng(0), 30, 10
+    X, Z = rng.normal(size=(200, p)) * 10.0 ** np.linspace(-2, 2, p), rng.integers(0, 3, (200, 2))
+    quiet = FairProblem.from_moments(GroupMoments.from_arrays(X[:, :d], Z), d)
+    limit = 1.01 * np.abs(np.linalg.eigvalsh(quiet.cov_gaps)).max()
+    problem = FairProblem.from_moments(
+        GroupMoments.from_arrays(X, Z), d, mean_tol=None, cov_tol=limit
+    )
+    assert solve(problem, certify=False).certificate.cov_gap <= limit * (1 + 1e-6)

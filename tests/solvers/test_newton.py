@@ -5,6 +5,7 @@ import pytest
 from support import random_problem
 
 from fairpca.solvers import FairProblem, solve
+from fairpca.solvers import _newton as newton
 from fairpca.solvers import _problem as problems
 from fairpca.solvers._lagrangian import Lagrangian
 from fairpca.solvers._newton import (
@@ -13,6 +14,7 @@ from fairpca.solvers._newton import (
     _retract,
     _solve,
     _solve_directly,
+    ascend,
     polish,
 )
 from fairpca.solvers._problem import reduce_problem
@@ -201,3 +203,11 @@ def test_a_gradient_that_underflows_asks_for_no_step():
     for size in (0.0, 1e-200):
         K, _ = _solve(point, size * tangent(point.V, 0), 1e-4)
         assert not K.any()
+
+
+def test_a_step_that_underflows_ends_the_ascent(monkeypatch):
+    lagrangian, V = lagrangian_and_basis({"cov_weight": 2.0})
+    monkeypatch.setattr(newton, "_solve", lambda point, gradient, accuracy: (0.0 * gradient, 1))
+    found, steps, _ = ascend(lagrangian, V, 1e-8, 6000)
+    assert steps == 1
+    np.testing.assert_allclose(found @ found.T, V @ V.T, atol=1e-12)

@@ -343,7 +343,7 @@ REPRODUCE = (
         show_default=True,
     ),
     _value("--jobs", _ONE_OR_MORE, None, "Processes. Default: the number of cores."),
-    _flag("--quick", "A few minutes; coarser numbers."),
+    _flag("--quick", "A few minutes: one split, fewer rows, permutations, folds and candidates."),
     _path(
         "--report",
         "FILE",

@@ -103,7 +103,7 @@ class Options:
     splits : int, default=5
         Training-test splits of the tables.
     quick : bool, default=False
-        Fewer rows for the Gaussian SVMs, fewer permutations.
+        Fewer rows for Gaussian SVMs and the adversary, fewer permutations, folds and candidates.
 
     Examples
     --------
@@ -125,9 +125,19 @@ class Options:
         """Rows a Gaussian SVM is trained on at most."""
         return 400 if self.quick else 2000
 
+    @property
+    def adversary_rows(self) -> int:
+        """Rows that the adversary of DeltaFairPCA sees at most."""
+        return 1000 if self.quick else 20000
+
+    @property
+    def folds(self) -> int:
+        """Folds by which the linear SVMs choose their penalty."""
+        return 2 if self.quick else 5
+
     def as_dict(self) -> dict[str, Any]:
         """All options, derived ones included."""
-        derived = ("permutations", "kernel_rows")
+        derived = ("permutations", "kernel_rows", "adversary_rows", "folds")
         return {**asdict(self), **{name: getattr(self, name) for name in derived}}
 
 

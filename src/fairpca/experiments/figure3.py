@@ -13,7 +13,7 @@ COLUMNS = ("description", "method", "cluster", "share", "bucket", "activity")
 
 def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
     """Mean profile of every cluster, first seed of k-means."""
-    found = table2.clusters(params["description"], store)
+    found = table2.clusters(params["description"], store, seeds=1)
     # The 1400-minute features are sums of two ten-minute means; both are shown per minute.
     unit = 1.0 if params["description"] == "described" else 2.0
     rows: list[Row] = []

@@ -40,7 +40,7 @@ def activity(description: str) -> tuple[Any, Any]:
     return X[kept], z[kept].astype(np.intp)
 
 
-def clusters(description: str, store: Store) -> dict[str, Any]:
+def clusters(description: str, store: Store, seeds: int = SEEDS) -> dict[str, Any]:
     """Cluster labels by method and seed, with the rows they belong to."""
     X, z = activity(description)
     (standard,) = standardise(X)
@@ -57,7 +57,7 @@ def clusters(description: str, store: Store) -> dict[str, Any]:
             KMeans(N_CLUSTERS, n_init=10, random_state=seed).fit_predict(
                 rows @ np.asarray(fit["basis"])
             )
-            for seed in range(SEEDS)
+            for seed in range(seeds)
         ]
         for method, fit in fits.items()
     }

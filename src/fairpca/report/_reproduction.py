@@ -105,7 +105,8 @@ def _agreeing_sets(judged: Sequence[Verdict]) -> str:
     names = list(dict.fromkeys(verdict.dataset for verdict in mine))
     good = [n for n in names if all(v.kind == "agrees" for v in mine if v.dataset == n)]
     text: str = texts()["agreeing_sets"]
-    return text.format(count=len(good), total=len(names), names=", ".join(good)) if names else ""
+    listed = ", ".join(good) or "none"
+    return text.format(count=len(good), total=len(names), names=listed) if names else ""
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -21,6 +21,8 @@ _SMALLEST_LIMIT = 1e-8
 _PROOF_TOL = 1e-4
 _PROOF_STEPS = 300
 _RANDOM_STARTS = 8
+# How far a basis may be turned to meet its limits exactly.
+_SMALLEST_TURN, _LARGEST_TURN, _TURNS = 1e-12, 0.1, 37
 _MOST_WORK = MOST_EVALUATIONS // 3
 
 
@@ -28,6 +30,11 @@ def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
     """Ascend from a basis of the smallest violation that can be found, or raise."""
     total = _as_one_gap(reduced)
     smallest = refine(total, closest.basis, most=_MOST_WORK)
+    if reduced.violation(smallest.basis) > FEASIBLE:
+        quiet = _quiet_basis(total)
+        found = refine(total, quiet, most=_MOST_WORK // 2)
+        candidates = (smallest, found, replace(found, basis=quiet))
+        smallest = min(candidates, key=lambda at: total.cov_gap(at.basis))
     if reduced.violation(smallest.basis) > FEASIBLE:
         bound = solve_tight(total, tol=_PROOF_TOL, max_iter=_PROOF_STEPS, known=smallest)
         if -bound.value > 1.0 + 2.0 * _PROOF_TOL:
@@ -42,16 +49,37 @@ def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
 
 def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -> Refined:
     """Look for a smaller gap from random starts, always the same ones, until one will do."""
-    rng, known = np.random.default_rng(0), [smallest.basis]
+    rng, known, spent = np.random.default_rng(0), [smallest.basis], 0
     for _ in range(_RANDOM_STARTS):
         start = orthonormalize(rng.normal(size=(reduced.size, reduced.d)))
         found = refine(total, start, known=known, most=_MOST_WORK // 2)
         known.append(found.basis)
+        spent += found.spent
         if total.cov_gap(found.basis) < total.cov_gap(smallest.basis):
             smallest = found
-        if reduced.violation(smallest.basis) <= FEASIBLE:
+        if reduced.violation(smallest.basis) <= FEASIBLE or spent > 2 * _MOST_WORK:
             break
     return smallest
+
+
+def _quiet_basis(total: ReducedProblem) -> Array:
+    """Return the directions in which all forms together are smallest, whatever their signs."""
+    values, vectors = np.linalg.eigh(total.Q)
+    sizes = (vectors * np.abs(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return np.asarray(np.linalg.eigh(sizes.sum(axis=0))[1][:, : total.d])
+
+
+def pull_inside(reduced: ReducedProblem, V: Array) -> Array:
+    """Turn a basis that is next to its limits towards a quiet one until it meets them exactly."""
+    if reduced.violation(V) == 0.0:
+        return V
+    quiet = _quiet_basis(_as_one_gap(reduced))
+    left, _, right = np.linalg.svd(quiet.T @ V)
+    for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
+        inside = orthonormalize(V + share * (quiet @ (left @ right) - V))
+        if reduced.violation(inside) == 0.0:
+            return inside
+    return V
 
 
 def check_means(reduced: ReducedProblem) -> None:

@@ -27,11 +27,14 @@ from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 
 _ASCENT_STEPS = 20
-# In evaluations of the function; with more than a few unknowns it costs twice as many, and so many
-# entries of all T_c cost as much as one.
+# In evaluations of the function, without what solving for it takes; with more than a few unknowns
+# it costs twice as many.
 _COST_OF_STEP = 15
 _FEW_UNKNOWNS = 200
-_ENTRIES_PER_EVALUATION = 100_000
+# Products of two numbers that take as long as calling a small function.
+_PRODUCTS_PER_EVALUATION = 1_000_000
+# The whole matrix of more unknowns is not made.
+_MOST_UNKNOWNS = 500
 _POLISH_STEPS = 10
 _CONJUGATE_STEPS = 40
 _SADDLE = _CONJUGATE_STEPS + 1
@@ -53,31 +56,36 @@ _WEAKEST = 1e-4
 _LOOSENESS = 1e-4
 
 
-def ascend(lagrangian: Lagrangian, V: Array, accuracy: float) -> tuple[Array, int, int]:
-    """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost."""
+def ascend(lagrangian: Lagrangian, V: Array, accuracy: float, most: int) -> tuple[Array, int, int]:
+    """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost.
+
+    Steps end after a cost of `most`.
+    """
     unit, last, value = lagrangian.unit, np.inf, np.inf
-    cost = _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
-    cost += lagrangian.contrasts * V.shape[1] ** 4 // _ENTRIES_PER_EVALUATION
+    spent, cost = 0, _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
     for number in range(_ASCENT_STEPS):
         point = _Point(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
         # Next to a saddle the gradient grows, and the value falls.
         is_idle = value - point.value <= _LEAST_GAIN * unit
         is_stuck = last < _SMALL * unit and point.size > 0.5 * last and is_idle
-        if point.size <= accuracy * unit or is_stuck:
-            return V, number, number * cost
+        if point.size <= accuracy * unit or is_stuck or spent > most:
+            return V, number, spent
         last, value = point.size, point.value
         point.weigh()
+        spent += cost + point.cost
         K, count = _solve(point, point.gradient, min(0.1, np.sqrt(point.size / unit)))
-        K *= min(1.0, _LONGEST_STEP / float(np.linalg.norm(K)))
-        if count > _MANY_STEPS or np.linalg.norm(K) > _LONG_STEP:
+        length = float(np.linalg.norm(K))
+        K *= min(1.0, _LONGEST_STEP / max(length, _LONGEST_STEP))
+        if count > _MANY_STEPS or length > _LONG_STEP:
             lagrangian.factors = []
-        moved = _line_search(lagrangian, point, K)
+        # A step may be nothing at all where it underflows.
+        moved = _line_search(lagrangian, point, K) if length > 0.0 else None
         if moved is None:
             lagrangian.factors = []
-            return V, number + 1, (number + 1) * cost
+            return V, number + 1, spent
         V = moved
-    return V, _ASCENT_STEPS, _ASCENT_STEPS * cost
+    return V, _ASCENT_STEPS, spent
 
 
 def polish(
@@ -123,7 +131,7 @@ def _retract(V: Array, K: Array) -> Array:
 
 def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
     """Conjugate gradients for a step against a gradient, as far as the curvature is positive."""
-    if _unknowns(gradient) <= min(_FEW_UNKNOWNS, len(point.weights)):
+    if point.is_direct:
         return _solve_directly(point, gradient)
     preconditioner = _Preconditioner(point)
     K, residual = np.zeros_like(gradient), -gradient
@@ -155,7 +163,6 @@ def _unknowns(V: Array) -> int:
 
 def _solve_directly(point: _Point, gradient: Array) -> tuple[Array, int]:
     """Newton's step from the whole matrix, for steps NX with N orthonormal and VᵀN = 0."""
-    # Where the penalty has more dimensions than a step, that is less than preconditioning costs.
     N = np.linalg.qr(point.V, mode="complete")[0][:, gradient.shape[1] :]
     H, right = point.matrix(N), -(N.T @ gradient).ravel()
     factor, fault = lapack.dpotrf(H, lower=1)
@@ -261,6 +268,19 @@ class _Point:
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
         else:
             self.mass = 0.0
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the penalty has more dimensions than a step, so that the whole matrix is less."""
+        return 0 < _unknowns(self.V) <= min(_MOST_UNKNOWNS, len(self.weights))
+
+    @property
+    def cost(self) -> int:
+        """What solving for a step takes, in evaluations of the function."""
+        (p, d), t = self.V.shape, len(self.weights)
+        size = _unknowns(self.V) if self.is_direct else t
+        other = t if self.is_direct else d * d
+        return int(size**2 * (size + other) // (_PRODUCTS_PER_EVALUATION + len(self.B) * p**2 * d))
 
     def inside(self, X: Array) -> Array:
         """Tangent part."""

@@ -108,7 +108,9 @@ class _Ascent:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
         climb = ascend if self.is_newton else _ascend_by_gradients
-        self.V, steps, evaluations = climb(lagrangian, self.V, self.accuracy)
+        self.V, steps, evaluations = climb(
+            lagrangian, self.V, self.accuracy, self.most - self.spent
+        )
         self.is_newton |= self.may_turn and steps >= _INNER_ITERATIONS
         self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
         found = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
@@ -173,9 +175,11 @@ class _Ascent:
 
 
 def _ascend_by_gradients(
-    lagrangian: Lagrangian, V: Array, accuracy: float
+    lagrangian: Lagrangian, V: Array, accuracy: float, most: int
 ) -> tuple[Array, int, int]:
     """L-BFGS over all full-rank matrices, through their orthonormal factors."""
+    # Those of many columns cost more than calling them.
+    cost = 1 + lagrangian.contrasts * V.size // _ENTRIES_PER_EVALUATION
 
     def evaluate(flat: Array) -> tuple[float, Array]:
         at, inverse = _orthonormal_factor(flat.reshape(V.shape))
@@ -192,14 +196,12 @@ def _ascend_by_gradients(
         method="L-BFGS-B",
         options={
             "maxiter": _INNER_ITERATIONS,
-            "maxfun": _INNER_EVALUATIONS,
+            "maxfun": min(_INNER_EVALUATIONS, 1 + max(most, 0) // cost),
             "maxcor": _MEMORY,
             "ftol": 0.0,
             "gtol": accuracy * lagrangian.unit,
         },
     )
-    # Those of many columns cost more than calling them.
-    cost = 1 + lagrangian.contrasts * V.size // _ENTRIES_PER_EVALUATION
     V = _orthonormal_factor(result.x.reshape(V.shape))[0]
     return V, int(result.nit), int(result.nfev) * cost
 
