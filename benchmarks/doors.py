@@ -1,12 +1,14 @@
 """Speed, memory and exactness of every door: one table by Parquet, polars, DuckDB, SQL and Spark.
 
 Rates are compared by processor seconds, which neighbours on the machine disturb least: what is
-compared takes turns in one process, in another order each time, and the best turn counts. With one
+compared takes turns in one process, in another order each time, and the best turn counts; beside
+it stand the quartiles of what two of them took in the same turn. With one
 thread for everything they are the seconds of a machine where all cores have work; with all cores,
 those of a machine of our own are between that and a part of it. Memory is measured for tables of
-two sizes, in a process of its own each.
+three sizes, in a process of its own each, and once more for a reader that drops every batch after
+a while: that is what the engine holds by itself, when it is faster than the sums.
 
-    python benchmarks/doors.py                       # a minute for each of the four, 1 GB of disk
+    python benchmarks/doors.py                  # minutes for each of the four, 2 GB of disk
     python benchmarks/doors.py --rows 200000 --repeat 3 --only streams postgresql
 """
 
@@ -45,11 +47,19 @@ def drained(source, threads):
         pass
 
 
+def dropped(source, threads):
+    """Read what a pass would read, as slowly as sums on a busy machine, and keep nothing of it."""
+    from fairpca.tables import open_table
+
+    for _ in map(type, open_table(source).batches(COLUMNS)):
+        time.sleep(0.02)
+
+
 def parquet(folder, threads=None, work=summed):
     from fairpca.tables import moments_from_parquet
 
-    if work is drained:
-        return drained(folder, threads)
+    if work is not summed:
+        return work(folder, threads)
     return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
 
 
@@ -122,7 +132,7 @@ def difference(found, expected):
 
 
 def in_turns(repeat, cases):
-    """Best wall and processor seconds of each case after a turn that only warms up."""
+    """Wall and processor seconds of each case and turn, after a turn that only warms up."""
     times = {name: [] for name in cases}
     for turn in range(repeat + 1):
         names = list(cases) if turn % 2 else list(cases)[::-1]
@@ -130,9 +140,11 @@ def in_turns(repeat, cases):
             start = time.perf_counter(), time.process_time()
             cases[name]()
             times[name].append((time.perf_counter() - start[0], time.process_time() - start[1]))
-    return {
-        name: [min(part) for part in zip(*found[1:], strict=True)] for name, found in times.items()
-    }
+    return {name: np.array(found[1:]).T for name, found in times.items()}
+
+
+def quartiles(ratios):
+    return [float(value) for value in np.quantile(ratios, [0.25, 0.5, 0.75])]
 
 
 def time_streams(folder, threads, repeat):
@@ -147,15 +159,18 @@ def time_streams(folder, threads, repeat):
     times = in_turns(repeat, cases)
     expected = parquet(folder)
     ours = times["moments_from_parquet", "summed"][1]
+    theirs = {name: times[name, "summed"][1] for name in DOORS}
     return [
         {
             "table": "streams",
             "door": name,
             "threads": threads,
-            "seconds": times[name, "summed"][0],
-            "processor_seconds": times[name, "summed"][1],
-            "processor_seconds_to_read": times[name, "read only"][1],
-            "share_of_the_parquet_rate": ours / times[name, "summed"][1],
+            "seconds": times[name, "summed"][0].min(),
+            "processor_seconds": theirs[name].min(),
+            "processor_seconds_to_read": times[name, "read only"][1].min(),
+            "share_of_the_parquet_rate": ours.min() / theirs[name].min(),
+            "share_in_turns": quartiles(ours / theirs[name]),
+            "turns": repeat,
             "largest_difference": difference(door(folder), expected),
         }
         for name, door in DOORS.items()
@@ -182,7 +197,7 @@ def in_a_process(function, *arguments, **environment):
     return json.loads(done.stdout.rpartition("found ")[2])  # DuckDB draws a bar before it
 
 
-def peak_of(name, place):
+def peak_of(name, place, work="summed"):
     """Peak memory in MB of one pass above what the imports had taken."""
 
     def peak():
@@ -190,7 +205,7 @@ def peak_of(name, place):
             return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 
     before = peak()
-    query(place) if name == "query" else DOORS[name](Path(place))
+    query(place) if name == "query" else DOORS[name](Path(place), work=globals()[work])
     return peak() - before
 
 
@@ -219,6 +234,7 @@ def bench_memory(folder, asked):
     return [
         {"table": "memory", "door": name, "rows": rows}
         | {"megabytes": in_a_process("peak_of", name, str(place))}
+        | {"megabytes_of_reading": in_a_process("peak_of", name, str(place), "dropped")}
         for name in DOORS
         for rows, place in sizes.items()
     ]
@@ -242,7 +258,7 @@ def bench_postgresql(folder, asked):
 
         # By the clock: most of the work is the server's, in a process of its own.
         times = in_turns(asked.repeat, {"copy": copy, "query": lambda: query(uri)})
-        alone, ours = times["copy"][0], times["query"][0]
+        alone, ours = times["copy"][0].min(), times["query"][0].min()
         row = {
             "table": "postgresql",
             "door": "PostgreSQL query",
@@ -275,7 +291,7 @@ def bench_spark(folder, asked):
             "stage": lambda: stage.fit(table),
         },
     )
-    moments, fitted = times["moments"][0], times["stage"][0]
+    moments, fitted = times["moments"][0].min(), times["stage"][0].min()
     row = {
         "table": "spark",
         "door": "Spark ML stage, local[2]",
@@ -283,6 +299,8 @@ def bench_spark(folder, asked):
         "seconds": fitted,
         "seconds_of_moments_from_spark": moments,
         "stage_against_moments": fitted / moments,
+        "ratio_in_turns": quartiles(times["stage"][0] / times["moments"][0]),
+        "turns": asked.repeat,
         "largest_difference": difference(moments_from_spark(table, ["g"], NAMES), parquet(folder)),
     }
     session.stop()
@@ -300,8 +318,10 @@ BENCHES = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--memory-rows", type=int, nargs=2, default=[1_000_000, 3_000_000])
-    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument(
+        "--memory-rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 6_000_000]
+    )
+    parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--only", nargs="*", default=list(BENCHES), choices=list(BENCHES))
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:

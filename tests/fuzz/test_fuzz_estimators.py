@@ -4,6 +4,7 @@
 """
 
 import numpy as np
+import pytest
 from fuzzing import campaign, same
 
 from fairpca import FairPCA, GroupMoments
@@ -187,3 +188,8 @@ def run(tries, seed):
 
 def test_a_hundred_tables():
     assert run(100, seed=1) == {}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_basis_a_rounding_outside_a_narrow_limit_is_not_better_than_its_bound():
+    attempt(np.random.default_rng([2026111800019, 11]))

@@ -138,3 +138,9 @@ def run(tries, seed):
 
 def test_random_small_problems():
     assert run(20, seed=20_261_116) == {}
+
+
+def test_the_last_component_of_a_space_has_nowhere_to_turn():
+    problem = make_problem(np.random.default_rng([2026111800000, 15]))
+    certificate = solve(problem, "refined").certificate
+    assert certificate.objective <= certificate.bound

@@ -103,3 +103,7 @@ def run(tries, seed):
 
 def test_random_groups():
     assert run(40, seed=20_261_116) == {}
+
+
+def test_a_basis_a_rounding_outside_its_limit_is_not_better_than_its_bound():
+    attempt(np.random.default_rng([2026111800005, 2]))

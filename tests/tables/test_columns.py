@@ -230,6 +230,15 @@ def test_indicators_of_one_column_are_never_more_than_asked(tmp_path):
         assert moments_from_parquet(tmp_path, **given).n_features == 504
 
 
+@pytest.mark.filterwarnings("error::fairpca.exceptions.IdentifierWarning")
+def test_numbers_that_come_again_in_another_batch_identify_nobody(tmp_path):
+    frame = people(500)
+    frame["day"] = np.tile(np.arange(100), 5)  # another one in every row of a row group
+    write_files(frame, tmp_path, [500], 100)
+    given = {"sensitive": "sex", "features": [*FEATURES, "day"]}
+    assert moments_from_parquet(tmp_path, **given).n_features == len(FEATURES) + 1
+
+
 def test_values_that_a_batch_lacks_keep_their_places(tmp_path):
     frame = people(300)
     frame["town"] = np.repeat(["b", "a", "c"], 100)  # one value in each row group

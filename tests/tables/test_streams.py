@@ -12,6 +12,7 @@ from table_support import FEATURES, assert_same_moments, in_memory
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import is_stream, moments_from_arrow, moments_from_parquet, open_table
+from fairpca.tables._stream import equal_batches
 
 ASKED = {"sensitive": ["sex", "age"], "features": FEATURES, "control": "city", "weight": "w"}
 SMALL = "fairpca.tables._stream.batch_rows"
@@ -82,6 +83,35 @@ def test_bits_do_not_depend_on_how_a_stream_is_cut(frame, monkeypatch):
                 moments_from_arrow(reader, "sex", FEATURES, threads=threads).pooled()[2].tobytes()
             )
     assert len(bits) == 1
+
+
+def test_a_batch_larger_than_ours_is_cut_without_a_copy():
+    """Of the large batch only what completes the rows left over from the small one is copied."""
+    small, large = (pa.record_batch({"a": np.arange(float(size))}) for size in (10, 500))
+    found = list(equal_batches([small, large], 100))
+    assert [batch.num_rows for batch in found] == [100] * 5 + [10]
+    place = large.column(0).buffers()[1].address
+    shared = [batch.column(0).buffers()[1].address == place for batch in found]
+    assert shared == [False] + [True] * 5
+
+
+@pytest.mark.parametrize("size", [1000, 2000])
+def test_nothing_is_held_while_the_engine_makes_the_next_batch(size, monkeypatch):
+    monkeypatch.setattr(SMALL, lambda _: 1000)
+    schema = pa.schema({"a": pa.float64(), "b": pa.float64(), "g": pa.int64()})
+    held = []
+
+    def batches():
+        before = pa.total_allocated_bytes()
+        for _ in range(5):
+            held.append(pa.total_allocated_bytes() - before)
+            made = [pa.array([row % 7 for row in range(size)], field.type) for field in schema]
+            yield pa.record_batch(made, schema=schema)
+            del made
+
+    source = pa.RecordBatchReader.from_batches(schema, batches())
+    moments_from_arrow(source, "g", ["a", "b"], numeric=["g"], threads=1)
+    assert max(held) < 8 * size, held
 
 
 def test_types_of_other_engines_mean_what_they_hold():

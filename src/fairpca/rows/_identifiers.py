@@ -61,7 +61,9 @@ def find_identifiers(found: Mapping[str, Unique], n_rows: int) -> list[str]:
     return [
         name
         for name, (low, high, pairs) in found.items()
-        if pairs / (high - low + 1.0) >= _EXPECTED or _NAME.search(name)
+        # What is different in every batch may still come again: there must be room for all rows.
+        if n_rows <= (room := high - low + 1.0)
+        and (pairs / room >= _EXPECTED or _NAME.search(name))
     ]
 
 

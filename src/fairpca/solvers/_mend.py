@@ -21,6 +21,8 @@ _SMALLEST_LIMIT = 1e-8
 _PROOF_TOL = 1e-4
 _PROOF_STEPS = 300
 _RANDOM_STARTS = 8
+# How far a basis may be turned to meet its limits exactly.
+_SMALLEST_TURN, _LARGEST_TURN, _TURNS = 1e-12, 0.1, 37
 _MOST_WORK = MOST_EVALUATIONS // 3
 
 
@@ -65,6 +67,19 @@ def _quiet_basis(total: ReducedProblem) -> Array:
     values, vectors = np.linalg.eigh(total.Q)
     sizes = (vectors * np.abs(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
     return np.asarray(np.linalg.eigh(sizes.sum(axis=0))[1][:, : total.d])
+
+
+def pull_inside(reduced: ReducedProblem, V: Array) -> Array:
+    """Turn a basis that is next to its limits towards a quiet one until it meets them exactly."""
+    if reduced.violation(V) == 0.0:
+        return V
+    quiet = _quiet_basis(_as_one_gap(reduced))
+    left, _, right = np.linalg.svd(quiet.T @ V)
+    for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
+        inside = orthonormalize(V + share * (quiet @ (left @ right) - V))
+        if reduced.violation(inside) == 0.0:
+            return inside
+    return V
 
 
 def check_means(reduced: ReducedProblem) -> None:

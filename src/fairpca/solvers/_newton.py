@@ -272,7 +272,7 @@ class _Point:
     @property
     def is_direct(self) -> bool:
         """Whether the penalty has more dimensions than a step, so that the whole matrix is less."""
-        return _unknowns(self.V) <= min(_MOST_UNKNOWNS, len(self.weights))
+        return 0 < _unknowns(self.V) <= min(_MOST_UNKNOWNS, len(self.weights))
 
     @property
     def cost(self) -> int:

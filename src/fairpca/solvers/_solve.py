@@ -20,7 +20,13 @@ from fairpca.linalg import (
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import bounded_mean_basis, top_basis
-from fairpca.solvers._mend import check_means, mend, shrink_means, unattainable_mean_tol
+from fairpca.solvers._mend import (
+    check_means,
+    mend,
+    pull_inside,
+    shrink_means,
+    unattainable_mean_tol,
+)
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import (
     FEASIBLE,
@@ -120,7 +126,7 @@ def solve(
         reduced = reduce_problem(problem)
         watch = None if callback is None else _in_user_units(callback, reduced.scale)
         options = _Options(certify, tol, max_iter, cov_shift, trace, watch)
-        found = _find(reduced, solver, options)
+        found = _pulled_inside(reduced, _find(reduced, solver, options))
         return _finish(problem, reduced, found)
 
 
@@ -279,6 +285,12 @@ def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refine
         return max(feasible, key=lambda found: reduced.objective(found.basis))
     closest = min(candidates, key=lambda found: reduced.violation(found.basis))
     return mend(reduced, closest)
+
+
+def _pulled_inside(reduced: ReducedProblem, found: _Found) -> _Found:
+    # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
+    is_above = found.bound is not None and reduced.objective(found.basis) > found.bound.value
+    return replace(found, basis=pull_inside(reduced, found.basis)) if is_above else found
 
 
 def _is_feasible(reduced: ReducedProblem, found: Refined) -> bool:

@@ -16,6 +16,7 @@ from fairpca.linalg import Array, orthonormalize, single_blas_thread, symmetrize
 from fairpca.solvers._balance import balance
 from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import top_basis
+from fairpca.solvers._mend import pull_inside
 from fairpca.solvers._problem import FairProblem, ReducedProblem, reduce_problem
 from fairpca.solvers._served import Served, Weighted, weigh_one, weigh_two
 from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status, relative_gap
@@ -249,7 +250,8 @@ def _constrained(
         if value < bound:
             bound, weights, status = value, w, proven.status
             relaxed = proven.relaxed_value - float(w @ served.offsets)
-    return _Answer(best.basis, weights, bound, relaxed, n_iter, "refined", status)
+    basis = pull_inside(reduced, best.basis) if best.objective > bound else best.basis
+    return _Answer(basis, weights, bound, relaxed, n_iter, "refined", status)
 
 
 def _certified(

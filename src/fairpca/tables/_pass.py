@@ -54,6 +54,7 @@ def in_order(
     try:
         for item in items:
             waiting.append(pool.submit(function, item))
+            del item  # or it would be held while the next is made
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:

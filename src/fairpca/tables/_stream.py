@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +44,8 @@ class Stream:
         wanted = list(columns)
         schema = pa.schema([self.schema.field(name) for name in wanted])
         with reading(self.path):
-            found = (_as_schema(batch, schema) for batch in self.read(wanted, start))
+            # By `map`, here and below: a loop would hold its batch while the engine makes the next.
+            found = map(partial(_as_schema, schema=schema), self.read(wanted, start))
             yield from equal_batches(found, batch_rows(len(wanted)))
 
 
@@ -158,7 +160,7 @@ def _polars(frame: Any) -> Stream:
     if isinstance(frame, pl.DataFrame):
 
         def read(columns: list[str], start: int) -> Any:
-            return frame.select(columns).slice(start).to_arrow().to_batches()
+            return _frame_batches(frame.select(columns).slice(start))
 
         return replace(_stream("the frame", empty.schema, read), n_rows=frame.height)
     if not hasattr(frame, "collect_batches"):
@@ -170,10 +172,15 @@ def _polars(frame: Any) -> Stream:
     def stream(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
         query = frame.select(columns).slice(start)
         size = batch_rows(len(columns))
-        for part in query.collect_batches(chunk_size=size, engine="streaming"):
-            yield from part.to_arrow().to_batches()
+        frames = query.collect_batches(chunk_size=size, engine="streaming")
+        return chain.from_iterable(map(_frame_batches, frames))
 
     return _stream("the polars query", empty.schema, stream)
+
+
+def _frame_batches(frame: Any) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = frame.to_arrow().to_batches()
+    return found
 
 
 def _duckdb(relation: Any) -> Stream:
@@ -190,10 +197,12 @@ def _duckdb(relation: Any) -> Stream:
 
 def _after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
     """Leave out rows at the beginning."""
-    for batch in batches:
+    left = iter(batches)
+    while start and (batch := next(left, None)) is not None:
         if start < batch.num_rows:
             yield batch.slice(start)
         start = max(start - batch.num_rows, 0)
+    yield from left
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -212,6 +221,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
     arrays = [_as_plain(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -233,20 +244,25 @@ def equal_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.R
     """Cut a stream into batches of one size, wherever the engine cuts it."""
     # So sums have the same bits however an engine was scheduled, and a pass can be resumed.
     waiting: list[pa.RecordBatch] = []
-    count = 0
+    lacking = rows
     for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        while count >= rows:
-            whole = _joined(waiting)
-            yield whole.slice(0, rows)
-            count -= rows
-            waiting = [whole.slice(rows)] if count else []
-    if count:
+        start = 0
+        while batch.num_rows - start >= lacking:
+            waiting.append(batch.slice(start, lacking))
+            start, lacking = start + lacking, rows
+            yield _joined(waiting)
+        if start < batch.num_rows:
+            waiting.append(batch.slice(start))
+            lacking -= batch.num_rows - start
+        del batch  # or it would be held while the engine makes the next
+    if waiting:
         yield _joined(waiting)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Empty a list of batches into one; only what is in several pieces is copied."""
+    batches = waiting.copy()
+    waiting.clear()
     if len(batches) == 1:
         return batches[0]
     found = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()

@@ -106,24 +106,25 @@ class _Columns(HasInputCols, HasInputCol, HasOutputCol):
     def _features(self, data: Any) -> dict[str, Any]:
         """Return a Spark column of doubles for each feature, by name."""
         if self.isSet(self.inputCols):
-            names, types = self.getInputCols(), _arrow_schema(data)
-            for name in names:
-                _check_number(name, types)
+            names = _checked_numbers(self.getInputCols(), data)
             return {name: F.col(_quoted(name)).cast("double") for name in names}
         if not self.isSet(self.inputCol):
             raise InvalidInputError("name the features with inputCols, or a vector with inputCol.")
         return _unpacked(data, self.getInputCol())
 
 
-def _check_number(name: str, types: Any) -> None:
-    if name not in types.names:
-        raise InvalidInputError(f"the table has no column {name!r}.", parameter="inputCols")
-    if not is_number(types.field(name).type):
-        raise InvalidInputError(
-            f"column {name!r} is {types.field(name).type}: encode it as numbers first, for "
-            "example with StringIndexer and OneHotEncoder.",
-            parameter="inputCols",
-        )
+def _checked_numbers(names: list[str], data: Any) -> list[str]:
+    types = _arrow_schema(data)
+    for name in names:
+        if name not in types.names:
+            raise InvalidInputError(f"the table has no column {name!r}.", parameter="inputCols")
+        if not is_number(types.field(name).type):
+            raise InvalidInputError(
+                f"column {name!r} is {types.field(name).type}: encode it as numbers first, for "
+                "example with StringIndexer and OneHotEncoder.",
+                parameter="inputCols",
+            )
+    return names
 
 
 def _unpacked(data: Any, name: str) -> dict[str, Any]:
@@ -197,20 +198,19 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
     def _fit(self, dataset: Any) -> FairPCAModel:
         if not self.isSet(self.sensitiveCol):
             raise InvalidInputError("name the protected column with sensitiveCol.")
-        settings = self.settings()
-        check_settings(settings)
-        features = self._features(dataset)
+        check_settings(settings := self.settings())
         control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
         weight = self.getWeightCol() if self.isSet(self.weightCol) else None
         sensitive = self.getOrDefault(self.sensitiveCol)
-        data = dataset
-        if not self.isSet(self.inputCols):
+        if self.isSet(self.inputCols):  # by name: a Spark column for each takes several calls
+            data, names = dataset, _checked_numbers(self.getInputCols(), dataset)
+        else:
+            features = self._features(dataset)
             others = [*sensitive, *(control or ()), *([weight] if weight else ())]
-            groups = (F.col(_quoted(name)) for name in others)
-            data = dataset.select(*(c.alias(n) for n, c in features.items()), *groups)
+            columns = [*(c.alias(n) for n, c in features.items()), *map(_quoted, others)]
+            data, names = dataset.select(*columns), list(features)
         options = {name: settings[name] for name in ("numeric", "missing", "missing_groups")}
-        parts = (sensitive, list(features), control, weight)
-        moments = moments_from_spark(data, *parts, **options)
+        moments = moments_from_spark(data, sensitive, names, control, weight, **options)
         return self._copyValues(FairPCAModel(fit_state(moments, settings)))
 
     def write(self) -> MLWriter:
