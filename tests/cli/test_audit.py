@@ -279,3 +279,9 @@ def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write,
     assert document["decisions"]["unknown"] == {"sex": 8}
     printed = run("audit", write(people), *arguments, "--leave-out-unknown").stdout
     assert "Unknown group, left out: 8 rows (sex)" in printed
+
+
+def test_where_all_groups_are_small_none_is_said_never_to_be_the_worst(run, write, people):
+    printed = run("audit", write(people[:20]), "--sensitive", "sex", *LINEAR).stdout
+    assert "Worst on rows not trained on" in printed
+    assert "Fewer than 30 rows, and no comparison without them: sex=" in printed

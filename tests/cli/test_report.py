@@ -68,3 +68,18 @@ def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write,
     assert document["data"]["n_rows"] == 112
     assert {row["group"] for row in document["data"]["groups"]} == {"f", "m"}
     assert len(document["fit"]["contrasts"]) == 1  # nor are they a group of the fit
+
+
+def test_no_folds_and_places_that_collide(run, refused, write, people, tmp_path):
+    roles = (write(people), "--sensitive", "sex", "--drop", "race,income", *LESS)
+    out = tmp_path / "r.html"
+    assert run("report", *roles, "--folds", 0, "--out", out).exit_code == 0
+    fit = json.loads(out.with_suffix(".json").read_text())["fit"]
+    assert (fit["held_out"], fit["tradeoff"]) == (None, [])
+    for places in (
+        ("--out", tmp_path / "a.json"),
+        ("--out", tmp_path / "a.html", "--card", tmp_path / "a.html"),
+        ("--out", tmp_path / "a.html", "--card", tmp_path / "a.json"),
+    ):
+        assert "--out" in refused("report", *roles, *places)
+    assert not list(tmp_path.glob("a.*"))

@@ -237,3 +237,27 @@ def test_mistakes(table):
 @parametrize_with_checks([FairPCACV(1, cov_weights=(0.0, 1.0), folds=2, missing_groups="ignore")])
 def test_sklearn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cov_weights": ()}, "no setting to try: give numbers in cov_weights"),
+        ({"n_components": ()}, "no setting to try: give numbers in n_components"),
+        ({"cov_weights": ("x",)}, "cov_weights holds 'x'"),
+        ({"mean_tols": ("x",)}, "mean_tols holds 'x'"),
+    ],
+)
+def test_a_grid_that_cannot_be_meant_is_refused_by_its_name(options, message):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        FairPCACV(**options).fit(X, sensitive_features=np.arange(40) % 2)
+    assert caught.value.parameter == next(iter(options))
+
+
+def test_folds_that_leave_one_group_say_so():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    X[:20] = 1.0  # copies of a row share a fold
+    with pytest.raises(InvalidInputError, match=r"without the rows of fold \d of 5") as caught:
+        FairPCACV(1, folds=5).fit(X, sensitive_features=np.repeat(["a", "b"], [20, 40]))
+    assert caught.value.parameter == "folds"

@@ -129,7 +129,31 @@ class TestSmallGroups:
         report = audit(np.arange(12.0), np.arange(12) % 2, families=("linear",), **QUICK)
         assert len(report.small_groups) == 2
         assert report.results[0].value == delta_fairness(np.arange(12.0), np.arange(12) % 2).value
-        assert report.headline is not None
+        assert report.headline.small
+        assert "no headline" not in repr(report)
+
+    def test_no_pair_of_a_small_group_is_the_headline_beside_a_larger_comparison(self):
+        # Every pair has a small group, but one group against the rest has not.
+        z = np.repeat(["a", "b", "c"], [100, 20, 15])
+        U = np.random.default_rng(0).normal(size=(135, 2)) + 3.0 * (z == "b")[:, None]
+        report = audit(U, z, families=("linear",), **QUICK | {"attackers": ("linear",)})
+        assert all(pair.small for pair in report.results[0].pairs)
+        worst = report.headline
+        assert (worst.by, worst.pair, worst.n_compared) == (
+            "linear",
+            "sensitive_feature: a against rest",
+            1,
+        )
+        assert not worst.small
+
+    def test_small_intersections_are_listed(self, people):
+        U, frame = people
+        frame.loc[frame["race"] == "a", "sex"] = "f"
+        frame.loc[:4, ["race", "sex"]] = ["a", "m"]
+        report = audit(U, frame, joint=True, families=("linear",), **QUICK)
+        assert [(g.attribute, g.group, g.n_rows) for g in report.small_groups] == [
+            ("race × sex", "a × m", 5)
+        ]
 
 
 class TestBudget:
@@ -194,6 +218,24 @@ class TestBudget:
             audit(U, frame["sex"], progress=stop, **QUICK)
         assert len(caught.value.report.results) == 2
         assert caught.value.report.mean_gap > 0
+
+    def test_decisions_losses_and_unknown_rows_come_first_and_survive_an_interrupt(self, people):
+        U, frame = people
+        sex = frame["sex"].astype(object)
+        sex[:7] = None
+
+        def stop(done, total):
+            raise KeyboardInterrupt
+
+        judged = {"decision": np.arange(300) % 2, "original": U, "missing_groups": "leave-out"}
+        with pytest.raises(AuditInterrupted) as caught:
+            audit(U, sex, progress=stop, **judged, **QUICK)
+        report = caught.value.report
+        assert report.unknown == {"sex": 7}
+        assert report.decisions.rates
+        assert report.losses is not None
+        with pytest.raises(InvalidInputError, match="positive='maybe'"):  # before anything is done
+            audit(U, frame["sex"], progress=stop, decision=judged["decision"], positive="maybe")
 
     @pytest.mark.parametrize(
         ("options", "message"),

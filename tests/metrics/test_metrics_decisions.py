@@ -117,6 +117,24 @@ def test_the_value_that_means_yes():
     default = decision_rates(chosen, z).rates[0].rate
     said = decision_rates(chosen, z, positive="hire").rates[0].rate
     assert said == pytest.approx(1 - default)
+    nobody = decision_rates(np.full(80, "reject"), z, positive="hire")
+    assert [rate.rate for rate in nobody.rates] == [0.0, 0.0]
+    with pytest.raises(InvalidInputError, match="say in positive"):  # "no" is not yes
+        decision_rates(np.full(80, "no"), z)
+    with pytest.raises(InvalidInputError, match="positive='maybe'") as caught:
+        decision_rates(chosen, z, positive="maybe")
+    assert caught.value.parameter == "positive"
+
+
+def test_rows_of_weight_zero_are_not_there():
+    rng = np.random.default_rng(0)
+    z, score = rng.choice(["a", "b"], 400), rng.normal(size=400)
+    score[:200] += 1.0
+    weight = np.repeat([0.0, 1.0], 200)
+    with_them = decision_rates(score=score, sensitive_features=z, sample_weight=weight)
+    without = decision_rates(score=score[200:], sensitive_features=z[200:])
+    assert with_them.n_rows == without.n_rows == 200
+    assert [r.rate for r in with_them.rates] == pytest.approx([r.rate for r in without.rates])
 
 
 @pytest.mark.parametrize(
@@ -131,6 +149,9 @@ def test_the_value_that_means_yes():
         ({"score": ["a", "b"]}, "finite numbers"),
         ({"score": [np.nan, 1.0]}, "finite numbers"),
         ({"decision": [0, 1], "sample_weight": [-1, 1]}, "negative"),
+        ({"decision": [0, 1], "confidence": 1.5}, "confidence must be"),
+        ({"decision": [0, 1], "confidence": "x"}, "confidence must be"),
+        ({"decision": [0, 1], "min_group": -1}, "min_group must be"),
     ],
 )
 def test_bad_input(arguments, message):

@@ -204,3 +204,25 @@ def test_what_each_group_keeps_stands_beside_plain_components():
     kept = [np.var(scaled[z == g] @ V, axis=0).sum() for g in range(3)]
     np.testing.assert_allclose([g["plain_variance"] for g in groups], kept)
     assert "How well each group is represented" in page.html()
+
+
+def test_rows_of_unknown_group_are_counted_and_figures_never_replace_the_page(tmp_path):
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], 120).astype(object)
+    sex[:9] = None
+    less = {"families": ("linear",), "attackers": (), "n_permutations": 0, "slow_permutations": 0}
+    options = {"model": FairPCA(1), "missing_groups": "leave-out", **less}
+    page = audit_report(rng.normal(size=(120, 3)), sex, **options)
+    [(_, count)] = page.summary["data"]["unknown"].items()
+    assert (count, page.summary["data"]["n_rows"]) == (9, 111)
+    with pytest.raises(InvalidInputError, match=r"ends in \.html"):
+        page.to_html(tmp_path / "page.json")
+
+
+def test_small_groups_that_are_the_headline_are_not_said_never_to_be():
+    z = np.repeat(["a", "b"], 12)
+    U = np.random.default_rng(0).normal(size=(24, 2))
+    less = {"families": ("linear",), "attackers": (), "n_permutations": 0, "slow_permutations": 0}
+    html = audit_report(U, z, **less).html()
+    assert "fewer than 30 rows" in html
+    assert "never the headline" not in html

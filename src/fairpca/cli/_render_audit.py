@@ -9,6 +9,7 @@ from rich.table import Table
 
 from fairpca.cli._render import format_number, new_console, new_table, shown
 
+_LISTED = "listed but never the worst: "
 _FAMILIES = {"linear": "half-spaces", "rbf": "Gaussian SVM", "cdf": "orthants (KS)"}
 
 
@@ -69,10 +70,15 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
             )
     if report["small_groups"]:
         named = [f"{g['attribute']}={g['group']} ({g['n_rows']})" for g in report["small_groups"]]
-        few = f"Fewer than {report['min_group']} rows, listed but never the worst: "
+        few = f"Fewer than {report['min_group']} rows, "
+        few += "and no comparison without them: " if _all_small(worst) else _LISTED
         yield few + shown(", ".join(named))
     for name, count in report["unknown"].items():
         yield f"Unknown group, left out: {count} rows ({shown(name)})."
+
+
+def _all_small(worst: dict[str, Any] | None) -> bool:
+    return worst is not None and worst["small"]
 
 
 def _decisions(decisions: dict[str, Any]) -> Table:

@@ -27,6 +27,12 @@ def run_report(data: tuple[str, ...], given: dict[str, Any]) -> None:
     for option, path in places:
         if path is not None:
             check_place(option, path, given["force"])
+    taken = [path.resolve() for _, path in places if path is not None]
+    if len(set(taken)) < len(taken):
+        raise click.UsageError(
+            f"--out {out} writes {out} and {out.with_suffix('.json')}: give --out an ending other "
+            "than .json, and --card a place of its own."
+        )
     notes: list[str] = []
     with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
         stages.begin("reading")
@@ -40,7 +46,7 @@ def run_report(data: tuple[str, ...], given: dict[str, Any]) -> None:
         page = audit_report(
             rows,
             model=None if settings is None else FairPCA(**settings),
-            folds=int(given["folds"]) or 5,
+            folds=int(given["folds"]),
             name=asked.name,
             title=given["title"] or "",
             about=_about(asked, settings or {}, options),

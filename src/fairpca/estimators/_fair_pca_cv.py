@@ -18,7 +18,7 @@ from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._incomplete import summarise
 from fairpca.estimators._watch import fit_task, handed_on, tell
-from fairpca.exceptions import FairnessWarning, InfeasibleError, InvalidInputError
+from fairpca.exceptions import FairnessWarning, GroupsError, InfeasibleError, InvalidInputError
 from fairpca.moments import Figures, FoldedMoments, Standardization, figures
 
 _PASSED = (
@@ -212,8 +212,12 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
         counts = np.atleast_1d(self.n_components).tolist()
         grid = {"n_components": counts, "mean_tol": self.mean_tols, **prices}
         found = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
-        if not found:
-            raise InvalidInputError("there is no setting to try: give some in mean_tols.")
+        for one, values in grid.items():
+            name = one if one == "n_components" else f"{one}s"
+            wrong = [value for value in values if not (value is None or isinstance(value, Real))]
+            if wrong or not len(values):
+                said = f"{name} holds {wrong[0]!r}" if wrong else "there is no setting to try"
+                raise InvalidInputError(f"{said}: give numbers in {name}.", parameter=name)
         return found
 
     def _shared(self, certify):
@@ -248,8 +252,13 @@ def held_out_figures(model, folded):
     with warnings.catch_warnings():
         for category in (FairnessWarning, ConvergenceWarning):
             warnings.simplefilter("ignore", category)  # said once, of all rows
-        for train, test in folded.splits:
-            fair = clone(model).set_params(certify=False, verbose=0).fit_moments(train)
+        for number, (train, test) in enumerate(folded.splits, start=1):
+            fair = clone(model).set_params(certify=False, verbose=0)
+            try:
+                fair.fit_moments(train)
+            except GroupsError as error:
+                where = f"without the rows of fold {number} of {len(folded.folds)}: {error}"
+                raise GroupsError(where, parameter="folds") from error
             if fair.scale_ is not None:
                 test = test.standardized(Standardization(fair.mean_, fair.scale_))
             found.append(figures(test, fair.components_, *question))

@@ -60,6 +60,8 @@ class Headline:
         often large by chance, so all of their intervals hold together (Bonferroni).
     n_compared : int, default 1
         How many there were.
+    small : bool, default False
+        Whether a group of it is small, as of every other comparison.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class Headline:
     pair: str
     held_out: HeldOut
     n_compared: int = 1
+    small: bool = False
 
     def text(self) -> str:
         """Return the value with its interval, and what the interval allows for."""
@@ -163,22 +166,24 @@ class AuditReport:
     @property
     def headline(self) -> Headline | None:
         """The worst on rows not trained on, by the lower end; None where nothing was held out."""
-        found = [
-            (f"{result.family} {result.method}", pair.label(), pair.held_out)
+        every = [
+            (f"{result.family} {result.method}", pair.label(), pair.held_out, pair.small)
             for result in self.results
-            for pair in result.headline
+            for pair in result.pairs
             if pair.held_out is not None
         ]
-        found += [(a.attacker, a.label(), a.held_out) for a in self._counted()]
+        every += [(a.attacker, a.label(), a.held_out, self._is_small(a)) for a in self.attacks]
+        found = [entry for entry in every if not entry[-1]] or every
         count = len(found)
-        wide = (Headline(by, pair, new.worst_of(count), count) for by, pair, new in found)
+        wide = (Headline(by, pair, new.worst_of(count), count, few) for by, pair, new, few in found)
         return max(wide, key=lambda entry: entry.held_out.low, default=None)
 
+    def _is_small(self, attack: Attack) -> bool:
+        return min(attack.held_out.n_rows) < self.min_group // 2  # half of the rows are held out
+
     def _counted(self) -> list[Attack]:
-        """Return attacks on groups that are not small; measured on half of the rows each."""
-        least = self.min_group // 2
-        large = [attack for attack in self.attacks if min(attack.held_out.n_rows) >= least]
-        return large or list(self.attacks)
+        """Return attacks on groups that are not small, unless all are."""
+        return [a for a in self.attacks if not self._is_small(a)] or list(self.attacks)
 
     def by_attacker(self) -> list[Attack]:
         """Return the strongest attack of each attacker, by the lower end of its interval."""
@@ -285,7 +290,9 @@ class AuditReport:
         )
         if self.small_groups:
             named = [f"{g.attribute}={g.group} ({g.n_rows})" for g in self.small_groups]
-            lines.append(f"fewer than {self.min_group} rows, no headline: {', '.join(named)}")
+            is_headline = self.headline is not None and self.headline.small
+            few = f"fewer than {self.min_group} rows" + ("" if is_headline else ", no headline")
+            lines.append(f"{few}: {', '.join(named)}")
         lines += [f"{name}: {n} rows of unknown group left out" for name, n in self.unknown.items()]
         if self.losses is not None:
             place = int(np.argmax(self.losses["loss"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,14 @@ from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.metrics._attackers import attack
 from fairpca.metrics._audit_report import AuditReport, SmallGroup
 from fairpca.metrics._budget import Budget, Part, cost_of
+from fairpca.metrics._intervals import check_limits
 from fairpca.metrics._measure import NO_DIRECTION, Settings, lacks_direction, measure
 from fairpca.metrics._result import DeltaResult
 from fairpca.metrics.bounds import largest_gaussian_bound
 from fairpca.metrics.delta import check_dimension, check_settings
 from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
 from fairpca.rows import Rows, Stratum
+from fairpca.rows._pairs import intersection
 
 # Family, method, and what it costs; in order of worth.
 _STATISTICS = (
@@ -33,13 +34,6 @@ _STATISTICS = (
 _SCORED_ROWS = 25_000  # rows that a Gaussian-kernel SVM scores within a budget
 _NEARLY_ALL = 0.9  # a larger sample saves less than it costs to explain
 _MMD_ROWS = 10_000  # MMD² takes all pairs of rows
-
-_TINY = float(np.finfo(float).eps)
-_LIMITS = (
-    ("min_group", "a number of rows, at least 2", 2.0, 1e18),
-    ("budget", "a number of seconds, or 0 for no limit", 0.0, 1e18),
-    ("confidence", "a number between 0 and 1", _TINY, 1 - _TINY),
-)
 
 Step = Callable[[AuditReport], AuditReport]
 
@@ -71,10 +65,7 @@ class Options:
                 raise InvalidInputError(
                     f"{name} must be some of {known}, not {given!r}.", parameter=name
                 )
-        for name, what, low, high in _LIMITS:
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not low <= float(value) <= high:
-                raise InvalidInputError(f"{name} must be {what}, not {value!r}.", parameter=name)
+        check_limits(min_group=self.min_group, budget=self.budget, confidence=self.confidence)
         for count in (self.n_permutations, self.slow_permutations):
             self.settings("rbf", "svm", 1, count)
         return self
@@ -141,7 +132,7 @@ class Audit:
             gaussian_bound=largest_gaussian_bound(_headline(self._strata, least)),
             contrasts=tuple(self._table),
             min_group=int(least),
-            small_groups=tuple(_small_groups(self._rows, least)),
+            small_groups=tuple(_small_groups(self._rows, least, options.joint)),
             cut=(),
             options=asdict(options),
         )
@@ -261,8 +252,10 @@ def _headline(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
     return tuple(found) or tuple(strata)
 
 
-def _small_groups(rows: Rows, least: int) -> Iterator[SmallGroup]:
-    for column in rows.groups.categorical if rows.groups is not None else ():
+def _small_groups(rows: Rows, least: int, joint: bool) -> Iterator[SmallGroup]:
+    columns = rows.groups.categorical if rows.groups is not None else ()
+    both = (intersection(columns),) if joint and len(columns) > 1 else ()
+    for column in (*columns, *both):
         for level, count in zip(column.levels, np.bincount(column.codes), strict=False):
             if 0 < count < least:
                 yield SmallGroup(column.name, level, int(count))

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._classifiers import Signs
+
+_TINY = float(np.finfo(float).eps)
+_LIMITS = {
+    "min_group": ("a number of rows, at least 2", 2.0, 1e18),
+    "budget": ("a number of seconds, or 0 for no limit", 0.0, 1e18),
+    "confidence": ("a number between 0 and 1", _TINY, 1 - _TINY),
+}
+
+
+def check_limits(**given: Any) -> None:
+    """Refuse numbers that cannot be meant."""
+    for name, value in given.items():
+        what, low, high = _LIMITS[name]
+        if not isinstance(value, Real) or not low <= float(value) <= high:
+            raise InvalidInputError(f"{name} must be {what}, not {value!r}.", parameter=name)
 
 
 class Interval(NamedTuple):

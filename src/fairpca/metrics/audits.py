@@ -8,13 +8,13 @@ from typing import Any
 
 from fairpca._choices import ATTACKERS, FAMILIES, UNGROUPED
 from fairpca._progress import Progress
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
 from fairpca.metrics._rows import counted, read_all, read_matrix
 from fairpca.metrics.decisions import decision_rates
 from fairpca.metrics.served import group_loss
-from fairpca.rows import UNKNOWN_GROUP
+from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._pairs import known_rows
 
 
@@ -140,29 +140,38 @@ def audit(
         )
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
     given = read_all(U, sensitive_features, control_features, sample_weight, numeric, unknown)
-    report = Audit(counted(given), options.checked()).run(progress)
-    columns = given.groups.categorical if given.groups is not None else ()
-    left = {column.name: int((~known_rows(column)).sum()) for column in columns}
-    report = replace(report, unknown={name: count for name, count in left.items() if count})
+    steps = Audit(counted(given), options.checked())
+    # Cheap, and the way to find a wrong column before the budget is spent: all this comes first.
+    beside: dict[str, Any] = {"unknown": _unknown(given)}
     if original is not None:
-        features = read_matrix(original, "original")
-        if len(features) != len(given.X):
-            raise InvalidInputError(
-                f"original has {len(features)} rows, but U has {len(given.X)}.",
-                parameter="original",
-            )
-        losses = group_loss(given.with_features(features), U=given.X, joint=joint)
-        report = replace(report, losses=losses)
-    if decision is None and score is None:
-        return report
-    rates = decision_rates(
-        decision,
-        given.halved(),
-        score=score,
-        label=label,
-        positive=positive,
-        sample_weight=given.weights,
-        min_group=min_group,
-        confidence=confidence,
-    )
-    return replace(report, decisions=rates)
+        beside["losses"] = _losses(given, original, joint)
+    if not (decision is None and score is None and label is None):
+        beside["decisions"] = decision_rates(
+            decision,
+            given.halved(),
+            score=score,
+            label=label,
+            positive=positive,
+            sample_weight=given.weights,
+            min_group=min_group,
+            confidence=confidence,
+        )
+    try:
+        return replace(steps.run(progress), **beside)
+    except AuditInterrupted as stopped:
+        raise AuditInterrupted(replace(stopped.report, **beside)) from None
+
+
+def _unknown(rows: Rows) -> dict[str, int]:
+    columns = rows.groups.categorical if rows.groups is not None else ()
+    left = {column.name: int((~known_rows(column)).sum()) for column in columns}
+    return {name: count for name, count in left.items() if count}
+
+
+def _losses(rows: Rows, original: Any, joint: bool) -> dict[str, list[Any]]:
+    features = read_matrix(original, "original")
+    if len(features) != len(rows.X):
+        raise InvalidInputError(
+            f"original has {len(features)} rows, but U has {len(rows.X)}.", parameter="original"
+        )
+    return group_loss(rows.with_features(features), U=rows.X, joint=joint)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._intervals import Share, difference, ratio
+from fairpca.metrics._intervals import Share, check_limits, difference, ratio
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Level, Rows, encode_groups
 from fairpca.rows._checks import check_weights
 from fairpca.rows._pairs import intersection, known_rows
@@ -181,6 +181,7 @@ def decision_rates(
     >>> worst.group, round(worst.impact_ratio, 1)
     ('f', 0.5)
     """
+    check_limits(min_group=min_group, confidence=confidence)
     columns = {"decision": decision, "score": score, "label": label}
     given = {name: np.asarray(values) for name, values in columns.items() if values is not None}
     if not {"decision", "score"} & set(given) or ("label" in given and decision is None):
@@ -196,9 +197,10 @@ def decision_rates(
             )
     attributes, unknown = _attributes(sensitive_features, n_rows, joint)
     weights = check_weights(sample_weight, n_rows, of="decision")
+    counted = np.ones(n_rows, dtype=bool) if weights is None else weights > 0
     rates = [
         rate
-        for measure, flags, inside in _measures(given, positive)
+        for measure, flags, inside in _measures(given, positive, counted)
         for attribute, known in attributes
         for rate in _compare(
             GroupRate(measure, attribute.name, "", 0, 0),
@@ -209,7 +211,7 @@ def decision_rates(
             (min_group, confidence),
         )
     ]
-    return DecisionReport(n_rows, unknown, confidence, tuple(rates))
+    return DecisionReport(int(counted.sum()), unknown, confidence, tuple(rates))
 
 
 def _attributes(
@@ -241,7 +243,7 @@ def _attributes(
 
 
 def _measures(
-    given: dict[str, NDArray[Any]], positive: Any
+    given: dict[str, NDArray[Any]], positive: Any, counted: _Flags
 ) -> Iterator[tuple[str, _Flags, _Flags]]:
     """Yield names of measures, which rows are selected, and over which rows a rate is taken."""
     n_rows = len(next(iter(given.values())))
@@ -256,7 +258,7 @@ def _measures(
             score = np.full(n_rows, np.nan)
         if not np.isfinite(score).all():
             raise InvalidInputError("score must be finite numbers.", parameter="score")
-        yield MEASURES[1], score > np.median(score), everyone
+        yield MEASURES[1], score > np.median(score[counted]), everyone
     if "label" in given:
         truth = _flags(given["label"], positive, "label")
         yield MEASURES[2], selected, truth
@@ -269,15 +271,18 @@ def _flags(values: NDArray[Any], positive: Any, name: str) -> _Flags:
     levels: Sequence[Level] = column[0].levels if column else ()
     if positive is not None and positive not in levels:  # a command line can only say "1" for 1
         positive = next((level for level in levels if str(level) == str(positive)), positive)
-    if not 1 <= len(levels) <= 2 or (positive is not None and positive not in levels):
+    is_known = positive is None or positive in levels
+    vague = len(levels) == 1 and positive is None and isinstance(levels[0], str)
+    if not 1 <= len(levels) <= 2 or vague or (len(levels) == 2 and not is_known):
         raise InvalidInputError(
-            f"{name} has the values {list(levels)[:5] or 'of many numbers'}: give two, and say in "
-            "positive which of them means selected.",
-            parameter=name,
+            f"{name} has the values {list(levels)[:5] or 'of many numbers'}"
+            + (f", and positive={positive!r} is none of them" if not is_known else "")
+            + ": give two, and say in positive which of them means selected.",
+            parameter=name if len(levels) != 2 else "positive",
         )
+    if len(levels) == 1:  # everybody, or nobody
+        return np.full(len(values), bool(levels[0]) if positive is None else is_known)
     wanted = positive if positive is not None else levels[-1]
-    if positive is None and len(levels) == 1:
-        return np.full(len(values), bool(levels[0]))
     return np.asarray(column[0].codes == levels.index(wanted))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from fairpca._files import replacing, to_json
 from fairpca._text import visible
+from fairpca.exceptions import InvalidInputError
 from fairpca.report._pictures import Picture
 
 _HOME = Path(__file__).parent
@@ -91,6 +92,11 @@ class AuditPage:
             Where to; the JSON file has the same name with ``.json`` at its end.
         """
         target = Path(path)
+        if target.suffix == ".json":
+            raise InvalidInputError(
+                f"path={str(path)!r} is where the figures go: give a name that ends in .html.",
+                parameter="path",
+            )
         for place, text in ((target, self.html()), (target.with_suffix(".json"), self.json())):
             with replacing(place) as beside:
                 beside.write_text(text, encoding="utf-8")

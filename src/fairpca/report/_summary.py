@@ -14,7 +14,7 @@ from sklearn.base import clone
 from fairpca.estimators._fair_pca import FairPCA, fit_with_plain
 from fairpca.estimators._fair_pca_cv import held_out_summary
 from fairpca.metrics import AuditReport
-from fairpca.moments import FoldedMoments, Standardization
+from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.rows import Rows
 
 PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -26,18 +26,19 @@ _WORDS = ((0.0, "nothing"), (0.1, "little"), (0.3, "some"), (1.01, "much"))
 
 
 class Fitted(NamedTuple):
-    """A fair fit, plain components beside it, and the moments by fold of the same rows."""
+    """A fair fit, plain components beside it, and moments of the same rows by fold, if any."""
 
     fair: FairPCA
     plain: FairPCA
-    folded: FoldedMoments
+    folded: FoldedMoments | None
 
 
 def fit_both(rows: Rows, model: FairPCA, folds: int = 5) -> Fitted:
     """Fit a model and plain components to rows."""
-    folded = FoldedMoments.from_rows(rows, folds)
+    folded = FoldedMoments.from_rows(rows, folds) if folds else None
+    total = GroupMoments.from_rows(rows) if folded is None else folded.total
     fair = clone(model)
-    return Fitted(fair, fit_with_plain(fair, folded.total), folded)
+    return Fitted(fair, fit_with_plain(fair, total), folded)
 
 
 def summarise(
@@ -133,7 +134,7 @@ def _fit(fitted: Fitted) -> dict[str, Any]:
         "standardized": bool(fair.standardize),
         "fair": _figures(fair),
         "plain": _figures(plain),
-        "held_out": held_out_summary(_unfitted(fair), folded),
+        "held_out": None if folded is None else held_out_summary(_unfitted(fair), folded),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
         "groups": _groups(fair, plain),
@@ -201,9 +202,9 @@ def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
     return found
 
 
-def _tradeoff(fair: FairPCA, folded: FoldedMoments) -> list[dict[str, Any]]:
+def _tradeoff(fair: FairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
     """Fit along prices of the covariance gap, and measure every fold that was left out."""
-    if fair.objective != "total":
+    if folded is None or fair.objective != "total":
         return []
     prices: Sequence[float] = PRICES
     chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight

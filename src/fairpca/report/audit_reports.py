@@ -13,7 +13,7 @@ from fairpca.metrics._rows import of_known_group
 from fairpca.report._page import AuditPage
 from fairpca.report._pictures import draw_pictures, scores_of
 from fairpca.report._summary import Fitted, fit_both, summarise
-from fairpca.rows import Rows
+from fairpca.rows import UNKNOWN_GROUP, Rows
 
 _BEFORE = 0.25  # of the budget, for the components that the fair ones are compared with
 
@@ -48,7 +48,7 @@ def audit_report(
     budget : float, default 60
         Seconds of processor time for the audit, and a quarter of it for plain components.
     folds : int, default 5
-        For the figures on new rows.
+        For the figures on new rows; 0: none, and no trade-off.
     name, title : str
         What the data are called, and the title of the page.
     about : mapping, optional
@@ -77,7 +77,9 @@ def audit_report(
     """
     rows = X
     if not isinstance(X, Rows):
-        rows = Rows.read(X, sensitive_features, control_features, sample_weight, numeric=numeric)
+        unknown = UNKNOWN_GROUP if options.get("missing_groups") == "leave-out" else None
+        beside = (sensitive_features, control_features, sample_weight)
+        rows = Rows.read(X, *beside, numeric=numeric, unknown=unknown)
     said = {
         "name": name,
         "title": title,

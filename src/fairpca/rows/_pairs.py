@@ -223,12 +223,14 @@ def _check_attribute(attribute: Attribute, strict: bool) -> None:
         if len(attribute.levels) > 1:
             advice = "sample_weight is zero for every row of the others."
         raise GroupsError(
-            f"Attribute {attribute.name!r} has one group only: at least two are compared. {advice}"
+            f"Attribute {attribute.name!r} has one group only: at least two are compared. {advice}",
+            parameter="sensitive_features",
         )
     if present > MAX_LEVELS:
         raise GroupsError(
             f"Attribute {attribute.name!r} has {present} groups, more than {MAX_LEVELS}: "
-            "bin or merge its values first."
+            "bin or merge its values first.",
+            parameter="sensitive_features",
         )
     single = np.flatnonzero((counts > 0) & (counts < MIN_ROWS))
     if strict and len(single):

@@ -75,6 +75,7 @@ class Rows:
         feature_names: Iterable[str] | None = None,
         max_cells: int = MAX_CELLS,
         of: str = "X",
+        unknown: str | None = None,
     ) -> Rows:
         """Check that features, groups, strata and weights are of one length, finite and complete.
 
@@ -94,18 +95,20 @@ class Rows:
             Largest number of distinct combinations of groups and strata.
         of : str, default "X"
             Name of the argument that holds the features, for messages.
+        unknown : str, optional
+            Group of rows whose group is missing, which are refused without.
         """
         given = (sensitive_features, control_features, sample_weight)
-        matrix, names = check_matrix(X, of, missing_beside(*given))
+        looked = sensitive_features if unknown is None else None
+        matrix, names = check_matrix(X, of, missing_beside(looked, *given[1:]))
         if sensitive_features is None:
             raise GroupsError(
                 f"sensitive_features is None: give one group value for each row of {of}.",
                 parameter="sensitive_features",
             )
         known = names if feature_names is None else feature_names
-        return cls.attach(
-            matrix, *given, numeric=numeric, feature_names=known, max_cells=max_cells, of=of
-        )
+        options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
+        return cls.attach(matrix, *given, numeric=numeric, feature_names=known, **options)
 
     @classmethod
     def attach(
