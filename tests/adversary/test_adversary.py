@@ -305,10 +305,11 @@ def test_more_components_than_directions():
         find_space(moments, moments.contrasts(), 2, 0.0)
 
 
-def test_unseen_rows_tell_what_the_judge_can_see():
-    def by_size(U, side, new):
-        return [np.linalg.norm(new, axis=1)]
+def by_size(U, side, new):
+    return [np.linalg.norm(new, axis=1)]
 
+
+def test_unseen_rows_tell_what_the_judge_can_see():
     X, z = shells()
     options = ([0.01, 5.0], np.random.default_rng(0), by_size)
     first, last = cross_fitted(Rows.read(X, z), contrasts_of, 2, 0.0, *options)
@@ -319,3 +320,19 @@ def test_unseen_rows_tell_what_the_judge_can_see():
     few = Rows.read(X[:9], z[:9])
     with pytest.raises(GroupsError, match="at least 8 rows"):
         cross_fitted(few, contrasts_of, 1, 0.0, [1.0], np.random.default_rng(0), by_size)
+
+
+@pytest.mark.parametrize("n_rare", [1, 2])
+def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(80, 3)), np.arange(80) % 2
+    X[:, 2] = 0.0
+    X[: 2 * n_rare : 2, 2] = 1.0  # one or two rows of one group
+    rows, options = Rows.read(X, z), ([1.0], rng, by_size)
+    if n_rare == 1:
+        with pytest.raises(InfeasibleError, match="for a half: n_components=2"):
+            cross_fitted(rows, contrasts_of, 2, 0.0, *options)
+    else:
+        for _ in range(3):  # the first draw separates the two rows in about half of the cases
+            (found,) = cross_fitted(rows, contrasts_of, 2, 0.0, *options)
+            assert 0.0 <= found.value <= 1.0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairpca._progress import Counter
 from fairpca.adversary._space import FormContrasts, Space, find_space, follow_path
 from fairpca.adversary._targets import Targets, form_targets, quiet
-from fairpca.exceptions import GroupsError, SmallGroupWarning
+from fairpca.exceptions import GroupsError, InfeasibleError, SmallGroupWarning
 from fairpca.linalg import Array
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
@@ -25,6 +25,8 @@ _NORMAL_95 = 1.645
 MIN_ROWS = 4
 # Rows that a judge is trained on; a kernel classifier costs their square.
 _JUDGE_ROWS = 1500
+# How often rows are split anew where a half varies in too few directions.
+_DRAWS = 20
 
 
 class Unseen(NamedTuple):
@@ -119,13 +121,16 @@ def cross_fitted(
     other way round.
     """
     _check_sizes(rows, form_contrasts)
-    first, second = halves(rows, random)
-    found: list[dict[str, list[Unseen]]] = [{} for _ in prices]
-    for train, test in ((first, second), (second, first)):
-        pair = _Pair(rows.take(train), rows.take(test), form_contrasts, random)
-        moments = GroupMoments.from_rows(pair.train)
+
+    def space_of(part: Rows) -> Space:
+        moments = GroupMoments.from_rows(part)
         contrasts = quiet(form_contrasts, moments.coordinates())
-        space = find_space(moments, contrasts, n_components, mean_tol)
+        return find_space(moments, contrasts, n_components, mean_tol)
+
+    parts, spaces = _halves_with_room(rows, space_of, random)
+    found: list[dict[str, list[Unseen]]] = [{} for _ in prices]
+    for train, test, space in zip(parts, parts[::-1], spaces, strict=True):
+        pair = _Pair(train, test, form_contrasts, random)
         path = follow_path(space, pair.train, form_contrasts, prices, random, counter)
         known: dict[int, dict[str, Unseen]] = {}
         for point, values in zip(path, found, strict=True):
@@ -137,6 +142,23 @@ def cross_fitted(
     return [
         max(map(averaged, values.values()), key=lambda unseen: unseen.value) for values in found
     ]
+
+
+def _halves_with_room(
+    rows: Rows, space_of: Callable[[Rows], Space], random: np.random.Generator
+) -> tuple[list[Rows], list[Space]]:
+    """Split rows anew while a half lacks the few rows in which some feature varies."""
+    for _ in range(_DRAWS):
+        parts = [rows.take(part) for part in halves(rows, random)]
+        try:
+            return parts, [space_of(part) for part in parts]
+        except InfeasibleError as error:
+            reason = error
+    raise InfeasibleError(
+        f"Δ on unseen rows is measured on halves of them, and for a half: {reason} Or give price "
+        "instead of delta, which measures nothing.",
+        parameter="n_components",
+    ) from reason
 
 
 def _check_sizes(rows: Rows, form_contrasts: FormContrasts) -> None:

@@ -31,10 +31,11 @@ def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
     total = _as_one_gap(reduced)
     smallest = refine(total, closest.basis, most=_MOST_WORK)
     if reduced.violation(smallest.basis) > FEASIBLE:
-        quiet = _quiet_basis(total)
+        quiet = _loudest_inside(total)
         found = refine(total, quiet, most=_MOST_WORK // 2)
         candidates = (smallest, found, replace(found, basis=quiet))
-        smallest = min(candidates, key=lambda at: total.cov_gap(at.basis))
+        # Inside the limits more variance is better, outside a smaller gap.
+        smallest = min(candidates, key=lambda at: _rank(reduced, total, at.basis))
     if reduced.violation(smallest.basis) > FEASIBLE:
         bound = solve_tight(total, tol=_PROOF_TOL, max_iter=_PROOF_STEPS, known=smallest)
         if -bound.value > 1.0 + 2.0 * _PROOF_TOL:
@@ -45,6 +46,11 @@ def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
     # What is inside by having no variance at all is stationary too.
     again = refine(reduced, nudge(smallest.basis), most=_MOST_WORK)
     return again if reduced.violation(again.basis) <= FEASIBLE else smallest
+
+
+def _rank(reduced: ReducedProblem, total: ReducedProblem, V: Array) -> tuple[float, float]:
+    gap = max(total.cov_gap(V), 1.0)
+    return (gap, -reduced.objective(V)) if gap == 1.0 else (gap, 0.0)
 
 
 def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -> Refined:
@@ -62,18 +68,25 @@ def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -
     return smallest
 
 
-def _quiet_basis(total: ReducedProblem) -> Array:
-    """Return the directions in which all forms together are smallest, whatever their signs."""
+def _quiet_directions(total: ReducedProblem) -> Array:
+    """Return all directions by the size of all forms together, whatever their signs."""
     values, vectors = np.linalg.eigh(total.Q)
     sizes = (vectors * np.abs(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return np.asarray(np.linalg.eigh(sizes.sum(axis=0))[1][:, : total.d])
+    return np.asarray(np.linalg.eigh(sizes.sum(axis=0))[1])
+
+
+def _loudest_inside(total: ReducedProblem) -> Array:
+    """Return d of those directions in a row, the loudest that meet the limits or the quietest."""
+    directions, d = _quiet_directions(total), total.d
+    windows = (directions[:, first : first + d] for first in range(total.size - d, 0, -1))
+    return next((V for V in windows if total.cov_gap(V) <= 1.0), directions[:, :d])
 
 
 def pull_inside(reduced: ReducedProblem, V: Array) -> Array:
     """Turn a basis that is next to its limits towards a quiet one until it meets them exactly."""
     if reduced.violation(V) == 0.0:
         return V
-    quiet = _quiet_basis(_as_one_gap(reduced))
+    quiet = _quiet_directions(_as_one_gap(reduced))[:, : reduced.d]
     left, _, right = np.linalg.svd(quiet.T @ V)
     for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
         inside = orthonormalize(V + share * (quiet @ (left @ right) - V))

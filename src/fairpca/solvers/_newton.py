@@ -63,6 +63,7 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float, most: int) -> tupl
     """
     unit, last, value = lagrangian.unit, np.inf, np.inf
     spent, cost = 0, _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
+    cost += lagrangian.contrasts  # each is weighed by itself
     for number in range(_ASCENT_STEPS):
         point = _Point(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
