@@ -157,6 +157,22 @@ class TestSmallGroups:
 
 
 class TestBudget:
+    def test_a_sample_keeps_the_shares_of_the_rest(self, monkeypatch):
+        # Small groups are drawn more often than others: unweighted, they would be most of the rest.
+        monkeypatch.setattr("fairpca.metrics._audit_steps._MMD_ROWS", 500)
+        rng = np.random.default_rng(0)
+        z = np.repeat(list("abcde"), [10_000, 5000, 100, 100, 100])
+        U = rng.normal(size=(len(z), 2)) + 4.0 * (z > "b")[:, None]
+        found = []
+        for seed in range(5):
+            asked = {"families": (), "attackers": ("linear",), "budget": 2, "random_state": seed}
+            report = audit(U, z, **asked)
+            assert "attacker linear: on a sample of" in report.cut[0]
+            found += [a.held_out.value for a in report.attacks if a.groups[1] == "a"]
+        [whole] = attack(Rows.read(U, z == "a").pairs(), "linear", 0, 0.95, 1000)
+        # 0.06 of all rows; unweighted samples say 0.46.
+        assert np.mean(found) == pytest.approx(whole.held_out.value, abs=0.1)
+
     def test_what_is_cut_is_said_and_the_same_again(self):
         rng = np.random.default_rng(0)
         z = rng.random(6000) < 0.4

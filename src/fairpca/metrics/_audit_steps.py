@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairpca._choices import ATTACKERS, FAMILIES
 from fairpca._progress import Progress
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
+from fairpca.linalg import Array
 from fairpca.metrics._attackers import attack
 from fairpca.metrics._audit_report import AuditReport, SmallGroup
 from fairpca.metrics._budget import Budget, Part, cost_of
@@ -187,14 +189,19 @@ class Audit:
         cost = cost_of(kind, self._d, n_pairs, 2**self._d if shape == "all" else 1)
         return self._budget.plan(kind, cost, len(self._rows), permutations)
 
-    def _sampled(self, size: int, **question: Any) -> tuple[tuple[Stratum, ...], int]:
-        """Return the strata of all rows, or of a sample, and its size."""
+    def _sampled(
+        self, size: int, shares: bool = False, **question: Any
+    ) -> tuple[tuple[Stratum, ...], int]:
+        """Return the strata of all rows, or of a sample, and its size; `shares` weights cells."""
         asked = self._options.question() | question
         if size >= _NEARLY_ALL * len(self._rows):
             same = asked == self._options.question()
             strata = self._strata if same else self._rows.pairs(**asked, strict=False)
             return strata, len(self._rows)
-        rows = self._rows.take(self._rows.draw(size, self._options.random_state))
+        index = self._rows.draw(size, self._options.random_state)
+        rows = self._rows.take(index)
+        if shares:
+            rows = replace(rows, weights=_weights_of_draw(self._rows, index))
         return rows.pairs(**asked, strict=False), len(rows)
 
     def _say_cut(
@@ -212,12 +219,12 @@ class Audit:
 
     def _attack(self, attacker: str, report: AuditReport) -> AuditReport:
         compare = self._options.compare
-        rest = {"compare": "one-vs-rest"} if compare == "pairs" else {}
+        rest: dict[str, Any] = {"compare": "one-vs-rest"} if compare == "pairs" else {}
         everything, _ = self._sampled(len(self._rows), **rest)
         part = self._plan("attackers", 0, everything)
         if part is None:
             return _cut(report, f"attacker {attacker}: not tried, too many pairs for the budget")
-        strata, n_rows = self._sampled(part.rows, **rest)
+        strata, n_rows = self._sampled(part.rows, shares=True, **rest)
         if n_rows < len(self._rows):
             text = f"attacker {attacker}: on a sample of {n_rows} of {len(self._rows)} rows"
             report = _cut(report, text)
@@ -239,6 +246,15 @@ class Audit:
 
 def _cut(report: AuditReport, what: str) -> AuditReport:
     return replace(report, cut=(*report.cut, what))
+
+
+def _weights_of_draw(rows: Rows, index: NDArray[np.intp]) -> Array:
+    """Weigh drawn rows as all of their cell: small cells are drawn more often than others."""
+    cells = rows.cells()
+    drawn = np.bincount(cells[index], minlength=int(cells.max()) + 1)
+    share = (np.bincount(cells) / np.maximum(drawn, 1))[cells[index]]
+    found: Array = share if rows.weights is None else share * rows.weights[index]
+    return found
 
 
 def _headline(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
