@@ -9,6 +9,7 @@ import math
 import os
 import sys
 import tempfile
+import tokenize
 import uuid
 import zipfile
 import zlib
@@ -152,6 +153,8 @@ DAMAGED = (
     MemoryError,  # an array that says it is larger than the file
     zipfile.BadZipFile,
     zlib.error,
+    SyntaxError,  # NumPy reads the header of an array as Python
+    tokenize.TokenError,
 )
 """What NumPy, JSON and zip raise where a file is not what it should be."""
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from fuzzing import campaign
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.estimators import load_model
+from fairpca.exceptions import InvalidInputError
 
 
 @cache
@@ -107,6 +109,18 @@ def attempt(rng):
 
 def run(tries, seed):
     return campaign(attempt, tries, seed)
+
+
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [
+        (2026111900006, 23),  # a mean of 1e300 in one cell
+        (2026111900014, 1),  # an array's header that Python cannot read
+    ],
+)
+def test_what_a_campaign_found_is_refused(seed, number):
+    with pytest.raises(InvalidInputError):
+        attempt(np.random.default_rng([seed, number]))
 
 
 def test_damaged_files():

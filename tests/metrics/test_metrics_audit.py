@@ -157,21 +157,33 @@ class TestSmallGroups:
 
 
 class TestBudget:
-    def test_a_sample_keeps_the_shares_of_the_rest(self, monkeypatch):
-        # Small groups are drawn more often than others: unweighted, they would be most of the rest.
-        monkeypatch.setattr("fairpca.metrics._audit_steps._MMD_ROWS", 500)
+    def test_a_sample_keeps_the_shares_of_the_rest(self):
+        # Small groups are drawn more often than others, and would be most of the rest.
         rng = np.random.default_rng(0)
         z = np.repeat(list("abcde"), [10_000, 5000, 100, 100, 100])
         U = rng.normal(size=(len(z), 2)) + 4.0 * (z > "b")[:, None]
-        found = []
+        attacks, values = [], []
+        asked = {"compare": "one-vs-rest", "attackers": ("linear",), "families": ("linear",)}
         for seed in range(5):
-            asked = {"families": (), "attackers": ("linear",), "budget": 2, "random_state": seed}
-            report = audit(U, z, **asked)
-            assert "attacker linear: on a sample of" in report.cut[0]
-            found += [a.held_out.value for a in report.attacks if a.groups[1] == "a"]
-        [whole] = attack(Rows.read(U, z == "a").pairs(), "linear", 0, 0.95, 1000)
-        # 0.06 of all rows; unweighted samples say 0.46.
-        assert np.mean(found) == pytest.approx(whole.held_out.value, abs=0.1)
+            report = audit(U, z, **asked, budget=1, random_state=seed)
+            assert "linear svm: measured on a sample of" in report.cut[0]
+            assert "attacker linear: on a sample of" in report.cut[2]
+            attacks += [a.held_out.value for a in report.attacks if a.groups[1] == "a"]
+            values += [p.value for p in report.results[0].pairs if p.groups[1] == "a"]
+        whole = delta_fairness(U, z == "a").value
+        # 0.06 on all rows; as they are drawn, samples say 0.33 and 0.46.
+        assert np.mean(values) == pytest.approx(whole, abs=0.05)
+        assert np.mean(attacks) == pytest.approx(whole, abs=0.07)
+
+    def test_a_thinned_pair_has_the_shares_of_all_rows(self):
+        z = np.repeat(list("abc"), [500, 100, 100])  # drawn from 5000, 100 and 200 rows
+        pair = Rows.read(np.zeros((700, 1)), z).pairs("one-vs-rest")[0].pairs[0]
+        rates = np.repeat([0.1, 1.0, 0.5], [500, 100, 100])
+        signs = pair.thinned(rates, np.random.default_rng(0)).signs
+        assert (signs[:500] == 1).all()  # a side of one cell stays as it is
+        kept = [np.count_nonzero(signs[z == group]) for group in "bc"]
+        assert kept[1] == 100
+        assert kept[0] == pytest.approx(50, abs=15)
 
     def test_what_is_cut_is_said_and_the_same_again(self):
         rng = np.random.default_rng(0)

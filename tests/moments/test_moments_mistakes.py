@@ -90,3 +90,9 @@ def test_levels_of_an_unknown_column_name_the_known_ones():
     assert moments.levels("sex") == (0, 1)
     with pytest.raises(GroupsError, match=r"'age' is not a column with groups: .*\['sex'\]"):
         moments.levels("age")
+
+
+def test_groups_too_far_apart_to_be_squared_are_refused():
+    X = np.array([[1e200, 1.0], [1e200, 2.0], [-1e200, 1.5], [-1e200, 1.0]])
+    with pytest.raises(InvalidInputError, match="too large to be squared"):
+        GroupMoments.from_arrays(X, [0, 0, 1, 1]).pooled()

@@ -189,10 +189,8 @@ class Audit:
         cost = cost_of(kind, self._d, n_pairs, 2**self._d if shape == "all" else 1)
         return self._budget.plan(kind, cost, len(self._rows), permutations)
 
-    def _sampled(
-        self, size: int, shares: bool = False, **question: Any
-    ) -> tuple[tuple[Stratum, ...], int]:
-        """Return the strata of all rows, or of a sample, and its size; `shares` weights cells."""
+    def _sampled(self, size: int, **question: Any) -> tuple[tuple[Stratum, ...], int]:
+        """Return the strata of all rows, or of a sample that keeps shares, and its size."""
         asked = self._options.question() | question
         if size >= _NEARLY_ALL * len(self._rows):
             same = asked == self._options.question()
@@ -200,9 +198,17 @@ class Audit:
             return strata, len(self._rows)
         index = self._rows.draw(size, self._options.random_state)
         rows = self._rows.take(index)
-        if shares:
-            rows = replace(rows, weights=_weights_of_draw(self._rows, index))
-        return rows.pairs(**asked, strict=False), len(rows)
+        # Small groups are drawn more often than others, and would be most of "the rest".
+        rates = replace(rows, weights=_rates_of_draw(self._rows, index))
+        random = np.random.default_rng(self._options.random_state)
+        both = (taken.pairs(**asked, strict=False) for taken in (rows, rates))
+        return tuple(
+            replace(
+                stratum,
+                pairs=tuple(pair.thinned(rated.rows.weights, random) for pair in stratum.pairs),
+            )
+            for stratum, rated in zip(*both, strict=True)
+        ), len(rows)
 
     def _say_cut(
         self, report: AuditReport, name: str, result: DeltaResult, asked: int
@@ -224,7 +230,7 @@ class Audit:
         part = self._plan("attackers", 0, everything)
         if part is None:
             return _cut(report, f"attacker {attacker}: not tried, too many pairs for the budget")
-        strata, n_rows = self._sampled(part.rows, shares=True, **rest)
+        strata, n_rows = self._sampled(part.rows, **rest)
         if n_rows < len(self._rows):
             text = f"attacker {attacker}: on a sample of {n_rows} of {len(self._rows)} rows"
             report = _cut(report, text)
@@ -248,13 +254,11 @@ def _cut(report: AuditReport, what: str) -> AuditReport:
     return replace(report, cut=(*report.cut, what))
 
 
-def _weights_of_draw(rows: Rows, index: NDArray[np.intp]) -> Array:
-    """Weigh drawn rows as all of their cell: small cells are drawn more often than others."""
+def _rates_of_draw(rows: Rows, index: NDArray[np.intp]) -> Array:
+    """Return which share of its cell was drawn, for each drawn row."""
     cells = rows.cells()
     drawn = np.bincount(cells[index], minlength=int(cells.max()) + 1)
-    share = (np.bincount(cells) / np.maximum(drawn, 1))[cells[index]]
-    found: Array = share if rows.weights is None else share * rows.weights[index]
-    return found
+    return np.asarray((drawn / np.maximum(np.bincount(cells), 1))[cells[index]])
 
 
 def _headline(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, diags_array
 
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -180,11 +181,28 @@ def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def merge(cells: Sequence[Cell]) -> Cell:
     """Moments of the union of disjoint sets of rows, from their moments alone."""
+    if len(cells) == 1:
+        return cells[0]
+    with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
+        found = _merged(cells)
+    check_sums(found)
+    return found
+
+
+def check_sums(cell: Cell) -> None:
+    """Catch values so large that their squares are not numbers any more."""
+    if not all(np.isfinite(array).all() for array in cell.arrays().values()):
+        raise InvalidInputError(
+            "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
+            "rescale the columns.",
+            parameter="X",
+        )
+
+
+def _merged(cells: Sequence[Cell]) -> Cell:
     # Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the
     # third order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to
     # zero).
-    if len(cells) == 1:
-        return cells[0]
     w = np.array([cell.weight for cell in cells])
     total = float(w.sum())
     mean, a = _common_mean([(cell.mean, cell.mean_rest) for cell in cells], w, total)

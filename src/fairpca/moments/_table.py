@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import GroupsError
 from fairpca.moments._cells import (
     Cell,
     FloatArray,
+    check_sums,
     merge,
     permute_attributes,
     summarise,
@@ -82,19 +83,9 @@ def tabulate(rows: Rows) -> Table:
         key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
             cells[key] = summarise_rows(matrix, values, weights, members, batch)
-        _check_sums(cells[key])
+        check_sums(cells[key])
     names = tuple(attribute.name for attribute in groups.numeric)
     return _canonical(Table(groups.names, names, strata.names, cells))
-
-
-def _check_sums(cell: Cell) -> None:
-    """Catch values so large that their squares are not numbers any more."""
-    if not all(np.isfinite(array).all() for array in cell.arrays().values()):
-        raise InvalidInputError(
-            "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
-            "rescale the columns.",
-            parameter="X",
-        )
 
 
 def _rows_by_cell(

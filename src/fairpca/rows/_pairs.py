@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +106,7 @@ class Pair:
 
     attribute: str
     groups: tuple[Level, Level]
-    codes: NDArray[np.intp]
+    codes: NDArray[np.intp]  # below zero: on neither side
     plus: int
     minus: int | None  # None: all that are not `plus`
 
@@ -117,7 +117,21 @@ class Pair:
         if self.minus is not None:
             signs[self.codes == self.minus] = -1
         signs[self.codes == self.plus] = 1
+        signs[self.codes < 0] = 0
         return signs
+
+    def thinned(self, rates: NDArray[np.float64], random: np.random.Generator) -> Pair:
+        """Leave rows out at random until each side is drawn evenly, where `rates` say how it was.
+
+        Then a side has the shares that its cells have in all rows, and groups may be permuted as
+        if nothing had been left out.
+        """
+        codes, signs = self.codes.copy(), self.signs
+        for side in (-1, 1):
+            inside = np.flatnonzero(signs == side)
+            kept = rates[inside].min(initial=1.0) / rates[inside]
+            codes[inside[random.random(len(inside)) > kept]] = -1
+        return replace(self, codes=codes)
 
 
 @dataclass(frozen=True, eq=False)
