@@ -7,6 +7,7 @@ from scipy.stats import kstest, norm
 import fairpca.metrics._attackers as panel
 from fairpca.metrics import audit, decision_rates, delta_fairness
 from fairpca.metrics._attackers import attack
+from fairpca.metrics._budget import Part
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._measure import Settings, halves_of, train
 from fairpca.rows import Rows
@@ -123,6 +124,32 @@ def test_p_values_of_every_statistic_are_uniform_within_any_budget(statistic, bu
     assert known or budget == 1.0  # too little for any permutation: none, and said
     if known:
         assert_levels(known)
+
+
+def test_p_values_of_a_sample_of_unequal_groups_are_uniform(monkeypatch):
+    # Small groups are drawn more often than others, and left out again where they are the rest.
+    monkeypatch.setattr(
+        "fairpca.metrics._budget.Budget.plan",
+        lambda self, kind, *_: Part(900, 900, 19) if kind == "svm" else None,
+    )
+    rng = np.random.default_rng(14)
+    z = np.repeat(list("abcd"), [3000, 800, 100, 100])
+    found = []
+    for seed in range(150):
+        report = audit(
+            rng.normal(size=(len(z), 2)),
+            z,
+            compare="one-vs-rest",
+            families=("linear",),
+            attackers=(),
+            n_permutations=19,
+            slow_permutations=0,
+            cross_fit=False,
+            random_state=seed,
+        )
+        assert report.results[0].n_rows <= 900
+        found.append(report.results[0].p_value)
+    assert_levels(found)
 
 
 def test_p_values_of_new_rows_are_uniform_when_nothing_leaks():
