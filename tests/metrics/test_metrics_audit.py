@@ -175,6 +175,14 @@ class TestBudget:
         assert np.mean(values) == pytest.approx(whole, abs=0.05)
         assert np.mean(attacks) == pytest.approx(whole, abs=0.07)
 
+    def test_many_groups_against_the_rest(self):
+        z = np.repeat(np.arange(60), 40)
+        U = np.random.default_rng(0).normal(size=(len(z), 2)) + 3.0 * (z == 7)[:, None]
+        report = audit(U, z, compare="one-vs-rest", families=("linear",), **QUICK, budget=0)
+        assert report.results[0].worst.groups == ("rest", 7)
+        with pytest.raises(InvalidInputError, match=r"more than 50: .* use compare='one-vs-rest'"):
+            audit(U, z, compare="pairs")
+
     def test_a_thinned_pair_has_the_shares_of_all_rows(self):
         z = np.repeat(list("abc"), [500, 100, 100])  # drawn from 5000, 100 and 200 rows
         pair = Rows.read(np.zeros((700, 1)), z).pairs("one-vs-rest")[0].pairs[0]

@@ -18,7 +18,8 @@ from fairpca.rows.groups import Attribute, Level
 if TYPE_CHECKING:
     from fairpca.rows.rows import Rows
 
-MAX_LEVELS = 50  # an attribute of more values gives thousands of pairs, and is rarely a group
+# An attribute of more values gives thousands of pairs, and is rarely a group.
+MAX_LEVELS = {"pairs": 50, "one-vs-rest": 1000, "reference": 1000}
 MIN_ROWS = 2
 REST = "rest"
 UNKNOWN_GROUP = "(unknown)"
@@ -157,7 +158,7 @@ def form_pairs(
     attributes = _attributes(rows)
     references = check_compare({a.name: a.levels for a in attributes}, compare, reference)
     for attribute in attributes:
-        _check_attribute(attribute, strict)
+        _check_attribute(attribute, compare, strict)
     ways = [(attribute, compare, references.get(attribute.name)) for attribute in attributes]
     if joint and len(attributes) > 1:
         ways.append((intersection(attributes), "one-vs-rest", None))
@@ -228,7 +229,7 @@ def _taken(attribute: Attribute, index: NDArray[np.intp] | None) -> Attribute:
     return Attribute(attribute.name, attribute.levels, attribute.codes[index])
 
 
-def _check_attribute(attribute: Attribute, strict: bool) -> None:
+def _check_attribute(attribute: Attribute, compare: str, strict: bool) -> None:
     """Refuse attributes that cannot be compared on any rows."""
     counts = np.bincount(attribute.codes, minlength=len(attribute.levels))
     present = int((counts > 0).sum())
@@ -240,10 +241,11 @@ def _check_attribute(attribute: Attribute, strict: bool) -> None:
             f"Attribute {attribute.name!r} has one group only: at least two are compared. {advice}",
             parameter="sensitive_features",
         )
-    if present > MAX_LEVELS:
+    if present > MAX_LEVELS[compare]:
+        other = ", or use compare='one-vs-rest'" if compare == "pairs" else ""
         raise GroupsError(
-            f"Attribute {attribute.name!r} has {present} groups, more than {MAX_LEVELS}: "
-            "bin or merge its values first.",
+            f"Attribute {attribute.name!r} has {present} groups, more than {MAX_LEVELS[compare]}: "
+            f"bin or merge its values first{other}.",
             parameter="sensitive_features",
         )
     single = np.flatnonzero((counts > 0) & (counts < MIN_ROWS))
