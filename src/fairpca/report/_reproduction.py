@@ -347,7 +347,8 @@ def _leak_summary(results: Results) -> str:
             never += other_leak.mean > leak.mean + 0.01
         if gains:
             text: str = texts()["leak_summary"]
-            parts.append(text.format(d=d, count=len(gains), never=never, median=np.median(gains)))
+            median = round(float(np.median(gains)), 1) + 0.0  # no negative zero
+            parts.append(text.format(d=d, count=len(gains), never=never, median=median))
     return "\n".join(parts)
 
 
