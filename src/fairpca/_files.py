@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import json
 import math
@@ -120,7 +121,7 @@ def read_npz(
     name = os.fspath(path)
     try:
         # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle:
+        with Path(path).open("rb") as handle, _sound_places():
             _check_members(handle)
             with np.load(handle, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
@@ -157,6 +158,17 @@ DAMAGED = (
     tokenize.TokenError,
 )
 """What NumPy, JSON and zip raise where a file is not what it should be."""
+
+
+@contextmanager
+def _sound_places() -> Iterator[None]:
+    """Turn a place before the beginning of a file, which the system refuses, into a ValueError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise ValueError("a member lies outside the file") from error
 
 
 def _check_members(handle: IO[bytes]) -> None:

@@ -116,6 +116,7 @@ def run(tries, seed):
     [
         (2026111900006, 23),  # a mean of 1e300 in one cell
         (2026111900014, 1),  # an array's header that Python cannot read
+        (2026112000015, 16),  # a member before the beginning of the file
     ],
 )
 def test_what_a_campaign_found_is_refused(seed, number):
