@@ -16,15 +16,12 @@ handful of conjugate gradients solve for a step (docs/design/refinement.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
-
 import numpy as np
 from scipy.linalg import lapack
 
 from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
+from fairpca.solvers._penalty import Penalty, slopes, upper_pairs
 
 _ASCENT_STEPS = 20
 # In evaluations of the function, without what solving for it takes; with more than a few unknowns
@@ -57,10 +54,7 @@ _LOOSENESS = 1e-4
 
 
 def ascend(lagrangian: Lagrangian, V: Array, accuracy: float, most: int) -> tuple[Array, int, int]:
-    """Return a basis where the gradient is at most `accuracy` of the unit; steps and their cost.
-
-    Steps end after a cost of `most`.
-    """
+    """Return a basis where the gradient is at most `accuracy` of the unit; steps, their cost."""
     unit, last, value = lagrangian.unit, np.inf, np.inf
     spent, cost = 0, _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
     cost += lagrangian.contrasts  # each is weighed by itself
@@ -179,22 +173,6 @@ def _solve_directly(point: _Point, gradient: Array) -> tuple[Array, int]:
     return np.asarray(N @ step.reshape(N.shape[1], -1)), count
 
 
-@dataclass(frozen=True)
-class _Penalty:
-    """Matrices T (t, d, d), the block each belongs to, σ, Ω, and what M misses along each."""
-
-    T: Array
-    block: Array
-    step: Array
-    omega: Array
-    missed: Array
-
-    @property
-    def is_diagonal(self) -> Array:
-        # What moves with the shared bound: eigenvalues, not what turns eigenvectors.
-        return np.asarray(np.einsum("tii->t", self.T))
-
-
 class _Point:
     """Value, gradient and second derivative of half the augmented Lagrangian at one basis."""
 
@@ -223,29 +201,30 @@ class _Point:
         if multipliers is not None:
             self.weigh(is_exact=True)
 
-    def _penalty(self, *, is_exact: bool) -> _Penalty:
-        lagrangian, d, B, i_j = self.lagrangian, len(self.inner), self.B, _pairs(len(self.inner))
+    def _penalty(self, *, is_exact: bool) -> Penalty:
+        lagrangian, d, B = self.lagrangian, len(self.inner), self.B
+        i_j = upper_pairs(d)
         slack = self.s * np.eye(d) - np.concatenate([B, -B])
         values, W = np.linalg.eigh(self.centre - lagrangian.step * slack)
         mismatch = self.M - eigenvalue_excess(values, W, 0.0)[0]
-        parts = [_Penalty(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
+        parts = [Penalty(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
         for k in np.flatnonzero(values[:, -1] > 0.0):
-            omega = _slopes(values[k])[i_j]
+            omega = slopes(values[k])[i_j]
             kept = np.flatnonzero(omega > (0.0 if is_exact else _WEAKEST))
             i, j = i_j[0][kept], i_j[1][kept]
             T = symmetrize(W[k].T[i, :, None] * W[k].T[j, None, :])
             T *= np.where(i == j, 1.0, np.sqrt(2.0))[:, None, None]
             missed = np.einsum("tij,ij->t", T, mismatch[k])
             ones = np.ones(len(kept))
-            parts.append(_Penalty(T, k * ones, lagrangian.step * ones, omega[kept], missed))
+            parts.append(Penalty(T, k * ones, lagrangian.step * ones, omega[kept], missed))
         binding = np.flatnonzero(self.b > 0.0)
         ones = np.ones(len(binding))
         excess = lagrangian.mean_step * (self.used[binding] - lagrangian.problem.mean_limit)
         means = np.tile(np.eye(d), (len(binding), 1, 1))
         step = lagrangian.mean_step * ones
-        parts.append(_Penalty(means, (2 * len(B) + binding) * ones, step, ones, -excess))
+        parts.append(Penalty(means, (2 * len(B) + binding) * ones, step, ones, -excess))
         fields = ("T", "block", "step", "omega", "missed")
-        return _Penalty(*(np.concatenate([getattr(at, name) for at in parts]) for name in fields))
+        return Penalty(*(np.concatenate([getattr(at, name) for at in parts]) for name in fields))
 
     def weigh(self, *, is_exact: bool = False) -> None:
         """Set T_c by blocks, D, and the change of multipliers without a step (t,)."""
@@ -393,18 +372,3 @@ class _Preconditioner:
             T = self.point.combine(self.small @ self.point.meet(X))
             X -= (self.solved @ T.T[:, :, None])[:, :, 0].T
         return X
-
-
-@lru_cache(maxsize=8)
-def _pairs(d: int) -> Any:
-    return np.triu_indices(d)
-
-
-def _slopes(values: Array) -> Array:
-    # Divided differences of the positive part; its derivative where two values agree.
-    positive = np.maximum(values, 0.0)
-    difference = values[:, None] - values[None, :]
-    slopes = np.where(values[:, None] > 0.0, 1.0, 0.0) * np.ones_like(difference)
-    apart = np.abs(difference) > 1e-14 * max(float(np.max(np.abs(values))), 1e-300)
-    slopes[apart] = (positive[:, None] - positive[None, :])[apart] / difference[apart]
-    return slopes
