@@ -2,10 +2,8 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fairpca.exceptions import InvalidInputError
@@ -16,7 +14,6 @@ from fairpca.experiments import (
     Experiment,
     Options,
     _experiment,
-    _methods,
     _runner,
     cov_weight_from_paper,
     leak,
@@ -41,19 +38,6 @@ from fairpca.experiments._methods import (
     standardise,
 )
 from fairpca.metrics import delta_fairness
-
-
-@pytest.fixture
-def toy(monkeypatch):
-    """All data sets are one small synthetic table."""
-    rng = np.random.default_rng(0)
-    z = rng.integers(0, 2, 240)
-    X = rng.normal(size=(240, 8)) + rng.normal(size=(240, 1))
-    factor = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
-    X[z == 1] = factor * X[z == 1] + rng.normal(size=8)
-    y = (X[:, 0] + rng.normal(size=240) > 0).astype(int)
-    monkeypatch.setattr(_methods, "rows_of", lambda name, definition="released": (X, z, y))
-    return X, z, y
 
 
 def test_the_paper_scale_of_mu():
@@ -217,33 +201,6 @@ def test_rows_that_are_used():
     assert random.max() > 900
 
 
-@pytest.fixture
-def hidden(monkeypatch):
-    """A file whose printed row was made with column c > 1 protected and the class as label."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 5)) @ rng.normal(size=(5, 5))
-    frame = pd.DataFrame(X, columns=list("abcde"))
-    frame["c"] = rng.integers(0, 4, 600)
-    frame["a"] += 1.5 * (frame["c"] > 1)
-    data = SimpleNamespace(
-        data=frame,
-        sensitive_features=pd.DataFrame({"class": (X[:, 1] > 0).astype(int)}),
-        target=pd.Series(rng.integers(0, 2, 600), name="DummyMain"),
-    )
-    monkeypatch.setattr(search, "load_dataset", lambda name: data)
-    monkeypatch.setattr(search, "PAIRS_UP_TO", 0)
-    reader = search.Reader("any", 2)
-    truth = search.Candidate("c", 1.0, ("c", "class"), "all rows")
-    splits = enumerate(reader.splits(truth))
-    found = [search.full_cells(split, s, Options()) for s, split in splits]
-    values = {table: {} for table in ("table1", "table3", "table5")}
-    for name in found[0]:
-        table, method, measure = name.split()
-        values[table]["any", method, measure] = np.mean([cells[name] for cells in found])
-    monkeypatch.setattr(search, "printed", lambda table: values[table])
-    return reader, truth
-
-
 def test_search_finds_what_was_hidden(hidden):
     reader, truth = hidden
     place = reader.candidates.index(truth)
@@ -267,60 +224,6 @@ def test_screening_agrees_with_the_methods(hidden):
     ]
     expected = [np.mean([fit[name]["variance"] for fit in fits]) for name in ("pca", "mean")]
     np.testing.assert_allclose(reader.cheap[place], expected)
-
-
-QUICK = Options(splits=1, quick=True)
-
-
-def counting(monkeypatch, module, name, seen):
-    """Note what `seen` makes of the arguments of a function, which still does its work."""
-    found, original = [], getattr(module, name)
-
-    def noted(*args, **kwargs):
-        found.append(seen(*args, **kwargs))
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(module, name, noted)
-    return found
-
-
-def test_a_quick_run_plans_few_cells():
-    chosen = _runner.choose(["all"])
-    cells = [cell for experiment in chosen for cell in experiment.cells(QUICK)]
-    assert len(cells) <= 125
-    assert len(_runner._first_needed(chosen, QUICK)) <= 45
-
-
-def test_a_quick_run_fits_little(toy, monkeypatch, tmp_path):
-    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
-    svms = counting(monkeypatch, table5, "_quietly", lambda *args: 1)
-    table5.compute(params, QUICK, Store(tmp_path, "x"))
-    assert len(svms) <= 90  # twelve classifiers: two folds at three penalties, and the chosen one
-    rows = counting(monkeypatch, leak, "DeltaFairPCA", lambda *args, max_rows, **more: max_rows)
-    leak.compute(params, QUICK, Store(tmp_path, "x"))
-    assert rows == [1000, 1000]
-
-
-def test_a_quick_search_fits_little(hidden, monkeypatch, tmp_path):
-    fits = counting(monkeypatch, search, "fit_bases", lambda *args, **more: 1)
-    monkeypatch.setattr(Options, "kernel_rows", 50)
-    rows = counting(monkeypatch, search, "gaussian_released", lambda U, z, seed: len(U))
-    search.compute({"dataset": "any"}, QUICK, Store(tmp_path, "x"))
-    assert len(fits) <= 9  # of three choices of rows: two in the screening, one in full
-    assert len(rows) == 9
-    assert max(rows) == 50
-
-
-def test_cells_that_take_longest_start_first(monkeypatch, tmp_path):
-    cells = [cell for name in NAMES for cell in EXPERIMENTS[name].cells(QUICK)]
-    started = []
-    monkeypatch.setattr(_runner, "_check_data", lambda names: None)
-    monkeypatch.setattr(_runner, "_work", lambda task: started.append(task[0].experiment))
-    _runner._compute_missing([], cells, QUICK, Store(tmp_path, "x"), 1, None, None)
-    searched = len(search.SEARCHED)
-    assert set(started[:searched]) == {"search"}
-    dear = started[searched : searched + 8]
-    assert dear.count("leak") == 8
 
 
 def test_thresholds_leave_rows_on_both_sides():
