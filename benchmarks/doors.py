@@ -8,8 +8,8 @@ those of a machine of our own are between that and a part of it. Memory is measu
 three sizes, in a process of its own each, and once more for a reader that drops every batch after
 a while: that is what the engine holds by itself, when it is faster than the sums.
 
-    python benchmarks/doors.py                  # minutes for each of the four, 2 GB of disk
-    python benchmarks/doors.py --rows 200000 --repeat 3 --only streams postgresql
+    python benchmarks/doors.py                  # minutes for each of the four, 3 GB of disk
+    python benchmarks/doors.py --rows 200000 --repeat 3 --only postgresql spark
 """
 
 import argparse
@@ -219,11 +219,12 @@ def shown(rows):
 
 
 def bench_streams(folder, asked):
-    found = []
+    found, place = [], folder.parent / "streams"
+    write_table(place, asked.stream_rows, 2)
     for threads in (1, os.cpu_count()):
-        arguments = (str(folder), threads, asked.repeat)
+        arguments = (str(place), threads, asked.repeat)
         found += in_a_process("time_streams", *arguments, POLARS_MAX_THREADS=threads)
-    return [row | {"rows": asked.rows} for row in found]
+    return [row | {"rows": asked.stream_rows} for row in found]
 
 
 def bench_memory(folder, asked):
@@ -318,6 +319,7 @@ BENCHES = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--stream-rows", type=int, default=3_000_000)
     parser.add_argument(
         "--memory-rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 6_000_000]
     )

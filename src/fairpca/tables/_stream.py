@@ -23,6 +23,9 @@ from fairpca.tables._roles import Roles
 # sixteen batches of 131,072 rows ahead, which follows the number of files up to a gigabyte.
 READ_AHEAD = {"batch_readahead": 1, "fragment_readahead": 1}
 
+# DuckDB has a cost for each batch that it exports: it is asked for larger ones, which are cut.
+DUCKDB_BATCHES = 2
+
 # Errors of these packages are about rows that cannot be read; others are defects of ours.
 ENGINES = frozenset({"pyarrow", "polars", "duckdb", "_duckdb", "adbc_driver_manager"})
 
@@ -188,7 +191,7 @@ def _duckdb(relation: Any) -> Stream:
 
     def read(columns: list[str], start: int) -> Any:
         chosen = relation.select(*map(ColumnExpression, columns))
-        return _after(chosen.to_arrow_reader(batch_rows(len(columns))), start)
+        return _after(chosen.to_arrow_reader(DUCKDB_BATCHES * batch_rows(len(columns))), start)
 
     with reading("the DuckDB query"):
         schema = relation.limit(0).to_arrow_reader(1).schema
