@@ -34,9 +34,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from fairpca import DeltaFairPCA, FairPCA
-from fairpca.adversary import cross_fitted, find_space, follow_path, random_frequencies
+from fairpca.adversary import Aim, cross_fitted, find_space, follow_path, random_frequencies
 from fairpca.datasets import load_dataset
-from fairpca.estimators._delta_fair_pca import _PRICES
+from fairpca.estimators._delta_fair_pca import _HOLES, _PRICES
 from fairpca.estimators._judges import judge_of
 from fairpca.linalg import complement_basis, orthonormalize
 from fairpca.moments import GroupMoments
@@ -177,13 +177,12 @@ def ours(train, z, d, seed):
     rows = Rows.read(train, z)
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), d, 0.0)
-    prices = list(_PRICES)
     random = np.random.default_rng(seed)
-    path = follow_path(space, rows, GroupMoments.contrasts, prices, random)
-    unseen = cross_fitted(
-        rows, GroupMoments.contrasts, d, 0.0, prices, random, judge_of("rbf", seed)
-    )
-    return [(p.price, space.ordered(p.basis), u) for p, u in zip(path, unseen, strict=True)]
+    aims = [Aim(price) for price in _PRICES]
+    path = follow_path(space, rows, GroupMoments.contrasts, aims, random, holes=_HOLES)
+    aims = [point.aim for point in path]
+    unseen = cross_fitted(rows, GroupMoments.contrasts, d, 0.0, aims, random, judge_of("rbf", seed))
+    return [(p.aim.price, space.ordered(p.basis), u) for p, u in zip(path, unseen, strict=True)]
 
 
 def measure(name, d, seed, *, with_peers):

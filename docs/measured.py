@@ -61,7 +61,7 @@ def _frontier_claims(rows: Rows) -> str:
         f"{_share(row, 'matched', 'peers')} were matched by a point of FairPCA or "
         "DeltaFairPCA (at least as much variance less 0.3 points, leak at most 0.03 more); "
         f"{_share(row, 'fresh_matched', 'fresh_peers')} of the {row['fresh_peers']} where the "
-        "prices were not chosen; "
+        "order of prices was not chosen; "
         f"{_share(row, 'matched_with_error', 'peers')} if leaks may differ by one standard error "
         f"of the new rows more; {_share(row, 'mean_matched', 'mean_peers')} of the "
         f"{row['mean_peers']} means over the splits. {row['beaten_by']} of their points were "

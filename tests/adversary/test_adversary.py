@@ -5,8 +5,10 @@ import pytest
 from scipy.stats import ks_2samp
 
 from fairpca.adversary import (
+    Aim,
     Ascent,
     Leak,
+    Point,
     Side,
     cross_fitted,
     find_space,
@@ -16,6 +18,7 @@ from fairpca.adversary import (
     random_frequencies,
     thinned,
 )
+from fairpca.adversary._ascent import _in_holes
 from fairpca.adversary._leak import RIDGE, whitened
 from fairpca.adversary._unseen import halves
 from fairpca.exceptions import GroupsError, InfeasibleError
@@ -194,6 +197,10 @@ def test_halves_share_every_cell():
     assert np.abs(one - two).max() <= 1
 
 
+def prices(*values):
+    return [Aim(value) for value in values]
+
+
 def shells(n=600, seed=0):
     """Groups with equal means whose spread differs in the first two of five features."""
     rng = np.random.default_rng(seed)
@@ -208,7 +215,7 @@ def test_the_path_gives_up_variance_for_less_leak():
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
     random = np.random.default_rng(0)
-    path = follow_path(space, rows, contrasts_of, [0.05, 0.5, 5.0], random)
+    path = follow_path(space, rows, contrasts_of, prices(0.05, 0.5, 5.0), random)
     variance, leak = ([getattr(point, name) for point in path] for name in ("variance", "leak"))
     assert variance == sorted(variance, reverse=True)
     assert leak == sorted(leak, reverse=True)
@@ -239,8 +246,8 @@ def test_starts_leave_out_the_directions_that_differ_the_most():
 class PricesOnly(Ascent):
     """Notes the prices that are climbed, and climbs nothing."""
 
-    def climb(self, V, price):
-        self.climbed = [*getattr(self, "climbed", ()), price]
+    def climb(self, V, aim):
+        self.climbed = [*getattr(self, "climbed", ()), aim.price]
         return V
 
 
@@ -254,9 +261,9 @@ def test_prices_are_climbed_up_and_down_and_no_reported_leak_is_negative():
     test = Leak(X, S, targets, random_frequencies(2, 60, rng))
     assert min(test.adjusted(V).max() for V in space.starts()) < -0.01
     ascent = PricesOnly(X, S, space.total, targets, rng)
-    path = ascent.path(space.starts(), [1.0, 2.0, 3.0, 4.0, 500.0], space.within_means)
+    path = ascent.path(space.starts(), prices(1.0, 2.0, 3.0, 4.0, 500.0), space.within_means)
     assert ascent.climbed == [1.0, 3.0, 500.0, 4.0, 2.0]
-    assert [point.price for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
+    assert [point.aim.price for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
     assert all(point.leak >= 0.0 for point in path)
 
 
@@ -269,7 +276,7 @@ def test_an_ascent_does_not_lose():
     ascent = Ascent(X, S, space.total, targets, np.random.default_rng(0))
     start = space.starts()[0]
     leak = Leak(X, S, targets, random_frequencies(2, 60, np.random.default_rng(1)))
-    better = ascent.climb(start, 2.0)
+    better = ascent.climb(start, Aim(2.0))
 
     def objective(V):
         return np.sum(V * (S @ V)) / space.total - 2.0 * leak.adjusted(V).max()
@@ -286,7 +293,7 @@ def test_means_may_differ_where_they_are_allowed_to(mean_tol):
     moments = GroupMoments.from_rows(rows)
     contrasts = moments.contrasts()
     space = find_space(moments, contrasts, 2, mean_tol)
-    path = follow_path(space, rows, contrasts_of, [0.01], np.random.default_rng(0))
+    path = follow_path(space, rows, contrasts_of, prices(0.01), np.random.default_rng(0))
     gap = np.linalg.norm(contrasts.mean_gaps @ space.ordered(path[0].basis))
     if mean_tol is None:
         assert gap > 1.0
@@ -311,7 +318,7 @@ def by_size(U, side, new):
 
 def test_unseen_rows_tell_what_the_judge_can_see():
     X, z = shells()
-    options = ([0.01, 5.0], np.random.default_rng(0), by_size)
+    options = (prices(0.01, 5.0), np.random.default_rng(0), by_size)
     first, last = cross_fitted(Rows.read(X, z), contrasts_of, 2, 0.0, *options)
     assert first.value > 0.6
     assert last.value < first.value - 0.3
@@ -319,7 +326,7 @@ def test_unseen_rows_tell_what_the_judge_can_see():
     assert 0.05 < last.chance < 0.2
     few = Rows.read(X[:9], z[:9])
     with pytest.raises(GroupsError, match="at least 8 rows"):
-        cross_fitted(few, contrasts_of, 1, 0.0, [1.0], np.random.default_rng(0), by_size)
+        cross_fitted(few, contrasts_of, 1, 0.0, prices(1.0), np.random.default_rng(0), by_size)
 
 
 @pytest.mark.parametrize("n_rare", [1, 2])
@@ -328,7 +335,7 @@ def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
     X, z = rng.normal(size=(80, 3)), np.arange(80) % 2
     X[:, 2] = 0.0
     X[: 2 * n_rare : 2, 2] = 1.0  # one or two rows of one group
-    rows, options = Rows.read(X, z), ([1.0], rng, by_size)
+    rows, options = Rows.read(X, z), (prices(1.0), rng, by_size)
     if n_rare == 1:
         with pytest.raises(InfeasibleError, match="for a half: n_components=2"):
             cross_fitted(rows, contrasts_of, 2, 0.0, *options)
@@ -336,3 +343,62 @@ def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
         for _ in range(3):  # the first draw separates the two rows in about half of the cases
             (found,) = cross_fitted(rows, contrasts_of, 2, 0.0, *options)
             assert 0.0 <= found.value <= 1.0
+
+
+def test_a_rising_price_is_the_slope_of_what_is_maximised():
+    aim = Aim(2.0, variance=0.3, rise=7.0)
+    assert aim.price_at(0.3) == 2.0
+    for variance in (0.2, 0.3, 0.4):
+        step = 1e-6
+        up, down = (aim.value(variance * np.exp(s), 0.1) for s in (step, -step))
+        by_variance = (up - down) / (2 * step)
+        by_leak = (aim.value(variance, 0.1 + step) - aim.value(variance, 0.1)) / step
+        assert -by_leak / by_variance == pytest.approx(aim.price_at(variance), rel=1e-6)
+    for tiny in (1e-300, 1e300):  # far away, where the power would overflow
+        assert np.isfinite(aim.value(tiny, 0.1))
+        assert np.isfinite(aim.price_at(tiny))
+
+
+def test_points_in_a_hollow_are_best_for_an_aim_between_their_neighbours():
+    kept, leaked = (0.57, 0.52, 0.48), (0.37, 0.25, 0.12)
+    points = [Point(Aim(0.0), np.zeros((2, 1)), *p) for p in zip(kept, leaked, strict=True)]
+    first, middle, last = points
+
+    def best(aim):
+        return max(points, key=lambda p: aim.value(p.variance, p.leak))
+
+    assert all(best(Aim(price)) is not middle for price in np.geomspace(0.01, 100, 200))
+    (aim,) = first.between(last)
+    assert best(aim) is middle
+    tie = Aim(aim.price)
+    values = [tie.value(point.variance, point.leak) for point in (first, last)]
+    assert values[0] == pytest.approx(values[1])
+
+
+def test_holes_are_filled_in_order_and_halves_follow():
+    rows = Rows.read(*shells())
+    moments = GroupMoments.from_rows(rows)
+    space = find_space(moments, moments.contrasts(), 2, 0.0)
+    asked = (space, rows, contrasts_of)
+    path = follow_path(*asked, prices(0.05, 5.0), np.random.default_rng(0), holes=2)
+    assert [bool(point.aim.rise) for point in path] == [False, True, True, False]
+    variance, leak = ([getattr(point, name) for point in path] for name in ("variance", "leak"))
+    assert variance == sorted(variance, reverse=True)
+    assert leak == sorted(leak, reverse=True)
+    assert np.diff(variance).max() < -0.02
+    aims = [point.aim for point in path]
+    again = follow_path(*asked, aims, np.random.default_rng(1))
+    assert [point.aim for point in again] == aims
+    found = cross_fitted(rows, contrasts_of, 2, 0.0, aims, np.random.default_rng(0), by_size)
+    assert found[0].value > found[-1].value + 0.3
+
+
+def test_aims_go_to_the_largest_holes():
+    def point(variance, leak):
+        return Point(Aim(1.0), np.zeros((2, 1)), variance, leak)
+
+    points = [point(0.8, 0.64), point(0.4, 0.16), point(0.3, 0.09), point(0.3, 0.09)]
+    kept = [aim.variance for aim in _in_holes(points, 5)]
+    assert kept == pytest.approx([*(0.8 / 2 ** (n / 5) for n in (1, 2, 3, 4)), np.sqrt(0.12)])
+    assert _in_holes(points[2:], 5) == []
+    assert _in_holes(points[:1], 5) == []

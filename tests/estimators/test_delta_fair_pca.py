@@ -10,9 +10,11 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from fairpca import DeltaFairPCA, FairPCA
-from fairpca.estimators import load_model
+from fairpca.adversary import Side
+from fairpca.estimators import _judges, load_model
 from fairpca.exceptions import (
     DeltaNotReachedWarning,
     GroupFeatureWarning,
@@ -237,3 +239,15 @@ def test_units_out_of_reach_are_refused(factor):
     with pytest.raises(InvalidInputError, match="rescale X, or set standardize=True"):
         DeltaFairPCA(1, price=0.5).fit(factor * X, sensitive_features=z)
     DeltaFairPCA(1, price=0.0, standardize=True).fit(factor * X, sensitive_features=z)
+
+
+def test_the_gaussian_judge_is_three_support_vector_machines(monkeypatch):
+    monkeypatch.setattr(_judges, "_BLOCK", 70)
+    rng = np.random.default_rng(0)
+    U, new = rng.normal(size=(120, 3)), rng.normal(size=(150, 3))
+    signs = np.where(U[:, 0] * U[:, 1] + rng.normal(size=120) > 0, 1, -1).astype(np.int8)
+    weights = rng.uniform(0.5, 2.0, 120)
+    found = _judges.judge_of("rbf", 0)(U, Side(signs, weights / weights.sum()), new)
+    for gamma, scores in zip((0.5, 2.0, 8.0), found, strict=True):
+        machine = SVC(gamma=gamma / 3).fit(U, signs, sample_weight=weights / weights.mean())
+        np.testing.assert_allclose(scores, machine.decision_function(new), atol=1e-10)

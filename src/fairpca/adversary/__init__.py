@@ -5,7 +5,7 @@ whitened scores. Its gradient is exact, so that a basis can be chosen for varian
 leak. This is the one room after the moments that needs rows.
 """
 
-from fairpca.adversary._ascent import Ascent, Point
+from fairpca.adversary._ascent import Aim, Ascent, Point
 from fairpca.adversary._leak import Leak, random_frequencies, whitened
 from fairpca.adversary._space import Space, find_space, follow_path
 from fairpca.adversary._targets import Targets, form_targets, thinned
@@ -19,6 +19,7 @@ from fairpca.adversary._unseen import (
 
 __all__ = [
     "MIN_ROWS",
+    "Aim",
     "Ascent",
     "Leak",
     "Point",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -27,21 +28,57 @@ _LONGEST = 1e4
 _TEST_ROWS, _TEST_FEATURES = 5000, 400
 
 
+# Between two points of the path the price rises by e to this power.
+_RISE = 6.0
+
+
+class Aim(NamedTuple):
+    """What a unit of leak costs, in logarithms of the variance kept.
+
+    With the variance itself, bases that leak little and keep little are never the best ones: their
+    part of the trade-off is hollow. Where even that of the logarithm is, no price has its best
+    point inside: there the price rises with the variance, by the power `rise`, and is `price` at
+    the share `variance`.
+    """
+
+    price: float
+    variance: float = 1.0
+    rise: float = 0.0
+
+    def price_at(self, variance: float) -> float:
+        """Return the price for a basis that keeps a share of the variance."""
+        return self.price * self._raised(variance, self.rise)
+
+    def value(self, variance: float, leak: float) -> float:
+        """Return what is maximised, a function of the variance whose slope has this price."""
+        if not self.rise:
+            return float(np.log(variance)) - self.price * leak
+        return (1.0 - self._raised(variance, -self.rise)) / self.rise - self.price * leak
+
+    def _raised(self, variance: float, power: float) -> float:
+        return float(np.exp(np.clip(power * np.log(variance / self.variance), -100.0, 100.0)))
+
+
 class Point(NamedTuple):
     """A point of the trade-off: its basis (r, d), the share of variance it keeps, and its leak."""
 
-    price: float
+    aim: Aim
     basis: Array
     variance: float
     leak: float
 
-    def objective(self, price: float) -> float:
-        """Logarithm of the variance kept, less the price of the leak.
+    def hole(self, other: Point) -> float:
+        """Return how much room there is to the next point, as a picture of both would show it."""
+        apart = np.sqrt(max(self.leak, 0.0)) - np.sqrt(max(other.leak, 0.0))
+        return float((self.variance - other.variance) * apart)
 
-        With the variance itself, bases that leak little and keep little are never the best ones:
-        their part of the trade-off is hollow.
-        """
-        return float(np.log(self.variance)) - price * self.leak
+    def between(self, other: Point, count: int = 1) -> list[Aim]:
+        """Aims on the way to the next point, with the price at which both are as good."""
+        width = float(np.log(self.variance / other.variance))
+        price = width / (self.leak - other.leak)
+        shares = np.arange(1, count + 1) / (count + 1)
+        kept = self.variance * np.exp(-width * shares)
+        return [Aim(price, float(variance), _RISE * count / width) for variance in kept]
 
 
 class Ascent:
@@ -64,39 +101,55 @@ class Ascent:
     def path(
         self,
         starts: Sequence[Array],
-        prices: Sequence[float],
+        aims: Sequence[Aim],
         feasible: Callable[[Array], Array],
         counter: Counter | None = None,
+        *,
+        holes: int = 0,
     ) -> list[Point]:
-        """Return the best point at each of the rising prices.
+        """Return the best point for each aim, and those that are found in holes between them.
 
-        Every second price is ascended on the way up, the others on the way down, each from the
-        best basis so far for its price. In the end every price chooses among all that were found,
-        so that variance and leak fall from point to point.
+        Prices are expected to rise. Every second is ascended on the way up, the others on the way
+        down, each from the best basis so far for its price; then what lies between them. In the
+        end every aim chooses among all that were found, so that variance and leak fall from price
+        to price. Points in holes are put where they belong.
         """
         test = self._leak(starts[0].shape[1], _TEST_ROWS, _TEST_FEATURES)
         found = [self._point(feasible(V), test) for V in starts]
 
-        def best(price: float) -> Point:
-            return max(found, key=lambda point: point.objective(price))
+        def best(aim: Aim) -> Point:
+            point = max(found, key=lambda point: aim.value(point.variance, point.leak))
+            return point._replace(aim=aim)
 
-        for price in (*prices[::2], *prices[1::2][::-1]):
-            found.append(self._point(feasible(self.climb(best(price).basis, price)), test))
-            if counter is not None:
-                counter.add()
+        def ascend(aims: Sequence[Aim]) -> None:
+            for aim in aims:
+                found.append(self._point(feasible(self.climb(best(aim).basis, aim)), test))
+                if counter is not None:
+                    counter.add()
+
+        prices = [aim for aim in aims if not aim.rise]
+        ascend((*prices[::2], *prices[1::2][::-1], *(aim for aim in aims if aim.rise)))
+        new = _in_holes([best(aim) for aim in aims], holes)
+        ascend(new)
+        points = [best(aim) for aim in aims]
+        for point in map(best, new):
+            if all(point.basis is not other.basis for other in points):
+                points.append(point)
+        if new:
+            points.sort(key=lambda point: -point.variance)
         # Below zero is chance; but the least of it is what the highest prices go by.
-        return [
-            point._replace(price=price, leak=max(point.leak, 0.0))
-            for price, point in ((price, best(price)) for price in prices)
-        ]
+        return [point._replace(leak=max(point.leak, 0.0)) for point in points]
 
-    def climb(self, V: Array, price: float) -> Array:
+    def climb(self, V: Array, aim: Aim) -> Array:
         """Ascend from a basis, with momentum and steps of one length that shrinks to zero."""
         momentum, size = np.zeros_like(V), 0.0
         for step in range(1, _STEPS + 1):
             slope = self.S @ V
-            slope *= 2.0 / float(np.sum(V * slope))
+            variance = float(np.sum(V * slope))
+            price = aim.price_at(variance / self.total)
+            slope *= 2.0 / variance
             slope -= price * self._leak(V.shape[1], _ROWS, _FEATURES)(V)[1]
+            slope /= 1.0 + price  # one scale for the averages below, wherever the price is going
             slope = self.stretch * (slope - V @ (V.T @ slope))
             slope -= V @ (V.T @ slope)
             momentum = _MEMORY * momentum + (1.0 - _MEMORY) * slope
@@ -111,10 +164,21 @@ class Ascent:
 
     def _point(self, V: Array, test: Leak) -> Point:
         variance = float(np.sum(V * (self.S @ V))) / self.total
-        return Point(0.0, V, variance, float(test.adjusted(V).max()))
+        return Point(Aim(0.0), V, variance, float(test.adjusted(V).max()))
 
     def _leak(self, n_components: int, n_rows: int, n_features: int) -> Leak:
         rows = self.targets.draw(n_rows, self.random)
         n_features = min(n_features, max(_LEAST_FEATURES, len(rows) // _ROWS_PER_FEATURE))
         frequencies = random_frequencies(n_components, n_features, self.random)
         return Leak(self.X[rows], self.S, self.targets.take(rows), frequencies)
+
+
+def _in_holes(points: Sequence[Point], count: int) -> list[Aim]:
+    """So many aims between neighbours, most in the largest holes."""
+    holes = np.array([max(a.hole(b), 0.0) for a, b in pairwise(points)])
+    counts = np.zeros(len(holes), dtype=int)
+    for _ in range(count if holes.any() else 0):
+        # The room that is left when a hole is cut into equal parts, of which each has both sides.
+        counts[np.argmax(holes / (counts + 1) ** 2)] += 1
+    cut = zip(pairwise(points), counts.tolist(), strict=True)
+    return [aim for (point, other), n in cut if n for aim in point.between(other, n)]

@@ -108,7 +108,8 @@ class Leak:
         beta = np.empty((F.shape[1], len(means)))
         for t, mean in enumerate(means):
             M = self._system(second, mean, self.shares[t])
-            beta[:, t] = scipy.linalg.solve(M, right[t], assume_a="pos", check_finite=False)
+            factor = scipy.linalg.cho_factor(M, overwrite_a=True, check_finite=False)
+            beta[:, t] = scipy.linalg.cho_solve(factor, right[t], check_finite=False)
         amounts = np.sum(right.T * beta, axis=0)
         beta32 = beta.astype(F.dtype)
         constant = np.sum(means.T * beta, axis=0).astype(F.dtype)

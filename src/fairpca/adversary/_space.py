@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fairpca._progress import Counter
-from fairpca.adversary._ascent import Ascent, Point
+from fairpca.adversary._ascent import Aim, Ascent, Point
 from fairpca.adversary._targets import form_targets
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import (
@@ -90,7 +90,7 @@ class Space:
     def plain(self) -> Point:
         """Return the point without a price."""
         V = np.eye(len(self.variances))[:, : self.problem.n_components]
-        return Point(0.0, V, float(self.variances[: V.shape[1]].sum()) / self.total, 0.0)
+        return Point(Aim(0.0), V, float(self.variances[: V.shape[1]].sum()) / self.total, 0.0)
 
     def bounded(self, V: Array, mean_gap: float, cov_gap: float, *, certify: bool) -> Solution:
         """Return a basis with the bound on the variance of all bases with gaps as small.
@@ -175,13 +175,18 @@ def follow_path(
     space: Space,
     rows: Rows,
     form_contrasts: FormContrasts,
-    prices: Sequence[float],
+    aims: Sequence[Aim],
     random: np.random.Generator,
     counter: Counter | None = None,
+    *,
+    holes: int = 0,
 ) -> list[Point]:
-    """Find the best basis at every price, with leaks measured on rows (a sample, as a rule)."""
+    """Find the best basis for every aim, with leaks measured on rows (a sample, as a rule).
+
+    As many more points as `holes` are sought where the path has the largest ones.
+    """
     targets, order = form_targets(rows, form_contrasts)
     X = space.coordinates(rows.X)[order]
     ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
     with single_blas_thread():
-        return ascent.path(space.starts(), prices, space.within_means, counter)
+        return ascent.path(space.starts(), aims, space.within_means, counter, holes=holes)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._progress import Counter
+from fairpca.adversary._ascent import Aim
 from fairpca.adversary._space import FormContrasts, Space, find_space, follow_path
 from fairpca.adversary._targets import Targets, form_targets, quiet
 from fairpca.exceptions import GroupsError, InfeasibleError, SmallGroupWarning
@@ -110,12 +111,12 @@ def cross_fitted(
     form_contrasts: FormContrasts,
     n_components: int,
     mean_tol: float | None,
-    prices: Sequence[float],
+    aims: Sequence[Aim],
     random: np.random.Generator,
     judge: Judge,
     counter: Counter | None = None,
 ) -> list[Unseen]:
-    """Δ at every price on rows that neither basis nor classifier has seen; the worst target counts.
+    """Δ for every aim on rows that neither basis nor classifier has seen; the worst target counts.
 
     Bases and classifiers are fitted to one half of the rows and measured on the other, and the
     other way round.
@@ -128,13 +129,13 @@ def cross_fitted(
         return find_space(moments, contrasts, n_components, mean_tol)
 
     parts, spaces = _halves_with_room(rows, space_of, random)
-    found: list[dict[str, list[Unseen]]] = [{} for _ in prices]
+    found: list[dict[str, list[Unseen]]] = [{} for _ in aims]
     for train, test, space in zip(parts, parts[::-1], spaces, strict=True):
         pair = _Pair(train, test, form_contrasts, random)
-        path = follow_path(space, pair.train, form_contrasts, prices, random, counter)
+        path = follow_path(space, pair.train, form_contrasts, aims, random, counter)
         known: dict[int, dict[str, Unseen]] = {}
         for point, values in zip(path, found, strict=True):
-            key = id(point.basis)  # prices that choose the same basis
+            key = id(point.basis)  # aims that choose the same basis
             if key not in known:
                 known[key] = pair.measure(space, point.basis, judge)
             for name, value in known[key].items():

@@ -28,7 +28,9 @@ from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-_PRICES = (0.15, 0.3, 0.45, 0.6, 0.9, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 150.0)
+_PRICES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
+# Points that are sought beside those of the prices, where the path has the largest holes.
+_HOLES = 6
 # What is ascended beside a price that was given, as shares of it: local optima are many.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
@@ -87,7 +89,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     ----------
     path_ : dict of lists
         The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
-        (Δ on unseen rows) and delta_error (its standard error). ``pandas.DataFrame(path_)``.
+        (Δ on unseen rows) and delta_error (its standard error), by falling variance. Some points
+        lie in holes between two prices, where no price has its best basis; they have the price at
+        which both ends of the hole are as good. ``pandas.DataFrame(path_)``.
     price_ : float
         The price chosen; 0 for plain PCA.
     leak_ : float
@@ -245,18 +249,19 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         else:
             sample = adversary.thinned(rows, self.max_rows, random)
             self.path_, point = self._walk(space, sample, random, progress)
-        self.price_, self.leak_ = float(point.price), float(point.leak)
+        self.price_, self.leak_ = float(point.aim.price), float(point.leak)
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
     @with_callbacks
     def _walk(self, space, rows, random, progress):
         """Follow the path, and tell of every ascent on it."""
-        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * len(_PRICES)
+        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * (len(_PRICES) + _HOLES)
         counted = Counter(ascents, progress)
         with fit_task(self, ascents) as context:
 
             def listen(done, total):
+                counted.total = total
                 counted.add()
                 tell(self, context, "ascent")
 
@@ -264,16 +269,17 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     def _follow(self, space, rows, random, counter):
         """Return the path as a table and the point chosen on it."""
-        if self.price is None:
-            prices = list(_PRICES)
-        else:
-            prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-        points = adversary.follow_path(space, rows, self._form_contrasts, prices, random, counter)
+        asked = (space, rows, self._form_contrasts)
         if self.price is not None:
+            prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
+            points = adversary.follow_path(*asked, _aims(prices), random, counter)
             self._set_delta(None)
             return _path_table(points, None), points[-1]
+        points = adversary.follow_path(*asked, _aims(_PRICES), random, counter, holes=_HOLES)
+        counter.skip(counter.total - counter.done - 2 * len(points))  # both halves are to come
         judge = judge_of(self.family, int(random.integers(2**31)))
-        asked = (self._form_contrasts, self.n_components_, self.mean_tol, prices)
+        aims = [point.aim for point in points]
+        asked = (self._form_contrasts, self.n_components_, self.mean_tol, aims)
         unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
@@ -328,10 +334,14 @@ def _check_range(spread):
         )
 
 
+def _aims(prices):
+    return [adversary.Aim(price) for price in prices]
+
+
 def _path_table(points, unseen):
     nothing = [None] * len(points)
     return {
-        "price": [float(point.price) for point in points],
+        "price": [float(point.aim.price) for point in points],
         "variance": [float(point.variance) for point in points],
         "leak": [float(point.leak) for point in points],
         "delta": nothing if unseen is None else [found.value for found in unseen],

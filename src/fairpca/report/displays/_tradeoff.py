@@ -276,10 +276,14 @@ class TradeoffDisplay(Display):
             near = np.abs((points[index] - points[runs[-1][0]]) / scale).max() < 0.06
             runs[-1].append(index) if near else runs.append([index])
         for run in runs:
-            ends = dict.fromkeys(f"{self.price[index]:.2g}" for index in (run[0], run[-1]))
+            ends = dict.fromkeys(_short(self.price[index]) for index in (run[0], run[-1]))
             text = ("price " if run[0] == 0 else "") + " to ".join(ends)
             place = {"textcoords": "offset points", "color": "0.25", "fontsize": 8.5}
             ax.annotate(text, points[run].mean(axis=0), (8, -13), **place)
+
+
+def _short(price: float) -> str:
+    return f"{price:.2g}" if price < 10 else f"{price:.0f}"
 
 
 def _floats(values: Any) -> NDArray[np.float64]:
@@ -300,7 +304,7 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     random = np.random.default_rng(0)
     sample = adversary.thinned(rows, estimator.max_rows, random)
     judge = judge_of(estimator.family, 0)
-    asked = (estimator._form_contrasts, len(estimator.components_), None, [0.0])
+    asked = (estimator._form_contrasts, len(estimator.components_), None, [adversary.Aim(0.0)])
     unseen = adversary.cross_fitted(sample, *asked, random, judge)
     kept = plain_model(estimator, X, groups).explained_variance_ratio_
     return _Point(unseen[0].value, float(np.sum(kept)))
