@@ -269,13 +269,13 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     def _follow(self, space, rows, random, counter):
         """Return the path as a table and the point chosen on it."""
-        asked = (space, rows, self._form_contrasts)
+        given = (space, rows, self._form_contrasts)
         if self.price is not None:
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-            points = adversary.follow_path(*asked, _aims(prices), random, counter)
+            points = adversary.follow_path(*given, _aims(prices), random, counter)
             self._set_delta(None)
             return _path_table(points, None), points[-1]
-        points = adversary.follow_path(*asked, _aims(_PRICES), random, counter, holes=_HOLES)
+        points = adversary.follow_path(*given, _aims(_PRICES), random, counter, holes=_HOLES)
         counter.skip(counter.total - counter.done - 2 * len(points))  # both halves are to come
         judge = judge_of(self.family, int(random.integers(2**31)))
         aims = [point.aim for point in points]
