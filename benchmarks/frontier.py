@@ -251,16 +251,9 @@ def summary():
     """How often a peer's point is matched, how often one of ours is beaten, and whether Δ holds."""
     rows = results.load("frontier")
     cells = sorted({(r["data"], r["d"], r["split"]) for r in rows})
-    found, beaten, held = {"cells": len(cells)}, [], []
+    found, held = {"cells": len(cells)}, []
     for cell in cells:
         inside = [r for r in rows if (r["data"], r["d"], r["split"]) == cell]
-        mine, others = sides(inside)
-        beaten += [
-            (cell, peer["method"], peer["price"])
-            for peer in others
-            for own in mine[1:]
-            if best_of(own, mine) and beats(peer, own)
-        ]
         path = [r for r in inside if r["method"] == "DeltaFairPCA"]
         for delta in DELTAS:
             reached = [r for r in path if r["delta"] <= delta]
@@ -271,9 +264,11 @@ def summary():
     found["matched_with_error"] = matched(rows, errors=1.0)[1]
     found["fresh_peers"], found["fresh_matched"] = matched(fresh)
     found["mean_peers"], found["mean_matched"] = matched(averaged(rows))
-    found |= {"beaten": len(beaten), "beaten_by": len(set(beaten)), "deltas": list(DELTAS)}
+    lost = beaten(rows)
+    found |= {"beaten": len(lost), "beaten_by": len(set(lost)), "deltas": list(DELTAS)}
+    found["beaten_by_with_error"] = len(set(beaten(rows, errors=1.0)))
     found |= {"requests": len(held), "exceeded": len(held) - int(np.sum(held))}
-    print(found, sorted(set(beaten))[:8])
+    print(found, sorted(set(lost)))
     results.save("frontier_summary", [found], command="frontier.py summary")
 
 
@@ -290,6 +285,19 @@ def matched(rows, errors=0.0):
         mine, others = sides([r for r in rows if (r["data"], r["d"], r["split"]) == cell])
         counted += [any(covers(own, peer, errors) for own in mine) for peer in others]
     return len(counted), int(np.sum(counted))
+
+
+def beaten(rows, errors=0.0):
+    """Pairs of a peer's point and one of ours, best among ours, that it beats by both measures."""
+    found = []
+    for cell in sorted({(r["data"], r["d"], r["split"]) for r in rows}):
+        mine, others = sides([r for r in rows if (r["data"], r["d"], r["split"]) == cell])
+        kept = [own for own in mine if best_of(own, mine)]
+        pairs = itertools.product(others, kept)
+        found += [
+            (cell, peer["method"], peer["price"]) for peer, own in pairs if beats(peer, own, errors)
+        ]
+    return found
 
 
 def averaged(rows):
@@ -310,8 +318,9 @@ def covers(own, peer, errors=0.0):
     return own["variance"] >= peer["variance"] - 0.003 and worst(own) <= worst(peer) + room
 
 
-def beats(peer, own):
-    return peer["variance"] > own["variance"] + 0.003 and worst(peer) < worst(own) - 0.03
+def beats(peer, own, errors=0.0):
+    room = 0.03 + (errors * peer["test_error"] if errors else 0.0)
+    return peer["variance"] > own["variance"] + 0.003 and worst(peer) < worst(own) - room
 
 
 def best_of(own, mine):

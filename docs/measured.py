@@ -65,7 +65,8 @@ def _frontier_claims(rows: Rows) -> str:
         f"{_share(row, 'matched_with_error', 'peers')} if leaks may differ by one standard error "
         f"of the new rows more; {_share(row, 'mean_matched', 'mean_peers')} of the "
         f"{row['mean_peers']} means over the splits. {row['beaten_by']} of their points were "
-        f"better than one of ours by both measures, in {row['beaten']} pairs.\n"
+        f"better than one of ours by both measures, in {row['beaten']} pairs, and "
+        f"{row['beaten_by_with_error']} if leaks must differ by one standard error more.\n"
     )
 
 
