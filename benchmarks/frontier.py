@@ -301,9 +301,14 @@ def beaten(rows, errors=0.0):
 
 
 def averaged(rows):
-    """Means over the splits of every method's points at a price; the worst attacker's leak."""
+    """Means over the splits of every method's points at a price; the worst attacker's leak.
+
+    Points in holes have a price of their own in every split, and are left out.
+    """
     parts = {}
     for r in rows:
+        if r["method"] == "DeltaFairPCA" and r["price"] not in _PRICES:
+            continue
         parts.setdefault((r["data"], r["d"], r["method"], r["price"]), []).append(r)
     means = []
     for (data, d, method, price), some in parts.items():

@@ -26,7 +26,7 @@ class Counter:
         self._progress = progress or None
 
     def skip(self, count: int) -> None:
-        """Leave out what was done before."""
+        """Leave out what was done before, or need not be done."""
         self.total = None if self.total is None else self.total - count
 
     def add(self, count: int = 1) -> None:

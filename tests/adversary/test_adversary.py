@@ -308,7 +308,7 @@ def test_more_components_than_directions():
         find_space(moments, moments.contrasts(), 2, 0.0)
     constant = np.column_stack([X[:, :2], np.zeros((600, 2))])
     moments = GroupMoments.from_arrays(constant, z)
-    with pytest.raises(InfeasibleError, match="vary in 1 direction"):
+    with pytest.raises(InfeasibleError, match="group means is 1 "):
         find_space(moments, moments.contrasts(), 2, 0.0)
 
 

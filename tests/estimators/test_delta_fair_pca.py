@@ -15,6 +15,7 @@ from sklearn.svm import SVC
 from fairpca import DeltaFairPCA, FairPCA
 from fairpca.adversary import Side
 from fairpca.estimators import _judges, load_model
+from fairpca.estimators._delta_fair_pca import _PRICES
 from fairpca.exceptions import (
     DeltaNotReachedWarning,
     GroupFeatureWarning,
@@ -60,11 +61,13 @@ def test_it_finds_what_means_and_covariances_do_not_show(fitted):
 
 def test_the_path_is_the_trade_off(fitted):
     path = fitted.path_
-    assert list(path) == ["price", "variance", "leak", "delta", "delta_error"]
+    assert list(path) == ["price", "variance", "leak", "delta", "delta_error", "chosen"]
     assert path["price"] == sorted(path["price"])
     assert path["variance"] == sorted(path["variance"], reverse=True)
     assert path["leak"] == sorted(path["leak"], reverse=True)
-    chosen = path["price"].index(fitted.price_)
+    chosen = path["chosen"].index(True)
+    assert path["chosen"].count(True) == 1
+    assert path["price"][chosen] == fitted.price_
     assert path["delta"][chosen] == fitted.delta_
     assert all(delta > 0.25 for delta in path["delta"][:chosen])
     assert path["variance"][chosen] == pytest.approx(fitted.explained_variance_ratio_.sum())
@@ -251,3 +254,29 @@ def test_the_gaussian_judge_is_three_support_vector_machines(monkeypatch):
     for gamma, scores in zip((0.5, 2.0, 8.0), found, strict=True):
         machine = SVC(gamma=gamma / 3).fit(U, signs, sample_weight=weights / weights.mean())
         np.testing.assert_allclose(scores, machine.decision_function(new), atol=1e-10)
+
+
+def test_a_point_in_a_hole_is_told_from_the_others_of_that_hole():
+    z = np.arange(400) % 2
+    spread = 1 + np.outer(z, [2, 0.8, 0.5, 0.2, 0, 0])
+    X = np.random.default_rng(2).normal(size=(400, 6)) * spread
+    fair = DeltaFairPCA(2, delta=0.3, certify=False).fit(X, sensitive_features=z)
+    path = fair.path_
+    assert len(path["price"]) > len(_PRICES)
+    assert path["price"] == sorted(set(path["price"]))
+    chosen = path["price"].index(fair.price_)
+    assert path["chosen"].index(True) == chosen
+    assert path["variance"][chosen] == pytest.approx(fair.explained_variance_ratio_.sum())
+    wanted = chosen - 1  # any other one is asked for by its Δ
+    again = DeltaFairPCA(2, delta=path["delta"][wanted], certify=False)
+    again.fit(X, sensitive_features=z)
+    first = next(i for i, delta in enumerate(path["delta"]) if delta <= path["delta"][wanted])
+    assert again.path_["chosen"].index(True) == first
+
+
+def test_a_warning_of_small_groups_is_about_the_line_that_fits():
+    z = np.where(np.arange(400) < 5, "few", np.where(np.arange(400) % 2, "a", "b"))
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    with pytest.warns(SmallGroupWarning) as caught:
+        DeltaFairPCA(2, delta=1.0, certify=False).fit(X, sensitive_features=z)
+    assert {warning.filename for warning in caught} == {__file__}

@@ -24,12 +24,11 @@ _MEMORY, _SLOW_MEMORY = 0.9, 0.99
 # The slope of the leak in a direction shrinks with the deviation of its rows, however much less
 # leaks there: steps are longer by that ratio, up to this.
 _LONGEST = 1e4
+# In a hole with one aim the price rises by e to this power from end to end; more of them are as
+# much steeper, each about its own share of the way.
+_RISE = 6.0
 # By what the bases found are compared with each other.
 _TEST_ROWS, _TEST_FEATURES = 5000, 400
-
-
-# Between two points of the path the price rises by e to this power.
-_RISE = 6.0
 
 
 class Aim(NamedTuple):
@@ -82,7 +81,7 @@ class Point(NamedTuple):
 
 
 class Ascent:
-    """Stochastic ascent of log variance − price · leak over orthonormal bases.
+    """Stochastic ascent of what an aim values, log variance − price · leak, over orthonormal bases.
 
     X (n, r): rows, in the order of the targets; S (r, r): their covariance, diagonal; total: what
     variances are a share of.
@@ -111,8 +110,8 @@ class Ascent:
 
         Prices are expected to rise. Every second is ascended on the way up, the others on the way
         down, each from the best basis so far for its price; then what lies between them. In the
-        end every aim chooses among all that were found, so that variance and leak fall from price
-        to price. Points in holes are put where they belong.
+        end every aim chooses among all that were found. Points come in the order of the aims, or
+        by falling variance if `holes` asks for more of them; their leak falls, too.
         """
         test = self._leak(starts[0].shape[1], _TEST_ROWS, _TEST_FEATURES)
         found = [self._point(feasible(V), test) for V in starts]

@@ -154,9 +154,10 @@ def find_space(
     inner = (N @ turn[:, kept])[:, ::-1]
     if inner.shape[1] < n_components:
         raise InfeasibleError(
-            f"n_components={n_components}, but the rows vary in {inner.shape[1]} directions "
-            "without a difference of group means. Lower n_components, give more rows, or raise "
-            "mean_tol.",
+            f"n_components={n_components}, but the number of directions in which the rows vary "
+            f"without a difference of group means is {inner.shape[1]} (variances of less than "
+            f"{_ZERO:g} of all count as none: standardize=True makes features comparable). Lower "
+            "n_components, give more rows, or raise mean_tol.",
             parameter="n_components",
         )
     bounds_mean = mean_tol is not None and mean_tol > 0.0

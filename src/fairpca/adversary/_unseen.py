@@ -175,7 +175,7 @@ def _check_sizes(rows: Rows, form_contrasts: FormContrasts) -> None:
         raise GroupsError(f"too few rows for {small[0]}: {advice}", parameter="sensitive_features")
     if small:
         message = f"Not measured on unseen rows, since too small: {'; '.join(small[:20])}."
-        warnings.warn(message, SmallGroupWarning, stacklevel=7)
+        warnings.warn(message, SmallGroupWarning, stacklevel=9)
 
 
 class _Pair:

@@ -112,10 +112,10 @@ def _path(fair: Any) -> Table:
     table = new_table("What may leak, and what it costs")
     for name in ("price", "variance kept", "leak (R²)", "Δ on unseen rows", "", "note"):
         table.add_column(name, justify="left" if name == "note" else "right")
-    for price, variance, leak, delta, error in zip(*fair.path_.values(), strict=True):
-        chosen = "chosen" if price == fair.price_ else ""
+    for price, variance, leak, delta, error, chosen in zip(*fair.path_.values(), strict=True):
         cells = (f"{price:.3f}", f"{100 * variance:.2f} %", f"{leak:.3f}", f"{delta:.3f}")
-        table.add_row(*cells, f"± {error:.3f}", chosen, style="bold" if chosen else None)
+        note, style = ("chosen", "bold") if chosen else ("", None)
+        table.add_row(*cells, f"± {error:.3f}", note, style=style)
     table.caption = f"Chance alone stays below {fair.delta_chance_:.3f} in 95 of 100 cases."
     table.caption_justify = "left"
     return table

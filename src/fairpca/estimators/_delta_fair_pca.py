@@ -89,11 +89,11 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     ----------
     path_ : dict of lists
         The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
-        (Δ on unseen rows) and delta_error (its standard error), by falling variance. Some points
-        lie in holes between two prices, where no price has its best basis; they have the price at
-        which both ends of the hole are as good. ``pandas.DataFrame(path_)``.
+        (Δ on unseen rows), delta_error (its standard error) and chosen, by falling variance. Some
+        points lie in holes between two prices, where no price has its best basis; they are given
+        prices between those. To get another point, ask for its Δ. ``pandas.DataFrame(path_)``.
     price_ : float
-        The price chosen; 0 for plain PCA.
+        Price of the point chosen; 0 for plain PCA.
     leak_ : float
         Leak of the components.
     delta_, delta_error_ : float or None
@@ -244,12 +244,12 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         self.mean_, self.scale_ = (space.mean, None) if scaling is None else scaling
         if rows.groups is None:
             point = space.plain()
-            self.path_ = _path_table([point], None)
+            self.path_ = _path_table([point], None, 0)
             self._set_delta(None)
         else:
             sample = adversary.thinned(rows, self.max_rows, random)
             self.path_, point = self._walk(space, sample, random, progress)
-        self.price_, self.leak_ = float(point.aim.price), float(point.leak)
+        self.price_, self.leak_ = self.path_["price"][self.path_["chosen"].index(True)], point.leak
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
@@ -274,7 +274,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
             points = adversary.follow_path(*given, _aims(prices), random, counter)
             self._set_delta(None)
-            return _path_table(points, None), points[-1]
+            return _path_table(points, None, len(points) - 1), points[-1]
         points = adversary.follow_path(*given, _aims(_PRICES), random, counter, holes=_HOLES)
         counter.skip(counter.total - counter.done - 2 * len(points))  # both halves are to come
         judge = judge_of(self.family, int(random.integers(2**31)))
@@ -283,7 +283,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
         chosen = self._choose(unseen)
         self._set_delta(unseen[chosen])
-        return _path_table(points, unseen), points[chosen]
+        return _path_table(points, unseen, chosen), points[chosen]
 
     def _choose(self, unseen):
         """Return the first point that is good enough, or the best one."""
@@ -338,12 +338,25 @@ def _aims(prices):
     return [adversary.Aim(price) for price in prices]
 
 
-def _path_table(points, unseen):
+def _path_table(points, unseen, chosen):
     nothing = [None] * len(points)
     return {
-        "price": [float(point.aim.price) for point in points],
+        "price": _rising_prices(points),
         "variance": [float(point.variance) for point in points],
         "leak": [float(point.leak) for point in points],
         "delta": nothing if unseen is None else [found.value for found in unseen],
         "delta_error": nothing if unseen is None else [found.error for found in unseen],
+        "chosen": [place == chosen for place in range(len(points))],
     }
+
+
+def _rising_prices(points):
+    """Prices of points; one in a hole, where no price leads, gets one between its ends'."""
+    prices = [float(point.aim.price) for point in points]
+    inside = [place for place, point in enumerate(points) if point.aim.rise]
+    if inside:
+        ends = np.setdiff1d(np.arange(len(points)), inside)
+        between = np.exp(np.interp(inside, ends, np.log(np.take(prices, ends))))
+        for place, price in zip(inside, between.tolist(), strict=True):
+            prices[place] = price
+    return prices

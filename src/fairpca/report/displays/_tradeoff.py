@@ -141,7 +141,7 @@ class TradeoffDisplay(Display):
                 parameter="estimator",
             )
         measured = path["delta"][0] is not None
-        chosen = int(np.argmin(np.abs(np.subtract(path["price"], estimator.price_))))
+        chosen = path["chosen"].index(True)
         bound = np.full(len(path["price"]), np.nan)
         bound[chosen] = variance_bound(estimator) or np.nan
         plain = None
