@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import projector, random_problem
 
@@ -23,8 +23,9 @@ def assert_equivalent(first, second):
     """Two spellings of a problem may end in different optima, but not beyond the other's bound."""
     assert first.objective <= second.bound + 1e-9 * abs(second.bound)
     assert second.objective <= first.bound + 1e-9 * abs(first.bound)
-    # A relaxation stops at a tenth of the gap it certifies.
-    tolerance = 1e-3 + 0.2 * max(first.gap, second.gap)
+    # A relaxation stops at a tenth of the gap it certifies, or says that it ran out of steps.
+    share = 0.2 if first.converged and second.converged else 0.6
+    tolerance = 1e-3 + share * max(first.gap, second.gap)
     assert second.bound == pytest.approx(first.bound, rel=tolerance)
 
 
@@ -51,6 +52,7 @@ def test_tight_bound_below_the_papers(problem):
 
 @settings(max_examples=25, deadline=None)
 @given(problems, st.integers(0, 100))
+@example(random_problem(1, 7, 2, 1, mean_tol=0.2, cov_weight=8.0), 7)  # stops before it converges
 def test_rotating_the_features_rotates_the_basis(problem, seed):
     size = len(problem.covariance)
     R = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0]
