@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
 from fairpca.estimators import to_onnx
+from fairpca.exceptions import ImputedValuesWarning, InvalidInputError
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
 rng = np.random.default_rng(5)
@@ -130,3 +132,50 @@ def test_skops_needs_no_more_trust_than_the_guide_lists(kind):
     if kind is FairPCA:
         both = again.partial_fit(X, sensitive_features=GROUP, control_features=STRATUM)
         assert both.moments_.n_samples == 2 * N
+
+
+def run_onnx(model, example, fed):
+    runtime = pytest.importorskip("onnxruntime", reason="needs fairpca[onnx]")
+    session = runtime.InferenceSession(to_onnx(model, example).SerializeToString())
+    return session.run(None, fed)[0]
+
+
+@pytest.mark.sql
+@pytest.mark.parametrize("piped", [False, True])
+def test_onnx_of_a_data_frame_takes_every_column(piped):
+    frame = pd.DataFrame(X[:, :3] + 1e5, columns=list("abc")).assign(d=np.arange(N) % 7)
+    model = make_pipeline(FairPCA(2)) if piped else FairPCA(2)
+    step = {"fairpca__sensitive_features": GROUP} if piped else {"sensitive_features": GROUP}
+    model.fit(frame, **step)
+    fed = {name: frame[[name]].to_numpy() for name in frame}
+    found = run_onnx(model, frame, fed)
+    np.testing.assert_allclose(found, model.transform(frame), atol=1e-6)
+
+
+@pytest.mark.sql
+def test_onnx_of_a_table_with_groups_takes_the_features():
+    frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(sex=GROUP)
+    model = FairPCA(2).fit(frame, sensitive_features=["sex"])
+    features = frame[list("cab")]  # in any order
+    fed = {name: features[[name]].to_numpy() for name in features}
+    found = run_onnx(model, features, fed)
+    np.testing.assert_allclose(found, model.transform(frame[list("abc")]), atol=1e-9)
+    with pytest.raises(InvalidInputError, match="those of the fit a, b, c"):
+        to_onnx(model, frame[["a", "b"]])
+
+
+@pytest.mark.sql
+def test_onnx_fills_means_where_the_model_does():
+    holes = X.copy()
+    holes[::7, 1] = np.nan
+    with pytest.warns(ImputedValuesWarning):
+        model = FairPCA(2, missing="mean").fit(holes, sensitive_features=GROUP)
+    np.testing.assert_allclose(
+        run_onnx(model, holes, {"X": holes}), model.transform(holes), atol=1e-9
+    )
+
+
+@pytest.mark.sql
+def test_onnx_of_a_model_that_is_not_fitted():
+    with pytest.raises(NotFittedError):
+        to_onnx(FairPCA(2), X)

@@ -110,6 +110,28 @@ def assert_refused_without_force(uri, into):
     assert len(rows_of(uri, "reduced")) == 1500
 
 
+@pytest.mark.parametrize("source", ["people", "seen"])
+def test_the_table_that_is_read_can_be_replaced(uri, frame, tmp_path, source):
+    fair = FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"])
+    model = fair.save(tmp_path / "model")
+    if source == "seen":
+        if uri.startswith("postgresql"):
+            pytest.skip("PostgreSQL does not drop a table that a view needs")
+        with Database(uri).connection() as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE VIEW seen AS SELECT * FROM people")
+            connection.commit()
+    asked = ("--sql", f"select * from {source}", "--database", uri, "--into", "people")
+    result = run("transform", model, *asked, "--keep", "city")
+    assert result.exit_code == 2
+    assert "use --force" in result.stderr
+    result = run("transform", model, *asked, "--keep", "city", "--force")
+    assert (result.exit_code, result.stdout) == (0, "1500 rows written to people\n"), result.stderr
+    written = rows_of(uri, "people")
+    assert sorted(written["city"]) == sorted(frame["city"])
+    totals = np.abs(written[["fairpca0", "fairpca1"]]).sum()
+    np.testing.assert_allclose(totals, np.abs(fair.transform(frame[FEATURES])).sum(axis=0))
+
+
 def test_between_files_and_databases(uri, frame, tmp_path):
     fair = FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"])
     model, source = fair.save(tmp_path / "model"), tmp_path / "x.parquet"
@@ -265,6 +287,10 @@ WRONG = (
     ("postgresql://fairpca:hush99", "hush99"),
     ("postgresql://fairpca@host.invalid/x?password=hush99&bad=1", "hush99"),
     ("postgresql://fairpca:hu:sh@host.invalid:99x/x", "hu:sh"),
+    ("postgresql://fairpca:p@hush99@host.invalid/x", "hush99"),
+    ("postgresql://fairpca:p@ss:hush99@host.invalid/x", "hush99"),
+    ("duckdb:md:x?motherduck_token=hush99", "hush99"),
+    ("sqlite:file:x.db?key=hush99", "hush99"),
 )
 
 

@@ -62,6 +62,7 @@ def as_typed(text: str) -> str:
     text = _SETTING.sub(lambda found: f"{_OPTION[found[1]]} {found[2]}", text)
     text = text.replace("raise max_levels", "raise --max-levels")
     text = text.replace(": set separator.", ": see --separator.")
+    text = text.replace("use force=True", "use --force")
     return text.replace("Use standardize=True unless", "Leave out --no-standardize unless")
 
 

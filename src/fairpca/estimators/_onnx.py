@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fairpca.estimators._delta_fair_pca import DeltaFairPCA
 from fairpca.estimators._fair_pca import FairPCA
+from fairpca.exceptions import InvalidInputError
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
@@ -37,6 +39,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     >>> from fairpca.estimators import to_onnx
     >>> content = to_onnx(fair, X).SerializeToString()  # doctest: +SKIP
     """
+    check_is_fitted(model)
     register_onnx()
     from skl2onnx import to_onnx as convert
 
@@ -66,10 +69,29 @@ def _shape(operator: Any) -> None:
     """Declare the type and width of the output."""
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
-    single = isinstance(operator.inputs[0].type, FloatTensorType)
-    rows = operator.inputs[0].get_first_dimension()
+    inputs = _features(operator)
+    single = all(isinstance(item.type, FloatTensorType) for item in inputs)
+    rows = inputs[0].get_first_dimension()
     kind = FloatTensorType if single else DoubleTensorType
     operator.outputs[0].type = kind([rows, len(operator.raw_operator.components_)])
+
+
+def _features(operator: Any) -> list[Any]:
+    """Choose the inputs that are features: one matrix, or columns by the names of the fit."""
+    inputs = list(operator.inputs)
+    if len(inputs) == 1:
+        return inputs
+    by_name = {item.raw_name: item for item in inputs}
+    names = getattr(operator.raw_operator, "feature_names_in_", list(by_name))
+    lacking = [str(name) for name in names if name not in by_name]
+    if lacking or len(names) != operator.raw_operator.n_features_in_:
+        raise InvalidInputError(
+            f"X: its columns are {', '.join(map(str, by_name))}, and those of the fit "
+            f"{', '.join(map(str, names))}: pass the features as an array, or under the names of "
+            "the fit.",
+            parameter="X",
+        )
+    return [by_name[name] for name in names]
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -93,7 +115,16 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
             kind, inputs, output, name=scope.get_unique_operator_name(kind), **attributes
         )
 
-    add("Cast", operator.inputs[0].full_name, wide, to=TensorProto.DOUBLE)
+    columns = []
+    for item in _features(operator):
+        columns.append(name("column"))
+        add("Cast", item.full_name, columns[-1], to=TensorProto.DOUBLE)
+    add("Concat", columns, wide, axis=1)
+    if model.missing == "mean":
+        absent, filled = name("absent"), name("filled")
+        add("IsNaN", wide, absent)
+        add("Where", [absent, mean, wide], filled)
+        wide = filled
     add("Sub", [wide, mean], centred)
     add("MatMul", [centred, matrix], scores)
     target = TensorProto.FLOAT if single else TensorProto.DOUBLE

@@ -180,9 +180,12 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """Write out a dictionary of numbers, as files hold it; one of text stays as it is."""
-    coded = kinds.is_dictionary(column.type)
-    return column.dictionary_decode() if coded and is_number(column.type) else column
+    """Write out a dictionary of numbers, as files hold it, or one with nulls; others stay."""
+    if not kinds.is_dictionary(column.type):
+        return column
+    # A null among the values of a dictionary is not counted with those of its rows.
+    written = is_number(column.type) or column.dictionary.null_count
+    return column.dictionary_decode() if written else column
 
 
 def absent(column: pa.Array) -> Any:
@@ -371,13 +374,15 @@ def _numbers(column: pa.Array) -> Any:
 def _text_codes(column: pa.Array, name: str, roles: Roles) -> tuple[tuple[str, ...], Any]:
     """Sorted values of a categorical feature as text, and the place of each row's; −1 for none."""
     coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    present = pc.unique(coded.indices.drop_null()).to_numpy(zero_copy_only=False)
+    present = pc.unique(coded.indices.drop_null()).to_numpy(zero_copy_only=False).tolist()
     if len(present) > roles.max_levels:
         raise too_many_levels(name, roles.max_levels)
-    texts = {int(code): level_text(coded.dictionary[int(code)].as_py(), name) for code in present}
+    levels = {code: coded.dictionary[code].as_py() for code in present}
+    # NaN is no level: it is missing, as null is.
+    texts = {code: level_text(level, name) for code, level in levels.items() if level == level}
     values = tuple(sorted(set(texts.values())))
     place = {text: index for index, text in enumerate(values)}
-    lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
+    lookup = np.full(max(len(coded.dictionary), 1), -1, dtype=np.intp)
     for code, text in texts.items():
         lookup[code] = place[text]
     if not coded.indices.null_count:

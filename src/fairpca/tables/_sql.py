@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from secrets import token_hex
 from typing import Any
 from urllib.parse import unquote
 
@@ -35,7 +36,7 @@ _SCHEMES |= {"duckdb": "DuckDB"}
 # SQLite has no types of columns: its driver guesses them from so many rows, then refuses others.
 _SQLITE_ROWS = 32768
 _HIDDEN = "***"
-_SPOKEN = re.compile(r"(?i)\b(password|passwd|pwd|secret|token)\b(\s*[=:]\s*)('[^']*'|[^\s&,;)]+)")
+_SPOKEN = re.compile(r"(?i)(password|passwd|pwd|secret|token|key)(\s*[=:]\s*)('[^']*'|[^\s&,;)]+)")
 
 
 class Database:
@@ -70,7 +71,8 @@ class Database:
         for secret in (self._uri, *secrets):
             text = text.replace(secret, _HIDDEN)
         for quoted in set(re.findall(r'"([^"]+)"', text)):
-            if any(quoted in secret for secret in secrets):
+            # libpq ends a login at its first @, and quotes what is after it as a host.
+            if "@" in quoted or any(quoted in secret for secret in secrets):
                 text = text.replace(f'"{quoted}"', f'"{_HIDDEN}"')
         return _SPOKEN.sub(rf"\1\2{_HIDDEN}", text)
 
@@ -94,7 +96,8 @@ class Database:
     def check_exists(self) -> None:
         """Refuse a file that is not there: the drivers would make an empty one."""
         if self.path is not None and not os.path.isfile(self.path):
-            raise InvalidInputError(f"{self.path}: no such {self.kind} file.", parameter="database")
+            place = self.path.partition("?")[0]  # after it come options, and tokens among them
+            raise InvalidInputError(f"{place}: no such {self.kind} file.", parameter="database")
 
 
 def _driver(kind: str) -> Any:
@@ -242,15 +245,29 @@ def project_into(
                 f"the table {into} exists already: choose another name, or use force=True.",
                 parameter="into",
             )
-        if exists:
-            cursor.execute(f"DROP TABLE {_place(space, name)}")
-        written = _ingest(cursor, name, space, rows)
+        # The rows may come from the table that is replaced: it stays until all are read.
+        beside = f"fairpca_{token_hex(8)}" if exists else name
+        written = _ingest(cursor, beside, space, rows)
         if rows.error is None and written in (-1, rows.count):
+            if exists:
+                _replace(cursor, found.kind, space, name, beside)
             connection.commit()
             return rows.count
     raise rows.error or InvalidInputError(
         f"the table {into} took {written} of {rows.count} rows: nothing was written."
     )
+
+
+def _replace(cursor: Any, kind: str, space: str, name: str, beside: str) -> None:
+    """Put a table that is complete in the place of an old one."""
+    old, new = _place(space, name), _place(space, beside)
+    cursor.execute(f"DROP TABLE {old}")
+    if kind != "SQLite":
+        cursor.execute(f"ALTER TABLE {new} RENAME TO {_quoted(name)}")
+        return
+    # SQLite renames nothing while a view is about a table that is not there.
+    cursor.execute(f"CREATE TABLE {old} AS SELECT * FROM {new}")
+    cursor.execute(f"DROP TABLE {new}")
 
 
 class _Rows:
