@@ -144,6 +144,13 @@ class FairnessEstimator(
 
     def _split(self, X, *parts):
         """Take groups, strata and weights that are named out of a table; return X and the parts."""
+        self._check_in_memory(X)
+        compare_indexes(X, dict(zip(PARTS, parts, strict=True)))
+        X, found, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
+        self._keep_others(others)
+        return X, *found.values()
+
+    def _check_in_memory(self, X):
         if is_stream(X):
             raise InvalidInputError(
                 f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "
@@ -151,10 +158,6 @@ class FairnessEstimator(
                 parameter="X",
             )
         check_container(X)
-        compare_indexes(X, dict(zip(PARTS, parts, strict=True)))
-        X, found, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
-        self._keep_others(others)
-        return X, *found.values()
 
     def _keep_others(self, names):
         self.__dict__.pop("other_columns_", None)
@@ -163,7 +166,7 @@ class FairnessEstimator(
 
     def _without_others(self, X):
         """Leave out the columns that were named as groups, strata or weights in `fit`."""
-        check_container(X)
+        self._check_in_memory(X)
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
 

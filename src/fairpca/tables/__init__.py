@@ -86,8 +86,8 @@ def is_lazy(X: Any) -> bool:
 def is_stream(X: Any) -> bool:
     """Tell rows that come in Arrow batches, and can be read by name only, from rows in memory.
 
-    Readers, pyarrow datasets, polars LazyFrames, DuckDB relations and ADBC cursors are streams;
-    frames and tables of pandas, polars and pyarrow are in memory.
+    Readers, pyarrow datasets, polars LazyFrames, DuckDB relations, ADBC cursors and functions that
+    open one are streams; frames and tables of pandas, polars and pyarrow are in memory.
 
     Examples
     --------
@@ -98,4 +98,5 @@ def is_stream(X: Any) -> bool:
     (False, True)
     """
     doors = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch", "get_fragments")
-    return any(hasattr(X, name) for name in doors) and not hasattr(X, "__array__")
+    opens = callable(X) and not isinstance(X, type)
+    return (opens or any(hasattr(X, name) for name in doors)) and not hasattr(X, "__array__")

@@ -89,7 +89,7 @@ def open_stream(source: Any) -> Stream | None:
         return replace(_stream("table", source.schema, read), n_rows=source.num_rows)
     if package == "polars" and hasattr(source, "collect_schema"):
         return _polars(source)
-    if package in ("duckdb", "_duckdb") and hasattr(source, "to_arrow_reader"):
+    if package in ("duckdb", "_duckdb") and hasattr(source, "limit"):  # not a connection
         return _duckdb(source)
     if package == "pyarrow" and hasattr(source, "get_fragments"):
         return _dataset(source)
@@ -114,7 +114,12 @@ def _reader(source: Any) -> Any:
     with reading("the stream"):
         if hasattr(source, "fetch_record_batch"):
             return source.fetch_record_batch()
-        return pa.RecordBatchReader.from_stream(source)
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(source)
+    raise InvalidInputError(
+        f"the function gave a {type(source).__name__}: it must open an Arrow stream, such as a "
+        "pyarrow.RecordBatchReader."
+    )
 
 
 class _Once:
@@ -157,13 +162,14 @@ def _dataset(dataset: Any) -> Stream:
 def _polars(frame: Any) -> Stream:
     """Read a polars frame; a lazy one by its streaming engine, with only the columns asked for."""
     import polars as pl
+    from polars.selectors import by_name  # in which "*" and "^x.*$" are names, not patterns
 
     with reading("the polars query"):
         empty = pl.DataFrame(schema=frame.collect_schema()).to_arrow()
     if isinstance(frame, pl.DataFrame):
 
         def read(columns: list[str], start: int) -> Any:
-            return _frame_batches(frame.select(columns).slice(start))
+            return _frame_batches(frame.select(by_name(*columns)).slice(start))
 
         return replace(_stream("the frame", empty.schema, read), n_rows=frame.height)
     if not hasattr(frame, "collect_batches"):
@@ -173,7 +179,7 @@ def _polars(frame: Any) -> Stream:
         )
 
     def stream(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        query = frame.select(columns).slice(start)
+        query = frame.select(by_name(*columns)).slice(start)
         size = batch_rows(len(columns))
         frames = query.collect_batches(chunk_size=size, engine="streaming")
         return chain.from_iterable(map(_frame_batches, frames))
@@ -187,10 +193,10 @@ def _frame_batches(frame: Any) -> list[pa.RecordBatch]:
 
 
 def _duckdb(relation: Any) -> Stream:
-    from duckdb import ColumnExpression
-
     def read(columns: list[str], start: int) -> Any:
-        chosen = relation.select(*map(ColumnExpression, columns))
+        # Quoted in SQL: an expression of a column takes "*" for all of them.
+        quoted = ('"' + column.replace('"', '""') + '"' for column in columns)
+        chosen = relation.project(", ".join(quoted))
         return _after(chosen.to_arrow_reader(DUCKDB_BATCHES * batch_rows(len(columns))), start)
 
     with reading("the DuckDB query"):
