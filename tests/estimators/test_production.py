@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -179,3 +180,13 @@ def test_onnx_fills_means_where_the_model_does():
 def test_onnx_of_a_model_that_is_not_fitted():
     with pytest.raises(NotFittedError):
         to_onnx(FairPCA(2), X)
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_array])
+@pytest.mark.parametrize("whiten", [False, True])
+def test_single_precision_keeps_its_digits_at_a_large_mean(container, whiten):
+    rows = rng.normal(np.array([1e5, 0.0, 3.0, 0.0, -7.0]), size=(N, 5)).astype(np.float32)
+    model = FairPCA(2, whiten=whiten).fit(rows, sensitive_features=GROUP)
+    found = model.transform(container(rows))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, model.transform(rows.astype(np.float64)), atol=1e-5)

@@ -39,8 +39,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     >>> from fairpca.estimators import to_onnx
     >>> content = to_onnx(fair, X).SerializeToString()  # doctest: +SKIP
     """
-    check_is_fitted(model)
     register_onnx()
+    check_is_fitted(model)
     from skl2onnx import to_onnx as convert
 
     return convert(model, X[:1], **options)

@@ -160,9 +160,15 @@ def fix_signs(basis: Array) -> Array:
 def project(X: Any, mean: Any, components: Any, scale: Any = None) -> Any:
     """Return (X - mean) componentsᵀ / scale in the floating type of X; sparse X is not filled."""
     with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-        mean, basis = mean.astype(X.dtype), components.T.astype(X.dtype)
-        scores = X @ basis - mean @ basis if issparse(X) else (X - mean) @ basis
-        scores = scores if scale is None else scores / scale.astype(X.dtype)
+        if issparse(X):
+            scores = X @ components.T - mean @ components.T
+        else:
+            # The mean is not rounded to single precision, which loses all digits of a large one.
+            centred = np.empty_like(X, subok=False)
+            np.subtract(X, mean, out=centred, casting="same_kind")
+            scores = centred @ components.T.astype(X.dtype)
+        scores = scores if scale is None else scores / scale
+        scores = scores.astype(X.dtype, copy=False)
     return finite_scores(scores)
 
 
