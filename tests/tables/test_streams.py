@@ -283,6 +283,6 @@ def test_memory_does_not_grow_with_the_rows():
 
 
 def test_streams_are_told_from_frames(frame):
-    streams = {"reader", "dataset in memory", "polars lazy", "duckdb", "adbc cursor"}
+    streams = {"reader", "dataset in memory", "polars lazy", "duckdb", "adbc cursor", "function"}
     for name, door in DOORS.items():
         assert is_stream(door(frame)) == (name in streams), name

@@ -152,9 +152,10 @@ class FairnessEstimator(
 
     def _check_in_memory(self, X):
         if is_stream(X):
+            how = "X.collect()" if hasattr(X, "collect") else "pyarrow.table(X)"
             raise InvalidInputError(
                 f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "
-                "read it into memory first, for example with pyarrow.table(X).",
+                f"read it into memory first, for example with {how}.",
                 parameter="X",
             )
         check_container(X)
