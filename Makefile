@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction docs test-browser clean
+.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction docs test-browser dist clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
@@ -21,13 +21,23 @@ help:
 	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, 20 to 25 minutes on two cores; needs FAIRPCA_DATA"
 	@echo "make docs       the documentation with its gallery, as build/site/index.html, minutes and no network"
 	@echo "make test-browser  pages in a headless Chromium, and the links of the site that make docs built"
+	@echo "make dist       wheel and source archive, and the quick tests from the unpacked archive"
 	@echo "make lint | format | setup | clean"
+
+# uv is quicker; where it cannot be had, a pip that knows dependency groups does the same.
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
+  || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' \
+       && $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1); }
+DEV := -e '.[cli,dask]' --group dev
+SQL := -e '.[cli,dask,sql,onnx,skops]'
+SPARK := -e '.[cli,dask,spark]'
+BROWSER := -e '.[cli,dask]' --group browser
+DOCS := -e '.[cli,dask]' --group docs
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]' \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(call install,$(DEV))
 	@touch $(STAMP)
 
 setup: $(STAMP)
@@ -54,23 +64,21 @@ test: lint test-fast
 test-slow: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
 
-# The extras that leave the house: databases, ONNX and skops.
+# Databases, ONNX and skops: extras that the quick tests do without.
 test-sql: setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,sql,onnx,skops]' \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,sql,onnx,skops]'
+	$(call install,$(SQL))
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m sql tests
 
 # pyspark is half a gigabyte, so it is installed here and nowhere else.
 test-spark: setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,spark]' \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
+	$(call install,$(SPARK))
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m spark tests
 
 # An environment of its own, where every requirement has the lowest version that it allows.
 MIN := .venv-min
 test-min: setup
 	test -x $(MIN)/bin/python || $(PYTHON) -m venv $(MIN)
-	$(BIN)/uv pip install --quiet --python $(MIN)/bin/python --resolution lowest-direct -e '.[test]'
+	$(BIN)/uv pip install --quiet --python $(MIN)/bin/python --resolution lowest-direct -e '.[cli,dask]' --group test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MIN)/bin/python -m pytest -q -n auto -p no:cacheprovider
 
 TRIES ?= 10000
@@ -94,10 +102,16 @@ bench-scale: setup
 reproduction: setup
 	$(BIN)/fairpca reproduce all --splits 5 --out build/reproduction --report docs/reproduction.md
 
+# What a release would hold, tested in an environment of its own from the unpacked archive.
+dist: setup
+	rm -rf dist build/dist
+	$(BIN)/uv build --quiet --out-dir dist
+	mkdir -p build/dist && tar -xzf dist/*.tar.gz -C build/dist --strip-components 1
+	$(MAKE) -C build/dist test-fast
+
 # The browser itself comes from the system: apt-get install chromium.
 test-browser: setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,browser]' \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,browser]'
+	$(call install,$(BROWSER))
 	mkdir -p build/tools
 	test -f build/tools/node_modules/axe-core/axe.min.js \
 	  || npm install --silent --no-audit --no-fund --prefix build/tools axe-core
@@ -105,8 +119,7 @@ test-browser: setup
 
 # Warnings are errors: a link that leads nowhere or a docstring that does not parse stops the build.
 docs: setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,docs]' \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	$(call install,$(DOCS))
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
 
 clean:

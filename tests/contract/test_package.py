@@ -65,3 +65,9 @@ def test_the_functions_that_contributing_names_exist():
         assert callable(found)
     drawing = text.partition("and back\n\n```\n")[2].partition("```")[0]
     assert len(drawing.splitlines()) <= 10
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    root = Path(__file__).parents[2]
+    assert f"\nversion: {fairpca.__version__}\n" in (root / "CITATION.cff").read_text()
+    assert f"version = {{{fairpca.__version__}}}" in (root / "README.md").read_text()
