@@ -100,7 +100,7 @@ bench-scale: setup
 	$(BIN)/python benchmarks/scale.py
 
 reproduction: setup
-	$(BIN)/fairpca reproduce all --splits 5 --out build/reproduction --report docs/reproduction.md
+	$(BIN)/python -m reproduction all --splits 5 --out build/reproduction --report docs/reproduction.md
 
 # What a release would hold, tested in an environment of its own from the unpacked archive.
 dist: setup

@@ -39,9 +39,8 @@ PURE = {"mean_tol": None, "cov_weight": 0.0}
 
 
 def diabetes():
-    data = load_diabetes_sex()
-    z = (np.asarray(data.sensitive) == np.unique(data.sensitive)[-1]).astype(int)
-    return halves(np.asarray(data.X, float), z), 2
+    diabetes = load_diabetes_sex()
+    return halves(diabetes.data, (diabetes.sensitive_features == "sex 2").astype(int)), 2
 
 
 def spreads(n=4000):

@@ -35,12 +35,12 @@ from sklearn.svm import SVC
 
 from fairpca import DeltaFairPCA, FairPCA
 from fairpca.adversary import Aim, cross_fitted, find_space, follow_path, random_frequencies
-from fairpca.datasets import load_dataset
 from fairpca.estimators._delta_fair_pca import _HOLES, _PRICES
 from fairpca.estimators._judges import judge_of
 from fairpca.linalg import complement_basis, orthonormalize
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
+from reproduction.datasets import load_dataset
 
 TRAIN_ROWS, TEST_ROWS, SVM_ROWS = 3500, 3000, 1500
 OURS = ("FairPCA", "DeltaFairPCA")
@@ -51,7 +51,7 @@ PRICED_ON = ("adult", "image_segmentation", "statlog_landsat", "wine_quality")
 
 def rows_of(name, seed):
     """Standardised training rows and two sets of new ones."""
-    data = load_dataset(name, download=False)
+    data = load_dataset(name)
     X, z = data.data.to_numpy(float), data.sensitive_features.to_numpy()[:, 0]
     z = (z == np.unique(z)[-1]).astype(int)
     train, test, z_train, z_test = train_test_split(

@@ -25,12 +25,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
-from fairpca.datasets import load_dataset
 from fairpca.estimators._fair_kernel_pca import _cluster_centres
 from fairpca.kernels import all_rows, few_rows
 from fairpca.kernels._anchors import row_batches
 from fairpca.metrics import delta_fairness
 from fairpca.rows import Rows
+from reproduction.datasets import load_dataset
 
 NAMES = [
     "adult",
@@ -146,7 +146,7 @@ def landmark_speed(n_rows=200_000, n_landmarks=300):
 
 
 def standardised(name):
-    data = load_dataset(name, download=False)
+    data = load_dataset(name)
     X, z = data.data.to_numpy(float), data.sensitive_features.to_numpy()[:, 0]
     return StandardScaler().fit_transform(X), z
 
@@ -159,7 +159,7 @@ def subsample(X, z, n_rows, seed=0):
 
 
 def split(name, seed=0):
-    data = load_dataset(name, download=False)
+    data = load_dataset(name)
     X, z = data.data.to_numpy(float), data.sensitive_features.to_numpy()[:, 0]
     train, test, z_train, z_test = train_test_split(
         X, z, test_size=0.3, stratify=z, random_state=seed

@@ -3,9 +3,11 @@
 import json
 import os
 import platform
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))  # where `reproduction` is
 FOLDER = Path(__file__).parent / "results"
 PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import results
 
-from fairpca.datasets import list_datasets, load_dataset
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import single_blas_thread
 from fairpca.solvers import FairProblem, solve
+from reproduction.datasets import UCI, load_dataset
 
 OPTIONS = ({"cov_weight": 1.0}, {"cov_tol": 0.3}, {"cov_tol": 0.05})
 COMPONENTS = (2, 5)
@@ -27,7 +27,7 @@ COMPONENTS = (2, 5)
 
 def covariances(name):
     """Pooled covariance, mean gap and covariance gap of the standardised rows."""
-    data = load_dataset(name, download=False)
+    data = load_dataset(name)
     X, z = data.data.to_numpy(float), data.sensitive_features.to_numpy()[:, 0]
     spread = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
@@ -90,7 +90,7 @@ def main():
     rows = []
     print(f"{'set':<20} {'p':>3} {'d':>2} {'form':<13} {'gap %':>9} {'s':>6} {'before':>9} basis")
     with single_blas_thread():
-        for name in names or [status.name for status in list_datasets()][:15]:
+        for name in names or UCI:
             for row in measure(name):
                 rows.append(row)
                 shown = "infeasible" if row["gap"] is None else f"{100 * row['gap']:>9.4f}"

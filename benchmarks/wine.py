@@ -14,8 +14,8 @@ import pandas as pd
 import results
 
 from fairpca import FairPCA, GroupMoments
-from fairpca.datasets import load_dataset
 from fairpca.metrics import delta_fairness
+from reproduction.datasets import load_dataset
 
 PAPER_MU = 0.01
 
@@ -73,7 +73,7 @@ def held_out(X, z, generator):
 
 
 def main(n_splits):
-    wine = load_dataset("wine_quality", download=False)
+    wine = load_dataset("wine_quality")
     X, z = wine.data.to_numpy(dtype=float), wine.sensitive_features["white"].to_numpy()
     print(f"{len(X)} wines, {X.shape[1]} features, d = 2\n\nall rows")
     everything = all_rows(X, z)

@@ -21,8 +21,6 @@ ROOMS = {
     "fairpca.moments": "Moments and contrasts",
     "fairpca.tables": "Files, streams, databases and engines",
     "fairpca.datasets": "Data",
-    "fairpca.baselines": "What the paper compares with",
-    "fairpca.experiments": "The paper's experiments",
     "fairpca.solvers": "The solvers themselves",
     "fairpca.adversary": "The adversary of DeltaFairPCA",
     "fairpca.kernels": "Feature maps of kernels",

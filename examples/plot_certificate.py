@@ -14,15 +14,15 @@ from fairpca import FairPCA
 from fairpca.datasets import load_diabetes_sex
 from fairpca.report import CertificateDisplay
 
-data = load_diabetes_sex()
-X = StandardScaler().fit_transform(data.X)
-fair = FairPCA(2).fit(X, sensitive_features=data.sensitive)
+diabetes = load_diabetes_sex()
+X = StandardScaler().fit_transform(diabetes.data)
+fair = FairPCA(2).fit(X, sensitive_features=diabetes.sensitive_features)
 fair.certificate_
 
 # %%
 # Two things are worked on: a basis, whose objective rises, and a bound that falls. What is left
 # between them is what nobody knows.
-CertificateDisplay.from_estimator(FairPCA(2), X, sensitive_features=data.sensitive)
+CertificateDisplay.from_estimator(FairPCA(2), X, sensitive_features=diabetes.sensitive_features)
 
 # %%
 # No basis with equal means lies above the bound: here are 20,000 of them, drawn at random in the

@@ -13,14 +13,14 @@ from fairpca import FairPCA
 from fairpca.datasets import load_diabetes_sex
 from fairpca.report import BeforeAfterDisplay, LoadingsDisplay, ScreeDisplay
 
-data = load_diabetes_sex()
-X = StandardScaler().fit_transform(data.X)
-fair = FairPCA(n_components=2).fit(X, sensitive_features=data.sensitive)
+diabetes = load_diabetes_sex()
+X = StandardScaler().fit_transform(diabetes.data)
+fair = FairPCA(n_components=2).fit(X, sensitive_features=diabetes.sensitive_features)
 
 # %%
 # Plain components keep the sexes apart. On the fair ones their means agree to rounding and their
 # covariances nearly. ``transform`` does not ask for the sex.
-BeforeAfterDisplay.from_estimator(fair, X, sensitive_features=data.sensitive)
+BeforeAfterDisplay.from_estimator(fair, X, sensitive_features=diabetes.sensitive_features)
 
 # %%
 # What that cost: variance. The dotted line is the most that any two components with gaps as small
@@ -29,7 +29,7 @@ ScreeDisplay.from_estimator(fair)
 
 # %%
 # And what the first component is made of now.
-LoadingsDisplay.from_estimator(fair, feature_names=data.feature_names)
+LoadingsDisplay.from_estimator(fair, feature_names=diabetes.feature_names)
 
 # %%
 # Everything else is in the certificate, which a notebook shows as a table.

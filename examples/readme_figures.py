@@ -23,10 +23,10 @@ def save(display, name):
 
 
 def main():
-    data = load_diabetes_sex()
-    X = StandardScaler().fit_transform(data.X)
-    fair = FairPCA(2).fit(X, sensitive_features=data.sensitive)
-    groups = {"sensitive_features": data.sensitive}
+    diabetes = load_diabetes_sex()
+    X = StandardScaler().fit_transform(diabetes.data)
+    fair = FairPCA(2).fit(X, sensitive_features=diabetes.sensitive_features)
+    groups = {"sensitive_features": diabetes.sensitive_features}
     save(BeforeAfterDisplay.from_estimator(fair, X, **groups), "plain_and_fair")
     prices = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)
     save(TradeoffDisplay.from_prices(FairPCA(2), X, prices=prices, **groups), "tradeoff")

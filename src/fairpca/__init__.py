@@ -32,7 +32,7 @@ _HOME = {
     "GroupMoments": "fairpca.moments",
     "load_model": "fairpca.estimators",
 }
-_ROOMS = ("baselines", "datasets", "estimators", "metrics", "moments", "solvers", "tables")
+_ROOMS = ("datasets", "estimators", "metrics", "moments", "solvers", "tables")
 
 
 def __getattr__(name: str) -> Any:

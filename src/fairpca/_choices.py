@@ -33,10 +33,6 @@ UNGROUPED: tuple[Ungrouped, ...] = get_args(Ungrouped)
 """The same in an audit."""
 MISSING_GROUPS = ("raise", "ignore")
 """What estimators do where no groups are given."""
-TABLES = tuple(f"table{number}" for number in range(1, 6))
-FIGURES = tuple(f"figure{number}" for number in range(1, 4))
-EXPERIMENTS = (*TABLES, *FIGURES, "leak", "search")
-"""What of the paper can be computed; each is a module of `fairpca.experiments`."""
 MAX_CELLS = 1000
 """Distinct combinations of groups that are accepted unless told otherwise."""
 MAX_LEVELS = 1000

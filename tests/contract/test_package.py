@@ -30,7 +30,7 @@ def test_nothing_heavy_is_loaded_before_it_is_used():
 
 
 # The other rooms (linalg, kernels, adversary, cli) serve these, and their names may change.
-ROOMS = (*fairpca._ROOMS, "exceptions", "experiments", "report", "rows")
+ROOMS = (*fairpca._ROOMS, "exceptions", "report", "rows")
 
 
 def public_objects():

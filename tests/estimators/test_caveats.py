@@ -184,10 +184,11 @@ def test_a_long_fit_says_so_before_it_starts(monkeypatch):
 
 
 def test_embedded_data_give_no_warning():
-    data = load_diabetes_sex()
+    diabetes = load_diabetes_sex()
+    X, sex = diabetes.data, diabetes.sensitive_features
     for standardize in (True, "famd"):
         model = FairPCA(2, standardize=standardize)
-        assert not _said(lambda m=model: m.fit(data.X, sensitive_features=data.sensitive))
+        assert not _said(lambda m=model: m.fit(X, sensitive_features=sex))
 
 
 NEAR_MISSES = {

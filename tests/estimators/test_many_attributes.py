@@ -9,7 +9,7 @@ import pytest
 from support import data_folder
 
 from fairpca import FairPCA, GroupMoments
-from fairpca.datasets import load_dataset
+from fairpca.datasets import fetch_adult, fetch_compas
 from fairpca.exceptions import GroupsError, SmallGroupWarning
 
 
@@ -179,7 +179,7 @@ def test_pairwise_fairness_hides_an_intersection_that_joint_removes():
 @pytest.fixture(scope="module")
 def adult():
     data_folder()
-    dataset = load_dataset("adult_raw")
+    dataset = fetch_adult()
     features = dataset.data.drop(columns=["fnlwgt"])
     return standardize(features), dataset.sensitive_features[["sex", "race"]]
 
@@ -217,9 +217,9 @@ def test_adult_covariances_meet_the_tolerance_for_every_contrast(adult, joint):
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 def test_compas_means_are_equal_in_every_cell():
     data_folder()
-    dataset = load_dataset("compas_raw")
+    dataset = fetch_compas()
     # 34 cells have up to 33 mean directions: the charges, one column each, leave room for them.
-    charge = dataset.other["c_charge_desc"].fillna("unknown")
+    charge = dataset.frame["c_charge_desc"].fillna("unknown")
     common = charge.where(charge.isin(charge.value_counts().index[:60]), "rare")
     counts = [name for name in dataset.data if name.endswith("_count")]
     X = standardize(dataset.data[[*counts, "c_charge_degree"]].assign(charge=common))

@@ -31,8 +31,8 @@ from fairpca.report import (
 @pytest.fixture(scope="module")
 def data():
     found = load_diabetes_sex()
-    X = (found.X - found.X.mean(0)) / found.X.std(0)
-    return pd.DataFrame(X, columns=found.feature_names), np.asarray(found.sensitive)
+    X = (found.data - found.data.mean(0)) / found.data.std(0)
+    return pd.DataFrame(X, columns=found.feature_names), np.asarray(found.sensitive_features)
 
 
 @pytest.fixture(scope="module")

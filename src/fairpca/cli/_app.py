@@ -15,7 +15,6 @@ from fairpca.cli import BAD_INPUT, FAILURE, INTERRUPTED
 from fairpca.cli import _options as options
 from fairpca.cli._messages import in_options, one_line
 from fairpca.exceptions import InvalidInputError
-from fairpca.experiments import NAMES
 
 
 class GuardedGroup(click.Group):
@@ -185,40 +184,3 @@ def report(data: tuple[str, ...], **given: Any) -> None:
     from fairpca.cli._report import run_report
 
     run_report(data, given)
-
-
-@app.command(
-    epilog="""\b
-Examples:
-  fairpca reproduce all --splits 5 --out results --jobs 2
-  fairpca reproduce table1 table2 --quick
-  fairpca reproduce search
-"""
-)
-@click.argument("names", nargs=-1, required=True, type=click.Choice([*NAMES, "all"]))
-@options.with_options(options.REPRODUCE)
-def reproduce(names: tuple[str, ...], **given: Any) -> None:
-    """Compute tables and figures of the paper beside its printed values.
-
-    "search" looks for the protected labels that the paper evidently used.
-
-    Finished cells are kept: a run that was stopped continues where it was. The data are looked
-    for in the folder FAIRPCA_DATA; "fairpca datasets" lists what is present.
-    """
-    from fairpca.cli._paper import run_reproduce
-
-    run_reproduce(names, given)
-
-
-@app.command()
-@click.argument("name", required=False)
-@options.AS_JSON
-def datasets(name: str | None, as_json: bool) -> None:
-    """List data sets and whether their files are present, or describe one.
-
-    Files are looked for in the folder FAIRPCA_DATA, then in FAIRPCA_HOME or else in the folder
-    fairpca of scikit-learn's data home.
-    """
-    from fairpca.cli._paper import run_datasets
-
-    run_datasets(name, as_json)

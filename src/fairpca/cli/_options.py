@@ -332,26 +332,6 @@ TRANSFORM = (
     _QUIET,
     _NO_NOTES,
 )
-REPRODUCE = (
-    _value("--splits", _ONE_OR_MORE, None, "Splits; 5, or 1 with --quick."),
-    _path(
-        "--out",
-        "DIR",
-        "Folder for tables, figures, manifest and finished cells.",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("reproduction"),
-        show_default=True,
-    ),
-    _value("--jobs", _ONE_OR_MORE, None, "Processes. Default: the number of cores."),
-    _flag("--quick", "A few minutes: one split, fewer rows, permutations, folds and candidates."),
-    _path(
-        "--report",
-        "FILE",
-        "Write the page with measured beside printed here. Default: reproduction.md in --out.",
-        type=click.Path(dir_okay=False, path_type=Path),
-    ),
-    _QUIET,
-)
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:

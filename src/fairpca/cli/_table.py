@@ -151,10 +151,10 @@ def _embedded() -> tuple[Table, str, str]:
     """Return scikit-learn's diabetes data with the column sex."""
     from fairpca.datasets import load_diabetes_sex
 
-    data = load_diabetes_sex()
-    columns = dict(zip(data.feature_names, data.X.T, strict=True))
-    columns |= {data.sensitive_name: data.sensitive, data.target_name: data.target}
-    return open_table(pa.table(columns)), "diabetes (embedded)", data.description
+    source = load_diabetes_sex()
+    columns = dict(zip(source.feature_names, source.data.T, strict=True))
+    columns |= {"sex": source.sensitive_features, source.target_name: source.target}
+    return open_table(pa.table(columns)), "diabetes (embedded)", source.DESCR
 
 
 def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:

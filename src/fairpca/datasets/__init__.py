@@ -1,33 +1,12 @@
-"""Data sets of the paper and richer ones: a registry, loaders and synthetic data."""
+"""Data to try things on: embedded, generated and fetched, each as a scikit-learn Bunch."""
 
-from fairpca.datasets._builtin import EmbeddedData, load_diabetes_sex, make_two_gaussians
-from fairpca.datasets._load import (
-    Dataset,
-    DatasetStatus,
-    data_folders,
-    list_datasets,
-    load_dataset,
-)
-from fairpca.datasets._registry import (
-    DatasetInfo,
-    Definition,
-    OpenMLSource,
-    TargetOption,
-    dataset_info,
-)
+from fairpca.datasets._embedded import load_diabetes_sex, make_two_gaussians
+from fairpca.datasets._fetch import fetch_adult, fetch_compas, fetch_german
 
 __all__ = [
-    "Dataset",
-    "DatasetInfo",
-    "DatasetStatus",
-    "Definition",
-    "EmbeddedData",
-    "OpenMLSource",
-    "TargetOption",
-    "data_folders",
-    "dataset_info",
-    "list_datasets",
-    "load_dataset",
+    "fetch_adult",
+    "fetch_compas",
+    "fetch_german",
     "load_diabetes_sex",
     "make_two_gaussians",
 ]

@@ -126,8 +126,9 @@ class FairKernelPCA(FairnessEstimator):
     --------
     >>> from fairpca import FairKernelPCA
     >>> from fairpca.datasets import load_diabetes_sex
-    >>> data = load_diabetes_sex()
-    >>> fair = FairKernelPCA(rank=20, gamma=1e-4).fit(data.X, sensitive_features=data.sensitive)
+    >>> diabetes = load_diabetes_sex()
+    >>> X, sex = diabetes.data, diabetes.sensitive_features
+    >>> fair = FairKernelPCA(rank=20, gamma=1e-4).fit(X, sensitive_features=sex)
     >>> fair.components_.shape, bool(fair.mean_gap_ < 1e-10)
     ((2, 20), True)
     """

@@ -1,8 +1,6 @@
-"""Pages and plots: of estimators and audits, and of the experiments beside the paper."""
+"""Pages and plots of estimators and audits."""
 
-from fairpca.report._figures import draw_figures
 from fairpca.report._page import AuditPage
-from fairpca.report._reproduction import write_report
 from fairpca.report.audit_reports import audit_report
 from fairpca.report.displays import (
     BeforeAfterDisplay,
@@ -30,6 +28,4 @@ __all__ = [
     "SolveHistory",
     "TradeoffDisplay",
     "audit_report",
-    "draw_figures",
-    "write_report",
 ]

@@ -46,10 +46,10 @@ class BeforeAfterDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import BeforeAfterDisplay
-    >>> data = load_diabetes_sex()
-    >>> fair = FairPCA(2).fit(data.X, sensitive_features=data.sensitive)
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = FairPCA(2).fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
     >>> display = BeforeAfterDisplay.from_estimator(
-    ...     fair, data.X, sensitive_features=data.sensitive
+    ...     fair, diabetes.data, sensitive_features=diabetes.sensitive_features
     ... )
     >>> list(display.axes_), display.groups
     (['Plain PCA', 'FairPCA'], ('sex 1', 'sex 2'))

@@ -25,8 +25,9 @@ class SolveHistory:
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import SolveHistory
-    >>> data, history = load_diabetes_sex(), SolveHistory()
-    >>> fair = FairPCA(2).set_callbacks(history).fit(data.X, sensitive_features=data.sensitive)
+    >>> diabetes, history = load_diabetes_sex(), SolveHistory()
+    >>> X, sex = diabetes.data, diabetes.sensitive_features
+    >>> fair = FairPCA(2).set_callbacks(history).fit(X, sensitive_features=sex)
     >>> history.steps[0]["stage"], history.steps[0]["iteration"]
     ('basis', 1)
     """
@@ -74,9 +75,9 @@ class CertificateDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import CertificateDisplay
-    >>> data = load_diabetes_sex()
+    >>> diabetes = load_diabetes_sex()
     >>> display = CertificateDisplay.from_estimator(
-    ...     FairPCA(2), data.X, sensitive_features=data.sensitive
+    ...     FairPCA(2), diabetes.data, sensitive_features=diabetes.sensitive_features
     ... )
     >>> display.steps[-1]["bound"] >= display.certificate.objective
     True

@@ -38,8 +38,8 @@ class ContrastsDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import ContrastsDisplay
-    >>> data = load_diabetes_sex()
-    >>> fair = FairPCA(2).fit(data.X, sensitive_features=data.sensitive)
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = FairPCA(2).fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
     >>> ContrastsDisplay.from_estimator(fair).labels
     ('sensitive_feature: sex 2 vs sex 1',)
     """

@@ -40,9 +40,9 @@ class LoadingsDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import LoadingsDisplay
-    >>> data = load_diabetes_sex()
-    >>> fair = FairPCA(2).fit(data.X, sensitive_features=data.sensitive)
-    >>> display = LoadingsDisplay.from_estimator(fair, feature_names=data.feature_names)
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = FairPCA(2).fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
+    >>> display = LoadingsDisplay.from_estimator(fair, feature_names=diabetes.feature_names)
     >>> display.components.shape, len(display.ax_.get_yticks())
     ((2, 9), 9)
     """

@@ -37,8 +37,8 @@ class ScreeDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import ScreeDisplay
-    >>> data = load_diabetes_sex()
-    >>> fair = FairPCA(3).fit(data.X, sensitive_features=data.sensitive)
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = FairPCA(3).fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
     >>> display = ScreeDisplay.from_estimator(fair)
     >>> bool(display.fair.sum() <= display.bound <= display.plain.sum() + 1e-9)
     True

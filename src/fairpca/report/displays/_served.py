@@ -32,8 +32,9 @@ class GroupLossDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import GroupLossDisplay
-    >>> data = load_diabetes_sex()
-    >>> fair = FairPCA(2, objective="worst-loss").fit(data.X, sensitive_features=data.sensitive)
+    >>> diabetes = load_diabetes_sex()
+    >>> X, sex = diabetes.data, diabetes.sensitive_features
+    >>> fair = FairPCA(2, objective="worst-loss").fit(X, sensitive_features=sex)
     >>> GroupLossDisplay.from_estimator(fair).labels
     ('sex 1 (235)', 'sex 2 (207)')
     """

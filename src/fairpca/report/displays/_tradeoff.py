@@ -75,9 +75,10 @@ class TradeoffDisplay(Display):
     >>> from fairpca import FairPCA
     >>> from fairpca.datasets import load_diabetes_sex
     >>> from fairpca.report import TradeoffDisplay
-    >>> data = load_diabetes_sex()
+    >>> diabetes = load_diabetes_sex()
+    >>> X, sex = diabetes.data, diabetes.sensitive_features
     >>> display = TradeoffDisplay.from_prices(
-    ...     FairPCA(2), data.X, sensitive_features=data.sensitive, prices=(0.0, 1.0, 10.0)
+    ...     FairPCA(2), X, sensitive_features=sex, prices=(0.0, 1.0, 10.0)
     ... )
     >>> bool(display.variance[0] > display.variance[-1]), display.measure
     (True, 'covariance gap')

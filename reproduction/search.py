@@ -19,34 +19,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.datasets import load_dataset
-from fairpca.experiments._experiment import (
-    COSTS,
-    Cell,
-    Experiment,
-    Options,
-    Row,
-    Store,
-    measures,
-    printed,
-)
-from fairpca.experiments._methods import (
-    DATASETS,
+from fairpca.metrics import delta_fairness
+from reproduction.datasets import UCI, load_dataset
+from reproduction.methods import (
     PAPER_METHODS,
     PAPER_MU,
     ROWS,
+    Effort,
     Split,
     choose_rows,
     cut,
     fit_bases,
     gaussian_released,
     ks_released,
+    measures,
     representation,
     score_delta,
     standardise,
 )
-from fairpca.experiments.table5 import judge, plain_svm
-from fairpca.metrics import delta_fairness
+from reproduction.results import printed
+from reproduction.tables import Cache, Rows, plain_svm, score_measures
 
 COLUMNS = ("dataset", "printed", "rank", "candidate", "tried", "measure", "value")
 SEARCHED = (
@@ -114,14 +106,12 @@ class Reader:
 
     def __init__(self, name: str, splits: int) -> None:
         data = load_dataset(name)
-        frame = data.data.join(data.sensitive_features)
-        self.features = list(data.data.columns)
-        self.labels = [str(data.sensitive_features.columns[0])]
-        if data.target.name != "DummyMain":
-            frame = frame.join(data.target)
-            self.labels.append(str(data.target.name))
-        self.columns = list(frame.columns)
-        values = frame.to_numpy(np.float64)
+        self.features = data.feature_names
+        self.labels = list(data.sensitive_features.columns)
+        if data.target_name != "DummyMain":  # a coin flip
+            self.labels.append(data.target_name)
+        self.columns = [*self.features, *self.labels]
+        values = data.frame[self.columns].to_numpy(np.float64)
         self.rows = {rows: values[choose_rows(len(values), rows)] for rows in ROWS}
         self.parts = {
             rows: [_Part(*(chosen[part] for part in cut(len(chosen), i))) for i in range(splits)]
@@ -156,13 +146,13 @@ class Reader:
 
     def _variances(self, candidate: Candidate, gaps: list[Any]) -> Any:
         """Variance of PCA and with equal means, in percent."""
-        found = []
+        shares = []
         keep, _ = self._places(candidate)
         for part, gap in zip(self.parts[candidate.rows], gaps, strict=True):
             covariance = part.covariance[np.ix_(keep, keep)]
             values = [np.linalg.eigvalsh(c) for c in (covariance, _without(covariance, gap[keep]))]
-            found.append([100.0 * v[-2:].sum() / np.trace(covariance) for v in values])
-        return np.mean(found, axis=0)
+            shares.append([100.0 * v[-2:].sum() / np.trace(covariance) for v in values])
+        return np.mean(shares, axis=0)
 
     def _places(self, candidate: Candidate) -> tuple[list[int], int]:
         keep = [i for i, name in enumerate(self.columns) if name not in candidate.left_out]
@@ -183,26 +173,26 @@ class Reader:
     def linear(self, i: int) -> list[float]:
         """Δ of the best linear score by second moments, for PCA and with equal means."""
         if i not in self._linear:
-            candidate, found = self.candidates[i], []
+            candidate, deltas = self.candidates[i], []
             keep, z = self._places(candidate)
             for part in self.parts[candidate.rows]:
                 covariance = part.covariance[np.ix_(keep, keep)]
                 fair = _without(covariance, part.gap(z, candidate.threshold)[keep])
                 planes = [np.linalg.eigh(c)[1][:, -2:] for c in (covariance, fair)]
                 test, above = part.scaled[1][:, keep], part.raw_test[:, z] > candidate.threshold
-                found.append([_discriminant_delta(test @ V, above.astype(int)) for V in planes])
-            self._linear[i] = list(np.mean(found, axis=0))
+                deltas.append([_discriminant_delta(test @ V, above.astype(int)) for V in planes])
+            self._linear[i] = list(np.mean(deltas, axis=0))
         return self._linear[i]
 
     def both(self, i: int) -> list[float]:
         """Variance and linear Δ of the paper's SDP."""
         if i not in self._both:
-            found = []
+            values = []
             for split in self.splits(self.candidates[i]):
                 fit = fit_bases(split.train, split.z_train, 2, mu=PAPER_MU, methods=("both",))
-                U = split.test @ np.asarray(fit["both"]["basis"])
-                found.append([fit["both"]["variance"], _discriminant_delta(U, split.z_test)])
-            self._both[i] = list(np.mean(found, axis=0))
+                U = split.test @ fit["both"]["basis"]
+                values.append([fit["both"]["variance"], _discriminant_delta(U, split.z_test)])
+            self._both[i] = list(np.mean(values, axis=0))
         return self._both[i]
 
     def best(self, row: str, rows: str, shortlist: int, finalists: int) -> list[tuple[float, int]]:
@@ -227,13 +217,13 @@ SCREEN = (
 """Cells that the screening looks at, with their tolerances; the cheap ones first."""
 
 
-def _nearest(row: str, found: Mapping[int, Any], count: int) -> list[tuple[float, int]]:
+def _nearest(row: str, cells: Mapping[int, Any], count: int) -> list[tuple[float, int]]:
     """Smallest root mean square differences from print, in units of the tolerances."""
     want = np.array([printed("table1")[row, method, measure] for method, measure, _ in SCREEN])
     scale = np.array([tolerance for *_, tolerance in SCREEN])
     scores = [
         (float(np.sqrt(np.mean(((v - want[: len(v)]) / scale[: len(v)]) ** 2))), i)
-        for i, v in found.items()
+        for i, v in cells.items()
     ]
     return sorted(scores)[:count]
 
@@ -260,11 +250,11 @@ def _discriminant_delta(U: Any, z: Any) -> float:
     return score_delta(U @ np.linalg.lstsq(np.cov(U.T), gap, rcond=None)[0], z)
 
 
-def full_cells(split: Split, seed: int, options: Options) -> dict[str, float]:
+def full_cells(split: Split, seed: int, effort: Effort) -> dict[str, float]:
     """Measure a split as tables 1, 3 and 5 do, with two components, for the paper's methods."""
     values: dict[str, float] = {}
     bases = fit_bases(split.train, split.z_train, 2, mu=PAPER_MU, methods=PAPER_METHODS)
-    few = slice(options.kernel_rows if options.quick else None)
+    few = slice(effort.kernel_rows if effort.quick else None)
     for method, fit in bases.items():
         U = representation(split.test, fit["basis"])
         values[f"table1 {method} variance"] = fit["variance"]
@@ -273,9 +263,9 @@ def full_cells(split: Split, seed: int, options: Options) -> dict[str, float]:
         values[f"table3 {method} ks"] = float(np.mean(ks_released(U, split.z_test)))
         if _two_classes(split.y_train) and _two_classes(split.y_test):
             train = representation(split.train, fit["basis"])
-            svm = plain_svm(train, split.y_train, seed, options.folds)
+            svm = plain_svm(train, split.y_train, seed, effort.folds)
             score = svm.decision_function(U)
-            for name, value in judge(score, split.y_test, split.z_test).items():
+            for name, value in score_measures(score, split.y_test, split.z_test).items():
                 values[f"table5 {method} {name}"] = value
     return values
 
@@ -285,13 +275,13 @@ def _two_classes(y: Any) -> bool:
     return y is not None and min(np.sum(y == 0), np.sum(y == 1)) >= FEW_ROWS
 
 
-def _judge(dataset: str, found: list[dict[str, float]]) -> tuple[dict[str, float], float, int]:
+def compare(dataset: str, measured: list[dict[str, float]]) -> tuple[dict[str, float], float, int]:
     """Means over splits, their distance from print, and how many of them agree."""
     cells, terms, agreeing = {}, [], 0
-    for name in (name for name in found[0] if all(name in split for split in found)):
+    for name in (name for name in measured[0] if all(name in split for split in measured)):
         table, method, measure = name.split()
         tolerance = 0.05 if measure != "variance" else 3.0 if method == "both" else 2.0
-        values = [split[name] for split in found]
+        values = [split[name] for split in measured]
         cells[name] = float(np.mean(values))
         difference = cells[name] - printed(table)[dataset, method, measure]
         terms.append(difference / tolerance)
@@ -300,26 +290,30 @@ def _judge(dataset: str, found: list[dict[str, float]]) -> tuple[dict[str, float
     return cells, float(np.sqrt(np.mean(np.square(terms)))), agreeing
 
 
-def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[Row]:
+def cells(splits: int) -> list[dict[str, Any]]:
+    """One cell for each file; of all cells these take longest. It has splits of its own."""
+    return [{"dataset": name} for name in SEARCHED]
+
+
+def search(dataset: str, effort: Effort, cache: Cache) -> Rows:
     """Best candidates of a file for its own printed row, and the best one for every other row."""
-    dataset = params["dataset"]
-    reader = Reader(dataset, 1 if options.quick else 2)
+    reader = Reader(dataset, 1 if effort.quick else 2)
     where = {"dataset": dataset, "tried": len(reader.candidates)}
     ranked = []
-    for score, i in _finalists(reader, dataset, *((30, 2, 1) if options.quick else (60, 4, 3))):
-        splits = reader.splits(reader.candidates[i])
-        found = [full_cells(split, s, options) for s, split in enumerate(splits)]
-        cells, overall, agreeing = _judge(dataset, found)
-        values = {"score": score, "overall": overall, "agreeing": agreeing, "cells": len(cells)}
-        ranked.append((overall, str(reader.candidates[i]), {**values, **cells}))
-    rows = []
+    for score, i in _finalists(reader, dataset, *((30, 2, 1) if effort.quick else (60, 4, 3))):
+        splits = enumerate(reader.splits(reader.candidates[i]))
+        measured = [full_cells(split, seed, effort) for seed, split in splits]
+        values, overall, agreeing = compare(dataset, measured)
+        counts = {"score": score, "overall": overall, "agreeing": agreeing, "cells": len(values)}
+        ranked.append((overall, str(reader.candidates[i]), {**counts, **values}))
+    rows: Rows = []
     for rank, (_, name, values) in enumerate(sorted(ranked, key=lambda r: r[0]), start=1):
-        at = {**where, "printed": dataset, "rank": rank, "candidate": name}
-        rows += measures(values, **at)
-    for other in () if options.quick else DATASETS:
+        rows += measures(values, **where, printed=dataset, rank=rank, candidate=name)
+    for other in () if effort.quick else UCI:
         if other != dataset:
             score, i = _finalists(reader, other, 60, 4, 1)[0]
-            at = {**where, "printed": other, "rank": 1, "candidate": str(reader.candidates[i])}
+            candidate = str(reader.candidates[i])
+            at = {**where, "printed": other, "rank": 1, "candidate": candidate}
             rows += measures({"score": score}, **at)
     return rows
 
@@ -327,18 +321,3 @@ def compute(params: Mapping[str, Any], options: Options, store: Store) -> list[R
 def _finalists(reader: Reader, row: str, shortlist: int, wide: int, few: int) -> Any:
     """Return the best few of every choice of rows, best first; a fifth of the rows is noisier."""
     return sorted(pair for rows in ROWS for pair in reader.best(row, rows, shortlist, wide)[:few])
-
-
-def _cells(options: Options) -> list[Cell]:
-    """One cell for each file; of all cells these take longest, so they start first."""
-    costs = {name: 100.0 * COSTS.get(name, 1.0) for name in SEARCHED}
-    return [Cell("search", name, {"dataset": name}, cost) for name, cost in costs.items()]
-
-
-EXPERIMENT = Experiment(
-    name="search",
-    columns=COLUMNS,
-    cells=_cells,
-    compute=compute,
-    datasets=SEARCHED,
-)

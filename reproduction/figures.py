@@ -1,60 +1,39 @@
-"""Figures of the reproduction, drawn from its numbers; the same numbers give the same bytes."""
+"""Pictures, drawn from the numbers of a run; the same numbers give the same bytes."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
-from fairpca._choices import FIGURES, TABLES
-from fairpca.experiments import figure2, table2
-from fairpca.experiments._experiment import read_csv, write_atomically
-from fairpca.experiments._methods import METHODS
-from fairpca.experiments.figure1 import PANELS, planes
-from fairpca.report._verdicts import KINDS, Verdict, texts
+from reproduction.activity import DESCRIPTIONS
+from reproduction.methods import METHODS, PAPER_METHODS
+from reproduction.results import KINDS, Verdict, texts
+from reproduction.tables import MUS, planes
 
-Row = dict[str, str]
 COLORS = {"agrees": "tab:green", "known": "tab:orange", "unknown": "tab:red"}
+GROUP_COLORS = ("tab:blue", "tab:orange")
 
 
 def draw_figures(out: Path) -> list[Path]:
-    """Draw the figures of the paper whose numbers are in a folder.
-
-    Parameters
-    ----------
-    out : pathlib.Path
-        Folder of a run; the pictures go there too.
-
-    Returns
-    -------
-    list of pathlib.Path
-        The files written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from fairpca.experiments import Options, run
-    >>> from fairpca.report import draw_figures
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     files = run(["figure1"], Options(quick=True), folder)
-    ...     [path.name for path in draw_figures(Path(folder))]
-    ['figure1.png', 'figure1.svg']
-    """
+    """Draw the figures of the paper whose numbers are in a folder; return the files written."""
     files = []
-    for name, draw in zip(FIGURES, (_figure1, _figure2, _figure3), strict=True):
+    for name, draw in (("figure1", _figure1), ("figure2", _figure2), ("figure3", _figure3)):
         if (out / f"{name}.csv").is_file():
-            files += _save(draw(read_csv(out / f"{name}.csv")), out, name)
+            files += _save(draw(pandas.read_csv(out / f"{name}.csv")), out, name)
     return files
 
 
 def draw_agreement(verdicts: Sequence[Verdict], out: Path) -> list[Path]:
     """Draw every printed cell against ours, coloured by verdict."""
-    tables = [name for name in TABLES if any(verdict.table == name for verdict in verdicts)]
+    tables = sorted({verdict.table for verdict in verdicts})
     panels = [(name, share) for name in tables for share in (True, False)]
     panels = [(name, share) for name, share in panels if _in_panel(verdicts, name, share)]
     columns = min(4, len(panels))
@@ -65,9 +44,9 @@ def draw_agreement(verdicts: Sequence[Verdict], out: Path) -> list[Path]:
         mine = _in_panel(verdicts, name, share)
         for kind in KINDS:
             chosen = [verdict for verdict in mine if verdict.kind == kind]
-            points = ([v.printed for v in chosen], [v.found.mean for v in chosen])
+            points = ([v.printed for v in chosen], [v.ours.mean for v in chosen])
             axis.scatter(*points, s=9, alpha=0.8, color=COLORS[kind], linewidths=0)
-        top = 1.05 * max(max(v.printed, v.found.mean) for v in mine)
+        top = 1.05 * max(max(v.printed, v.ours.mean) for v in mine)
         axis.plot([0, top], [0, top], color="0.6", linewidth=0.7, zorder=0)
         axis.set_title(
             f"{name[:5]} {name[5:]}: {texts()['panels'][name][0 if share else 1]}", fontsize=8
@@ -83,19 +62,15 @@ def draw_agreement(verdicts: Sequence[Verdict], out: Path) -> list[Path]:
 
 def _in_panel(verdicts: Sequence[Verdict], table: str, share: bool) -> list[Verdict]:
     """Cells of a table in percent or points, or those between 0 and 1."""
-    percent = lambda v: v.table == "table2" or v.measure in ("variance", "std")  # noqa: E731
-    return [v for v in verdicts if v.table == table and percent(v) == share]
+    mine = [verdict for verdict in verdicts if verdict.table == table]
+    return [v for v in mine if share == (table == "table2" or v.measure in ("variance", "std"))]
 
 
 def _legend(axes: Any, used: int, figure: Any, verdicts: Sequence[Verdict]) -> None:
-    from matplotlib.lines import Line2D
-
     counts = {kind: sum(verdict.kind == kind for verdict in verdicts) for kind in KINDS}
-    handles = [
-        Line2D([], [], linestyle="", marker="o", color=COLORS[kind], markersize=5,
-               label=f"{counts[kind]} {texts()['kinds'][kind]}")
-        for kind in KINDS
-    ]  # fmt: skip
+    labels = {kind: f"{counts[kind]} {texts()['kinds'][kind]}" for kind in KINDS}
+    marker: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 5}
+    handles = [Line2D([], [], **marker, color=COLORS[k], label=labels[k]) for k in KINDS]
     if used < len(axes):
         axes[used].legend(handles=handles, loc="center", fontsize=8, frameon=False)
     else:
@@ -103,46 +78,38 @@ def _legend(axes: Any, used: int, figure: Any, verdicts: Sequence[Verdict]) -> N
 
 
 def _new_figure(columns: int, rows: int = 1, size: tuple[float, float] = (3.4, 3.2)) -> Any:
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
 
 
 def _save(figure: Any, folder: Path, name: str) -> list[Path]:
-    from matplotlib import rc_context
-
-    paths = []
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        # Without a date and with fixed identifiers the same data give the same file.
-        with rc_context({"svg.hashsalt": "fairpca"}):
-            metadata = {"Date": None} if kind == "svg" else {"Software": None}
-            figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-        paths.append(folder / f"{name}.{kind}")
-        write_atomically(paths[-1], buffer.getvalue())
+    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
+    # Without a date and with fixed identifiers the same data give the same file.
+    with rc_context({"svg.hashsalt": "fairpca"}):
+        figure.savefig(paths[0], dpi=150, metadata={"Software": None})
+        figure.savefig(paths[1], dpi=150, metadata={"Date": None})
     return paths
 
 
-def _figure1(rows: Sequence[Row]) -> Any:
+def _figure1(frame: Any) -> Any:
     """Draw the cloud, and the three planes with linear (solid) and Gaussian (dotted) boundaries."""
-    X, z, found = planes()
+    X, z, bases = planes()
     figure = _new_figure(4)
     axis = figure.add_subplot(1, 4, 1, projection="3d")
-    for group, color in ((0, "tab:blue"), (1, "tab:orange")):
+    for group, color in enumerate(GROUP_COLORS):
         axis.scatter(*X[z == group].T, s=1, color=color)
     axis.set_title("original data", fontsize=9)
-    for place, method in enumerate(PANELS, start=2):
+    values = frame.set_index(["method", "measure"])["value"]
+    for place, method in enumerate(PAPER_METHODS, start=2):
         axis = figure.add_subplot(1, 4, place)
-        values = {r["measure"]: float(r["value"]) for r in rows if r["method"] == method}
-        _boundaries(axis, X @ found[method], z)
+        _boundaries(axis, X @ bases[method], z)
         name = "both constraints" if method == "both" else texts()["methods"][method]
-        text = f"Δ {values['linear']:.2f} / {values['gaussian']:.2f}"
+        text = f"Δ {values[method, 'linear']:.2f} / {values[method, 'gaussian']:.2f}"
         axis.set_title(f"{name}\n{text}", fontsize=9)
     return figure
 
 
 def _boundaries(axis: Any, U: Any, z: Any) -> None:
-    for group, color in ((0, "tab:blue"), (1, "tab:orange")):
+    for group, color in enumerate(GROUP_COLORS):
         axis.scatter(*U[z == group].T, s=1, color=color)
     low, high = U.min(axis=0), U.max(axis=0)
     grid = np.meshgrid(*(np.linspace(a, b, 80) for a, b in zip(low, high, strict=True)))
@@ -157,20 +124,24 @@ def _boundaries(axis: Any, U: Any, z: Any) -> None:
     axis.tick_params(labelsize=7)
 
 
-def _figure2(rows: Sequence[Row]) -> Any:
+def _figure2(frame: Any) -> Any:
     """Draw variance and Δ against δ, averaged over the splits."""
+    means = frame.groupby(["method", "mu", "measure", "delta"])["value"].mean()
     figure = _new_figure(2, 2)
     axes = figure.subplots(2, 2, sharex=True)
-    panels = (("both", texts()["methods"]["both"]), ("refined", "refined, same price"))
+    panels = (("both", texts()["methods"]["both"]), ("refined", "refined, same penalty"))
     for column, (method, title) in enumerate(panels):
         for line, (measure, text) in enumerate(
             (("variance", "variance, %"), ("linear", "Δ, linear"))
         ):
             axis = axes[line][column]
-            _curve(axis, rows, ("mean", 0.0, measure), "red", "-", "mean constraint")
-            for i, mu in enumerate(figure2.MUS):
-                shade = (0.0, 0.0, 1.0, 0.35 + 0.65 * i / (len(figure2.MUS) - 1))
-                _curve(axis, rows, (method, mu, measure), shade, ":", f"μ = {mu:g}")
+            marks = {"marker": "o", "markersize": 2}
+            curve = means["mean", 0.0, measure]
+            axis.plot(curve.index, curve, "-", color="red", label="mean constraint", **marks)
+            for i, mu in enumerate(MUS):
+                shade = (0.0, 0.0, 1.0, 0.35 + 0.65 * i / (len(MUS) - 1))
+                curve = means[method, mu, measure]
+                axis.plot(curve.index, curve, ":", color=shade, label=f"μ = {mu:g}", **marks)
             axis.set_ylabel(text, fontsize=8)
             axis.tick_params(labelsize=7)
         axes[0][column].set_title(title, fontsize=9)
@@ -179,37 +150,24 @@ def _figure2(rows: Sequence[Row]) -> Any:
     return figure
 
 
-def _curve(axis: Any, rows: Sequence[Row], which: Any, color: Any, style: str, label: str) -> None:
-    mine = [r for r in rows if (r["method"], float(r["mu"]), r["measure"]) == which]
-    means = [
-        np.mean([float(r["value"]) for r in mine if float(r["delta"]) == delta])
-        for delta in figure2.DELTAS
-    ]
-    look = {"color": color, "linestyle": style, "marker": "o", "markersize": 2}
-    axis.plot(figure2.DELTAS, means, label=label, **look)
-
-
-def _figure3(rows: Sequence[Row]) -> Any:
+def _figure3(frame: Any) -> Any:
     """Draw one panel for each description and method."""
-    names = [name for name in table2.DESCRIPTIONS if any(r["description"] == name for r in rows)]
-    figure = _new_figure(len(METHODS), max(len(names), 1), (3.1, 2.6))
-    axes = figure.subplots(max(len(names), 1), len(METHODS), squeeze=False, sharey=True)
-    for line, name in zip(axes, names, strict=False):
+    names = [name for name in DESCRIPTIONS if name in set(frame["description"])]
+    figure = _new_figure(len(METHODS), len(names), (3.1, 2.6))
+    axes = figure.subplots(len(names), len(METHODS), squeeze=False, sharey=True)
+    for line, name in zip(axes, names, strict=True):
         for axis, method in zip(line, METHODS, strict=True):
-            mine = [r for r in rows if (r["description"], r["method"]) == (name, method)]
-            _profiles(axis, mine)
+            _profiles(axis, frame[(frame["description"] == name) & (frame["method"] == method)])
             title = f"{texts()['methods'][method]}\n{texts()['descriptions'][name]['short']}"
             axis.set_title(title, fontsize=8)
         line[0].set_ylabel("counts per minute", fontsize=8)
     return figure
 
 
-def _profiles(axis: Any, rows: Sequence[Row]) -> None:
-    for cluster in sorted({row["cluster"] for row in rows}):
-        mine = sorted((int(r["bucket"]), r) for r in rows if r["cluster"] == cluster)
-        hours = np.array([bucket for bucket, _ in mine]) / 3.0
-        label = f"{float(mine[0][1]['share']):.1f} % over 40"
-        axis.plot(hours, [float(row["activity"]) for _, row in mine], label=label)
+def _profiles(axis: Any, frame: Any) -> None:
+    for _, mine in frame.sort_values(["cluster", "bucket"]).groupby("cluster"):
+        label = f"{mine['share'].iloc[0]:.1f} % over 40"
+        axis.plot(mine["bucket"] / 3.0, mine["activity"], label=label)
     axis.set_xlabel("hour", fontsize=8)
     axis.tick_params(labelsize=7)
     axis.legend(fontsize=6)

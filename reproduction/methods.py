@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,29 +13,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from fairpca.baselines import CalmonPreprocessor
-from fairpca.datasets import dataset_info, load_dataset
 from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, Solution, solve
-
-DATASETS = (
-    "adult",
-    "biodeg",
-    "ecoli",
-    "energy",
-    "german_credit",
-    "image_segmentation",
-    "letter_recognition",
-    "magic",
-    "pima_diabetes",
-    "recidivism",
-    "skillcraft",
-    "statlog_landsat",
-    "steel_plates",
-    "taiwanese_credit",
-    "wine_quality",
-)
+from reproduction.calmon import CalmonPreprocessor
+from reproduction.datasets import load_dataset
 
 FIRST_FIFTH = ("adult", "letter_recognition", "magic", "taiwanese_credit")
 """Sets of which the original script uses the first 20 % of the rows."""
@@ -49,6 +30,20 @@ ROWS = ("all rows", "first fifth", "random fifth")
 TRAIN_SHARE = 0.7
 PAPER_MU = 0.01
 SEED = 2019
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is computed; `QUICK` takes less of everything."""
+
+    quick: bool = False
+    permutations: int = 99  # behind each null of a linear SVM or a distribution function
+    kernel_rows: int = 2000  # that a Gaussian SVM is trained on at most
+    adversary_rows: int = 20000  # that the adversary of DeltaFairPCA sees at most
+    folds: int = 5  # by which the linear SVMs choose their penalty
+
+
+FULL, QUICK = Effort(), Effort(True, 19, 400, 1000, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,35 +59,12 @@ class Split:
 
 
 def cov_weight_from_paper(mu: float, n_rows: int, n_features: int) -> float:
-    """Convert the paper's μ into `cov_weight`, on standardised training data.
+    """Convert the paper's μ into `cov_weight`, a penalty in covariance units.
 
     The authors' program divides XᵀX by n‖X‖_F but not the covariance gap, and ‖X‖_F = √(np) on
-    standardised data. So their μ costs μ√(np) in covariance units.
-
-    Parameters
-    ----------
-    mu : float
-        The paper's μ.
-    n_rows, n_features : int
-        Training rows, and features that vary.
-
-    Returns
-    -------
-    float
-        The price in covariance units.
-
-    Examples
-    --------
-    >>> from fairpca.experiments import cov_weight_from_paper
-    >>> cov_weight_from_paper(0.01, 4900, 11)
-    2.32...
+    standardised data. So their μ is a penalty of μ√(np) in covariance units.
     """
     return mu * float(np.sqrt(n_rows * n_features))
-
-
-def definitions(name: str) -> tuple[str, ...]:
-    """Name the readings of a file: as released, and as printed where there is such a one."""
-    return ("released",) if dataset_info(name).printed is None else ("released", "printed")
 
 
 def choose_rows(n_rows: int, rows: str) -> NDArray[np.intp]:
@@ -105,9 +77,7 @@ def choose_rows(n_rows: int, rows: str) -> NDArray[np.intp]:
 @lru_cache(maxsize=4)
 def rows_of(name: str, definition: str = "released") -> tuple[Any, Any, Any]:
     """Features, protected label and main label of the rows that the protocol uses."""
-    # The label of biodeg is a count; whether it is positive serves where a class is needed.
-    target = "nX>0" if (name, definition) == ("biodeg", "released") else None
-    data = load_dataset(name, target=target, definition=definition)
+    data = load_dataset(name, definition)
     rows = "random fifth" if (name, definition) in RANDOM_FIFTH else "all rows"
     used = choose_rows(len(data.data), "first fifth" if name in FIRST_FIFTH else rows)
     z = data.sensitive_features.iloc[:, 0].to_numpy()[used].astype(np.intp)
@@ -150,23 +120,21 @@ def fit_bases(
     mu: float,
     methods: Sequence[str] = METHODS,
 ) -> dict[str, dict[str, Any]]:
-    """Fit methods on standardised rows at the paper's μ; JSON values by method."""
+    """Fit methods on standardised rows at the paper's μ: basis, variance and gaps of each."""
     problem = FairProblem.from_moments(GroupMoments.from_arrays(X, z), 1)
     used = int(np.sum(np.diag(problem.covariance) > 0.5))
     problem = replace(problem, cov_weight=cov_weight_from_paper(mu, len(X), used))
-    found: dict[str, dict[str, Any]] = {}
+    fits: dict[str, dict[str, Any]] = {}
     for method in methods:
-        start = time.perf_counter()
         # No more components than the features can give once the means are equal.
         size = min(n_components, X.shape[1] - (method != "pca"))
-        solution, tolerance = _fit(method, replace(problem, n_components=size), found)
-        found[method] = _describe(solution, problem, tolerance)
-        found[method]["seconds"] = time.perf_counter() - start
-    return found
+        solution, tolerance = _fit(method, replace(problem, n_components=size), fits)
+        fits[method] = _describe(solution, problem, tolerance)
+    return fits
 
 
 def _fit(
-    method: str, problem: FairProblem, found: Mapping[str, Mapping[str, Any]]
+    method: str, problem: FairProblem, fits: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Solution, float | None]:
     if method == "pca":
         return solve(replace(problem, mean_tol=None, cov_weight=0.0)), None
@@ -175,7 +143,7 @@ def _fit(
     if method == "both":
         return solve_as_the_authors(problem), None
     # The SDP's own basis meets its gap up to rounding; so much slack keeps it feasible.
-    tolerance = 0.0 if method == "refined_zero" else found["both"]["cov_gap"] * (1.0 + 1e-6)
+    tolerance = 0.0 if method == "refined_zero" else fits["both"]["cov_gap"] * (1.0 + 1e-6)
     try:
         return solve(replace(problem, cov_tol=tolerance), certify=False), tolerance
     except InfeasibleError as error:
@@ -199,20 +167,24 @@ def variance_share(basis: Any, covariance: Any) -> float:
 def _describe(solution: Solution, problem: FairProblem, tolerance: float | None) -> dict[str, Any]:
     certificate = solution.certificate
     return {
-        "basis": solution.basis.tolist(),
+        "basis": np.ascontiguousarray(solution.basis),
         "variance": variance_share(solution.basis, problem.covariance),
         "cov_gap": certificate.cov_gap,
         "mean_gap": certificate.mean_gap,
         "cov_tol": tolerance,
-        "converged": certificate.converged,
     }
+
+
+def fit_split(dataset: str, definition: str, split: int, d: int) -> dict[str, dict[str, Any]]:
+    """Fit all methods with d components to the training rows of a split."""
+    rows = make_split(dataset, split, definition)
+    return fit_bases(rows.train, rows.z_train, d, mu=PAPER_MU)
 
 
 def representation(rows: Any, basis: Any, *, scale_by: Any = None) -> NDArray[np.float64]:
     """Project rows and scale to unit variance: their own, as the authors do, or that of others."""
-    V = np.asarray(basis)
-    U = rows @ V
-    deviation = (U if scale_by is None else scale_by @ V).std(axis=0)
+    U = rows @ basis
+    deviation = (U if scale_by is None else scale_by @ basis).std(axis=0)
     return U / np.where(deviation > 1e-12, deviation, 1.0)
 
 
@@ -228,17 +200,11 @@ class CalmonRows:
 
 def run_calmon(split: Split, seed: int) -> CalmonRows:
     """Optimised preprocessing with c = 0.1, or the smallest feasible c."""
-    model = CalmonPreprocessor(random_state=seed)
-    groups = {"sensitive_features": split.z_train}
-    try:
-        model.fit(split.train, split.y_train, **groups)
-    except InfeasibleError as error:
-        model.set_params(distortion_bound=error.minimum)
-        model.fit(split.train, split.y_train, **groups)
-    train, labels = model.transform_pairs(split.train, split.y_train, **groups)
+    model = CalmonPreprocessor(seed=seed).fit(split.train, split.y_train, split.z_train)
+    train, labels = model.transform_pairs(split.train, split.y_train, split.z_train)
     # Without their labels, which are not known when a classifier is used.
-    test = model.transform(split.test, sensitive_features=split.z_test)
-    return CalmonRows(train, labels, test, float(model.distortion_bound))
+    test = model.transform(split.test, split.z_test)
+    return CalmonRows(train, labels, test, model.distortion_bound_)
 
 
 PENALTIES = (1e-4, 1e-2, 1.0, 1e2, 1e4)
@@ -250,8 +216,8 @@ def gaussian_released(U: Any, z: Any, seed: int) -> float:
     # The program means five folds, but its dual form changes the penalty in the first one only.
     order = np.random.default_rng(seed).permutation(len(U))
     outside, inside = order[: len(U) // 5], order[len(U) // 5 :]
-    gains = [_delta(_svm(U[inside], z[inside], C), U[outside], z[outside]) for C in PENALTIES]
-    return _delta(_svm(U, z, PENALTIES[int(np.argmax(gains))]), U, z)
+    deltas = [_delta(_svm(U[inside], z[inside], C), U[outside], z[outside]) for C in PENALTIES]
+    return _delta(_svm(U, z, PENALTIES[int(np.argmax(deltas))]), U, z)
 
 
 def _svm(U: Any, z: Any, penalty: float) -> SVC:
@@ -292,3 +258,12 @@ def _scan(x: Any, places: Any, z: Any) -> float:
         largest = max(largest, float(np.abs(np.cumsum(row)).max()))
         row[place] = 0.0
     return largest
+
+
+def measures(values: Mapping[str, Any], **where: Any) -> list[dict[str, Any]]:
+    """Turn named values into rows of a table; what is None is left out."""
+    return [
+        {**where, "measure": name, "value": float(value)}
+        for name, value in values.items()
+        if value is not None
+    ]

@@ -6,18 +6,20 @@ import warnings
 import pytest
 
 from fairpca import FairPCA
-from fairpca.datasets import list_datasets, load_dataset
 from fairpca.exceptions import FairnessWarning
+from reproduction.datasets import UCI, load_dataset
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("FAIRPCA_DATA"), reason="FAIRPCA_DATA is not set"
 )
-NAMES = [status.info.name for status in list_datasets() if status.info.file.startswith("uci/")]
+SAMPLE = ("ecoli", "german_credit", "wine_quality")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in UCI]
+)
 def test_a_data_set_gives_no_warning(name):
-    data = load_dataset(name, download=False)
+    data = load_dataset(name)
     model = FairPCA(2, standardize=True, cov_weight=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairnessWarning)
