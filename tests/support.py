@@ -8,25 +8,6 @@ import pytest
 
 from fairpca.solvers import FairProblem
 
-UCI = [
-    "adult",
-    "biodeg",
-    "ecoli",
-    "energy",
-    "german_credit",
-    "image_segmentation",
-    "letter_recognition",
-    "magic",
-    "pima_diabetes",
-    "recidivism",
-    "skillcraft",
-    "statlog_landsat",
-    "steel_plates",
-    "taiwanese_credit",
-    "wine_quality",
-]
-
-
 def data_folder():
     """The folder with the paper's data, or skip the test."""
     folder = os.environ.get("FAIRPCA_DATA")

@@ -1,283 +1,220 @@
-"""Registry, search order, checksums, OpenML and synthetic data; no data files needed."""
+"""Embedded, generated and fetched data; without network, the fetchers read stand-ins."""
 
 import gzip
 import hashlib
+import io
+import os
 import sys
-from dataclasses import FrozenInstanceError, replace
-from types import SimpleNamespace
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.utils import Bunch
 
-from fairpca.datasets import _registry as registry_module
+from fairpca import FairPCA
 from fairpca.datasets import (
-    data_folders,
-    dataset_info,
-    list_datasets,
-    load_dataset,
+    _fetch,
+    fetch_adult,
+    fetch_compas,
+    fetch_german,
+    load_diabetes_sex,
     make_two_gaussians,
 )
-from fairpca.datasets._load import content_digest, fetch_frame
 from fairpca.exceptions import InvalidInputError
 
-COIN_FLIPS = {
-    "ecoli": "gvh",
-    "image_segmentation": "exred",
-    "letter_recognition": "Height",
-    "magic": "fDist",
-    "skillcraft": "LeagueIndex",
-    "statlog_landsat": "Column18",
-    "steel_plates": "steelTypeA300?",
+FETCHERS = {"adult": fetch_adult, "compas": fetch_compas, "german": fetch_german}
+PARTS = {"data", "target", "sensitive_features", "feature_names", "sensitive_names", "DESCR"}
+
+ADULT = (
+    "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male,"
+    " 2174, 0, 40, United-States, <=50K\n"
+    "50, ?, 83311, HS-grad, 9, Divorced, ?, Wife, Black, Female, 0, 0, 13, ?, >50K\n\n"
+)
+ADULT_TEST = (
+    "|1x3 Cross validator\n25, Private, 226802, 11th, 7, Never-married, Sales, Own-child, Black,"
+    " Male, 0, 0, 40, United-States, <=50K.\n"
+)
+COMPAS = (
+    "id,name,first,last,sex,dob,age,age_cat,race,juv_fel_count,decile_score,juv_misd_count,"
+    "juv_other_count,priors_count,days_b_screening_arrest,c_case_number,c_charge_degree,"
+    "r_case_number,vr_case_number,decile_score,two_year_recid\n"
+    "1,some one,some,one,Male,1947-04-18,69,Greater than 45,Other,0,1,0,0,0,-1,n1,F,,,1,0\n"
+    "3,any body,any,body,Female,1982-01-22,34,25 - 45,Caucasian,0,3,0,0,2,,n2,M,n3,n4,3,1\n"
+)
+GERMAN = (
+    "A11 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1\n"
+    "A12 48 A32 A43 5951 A61 A73 2 A92 A101 2 A121 22 A143 A152 1 A173 1 A191 A201 2\n"
+)
+FILES = {
+    "adult.data": ADULT,
+    "adult.test": ADULT_TEST,
+    "compas_two_years.csv": COMPAS,
+    "compas-scores-two-years.csv": COMPAS,
+    "german.data": GERMAN,
 }
 
 
 @pytest.fixture
-def empty_folders(monkeypatch, tmp_path):
-    """No data anywhere: both folders are empty."""
-    monkeypatch.setenv("FAIRPCA_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FAIRPCA_HOME", str(tmp_path / "home"))
-    return tmp_path
+def published(monkeypatch, tmp_path):
+    """Small files at the addresses of the real ones, whose checksums count."""
+    requested = []
+
+    def urlopen(url, timeout):
+        requested.append(url)
+        return io.BytesIO(FILES[url.rsplit("/", 1)[1]].encode())
+
+    monkeypatch.delenv("FAIRPCA_DATA", raising=False)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
+    for name in FETCHERS:
+        source = getattr(_fetch, f"_{name.upper()}")
+        folder = tmp_path / name
+        folder.mkdir()
+        paths = [folder / file for file in source.files]
+        for path in paths:
+            path.write_text(FILES[path.name])
+        text = _fetch._read(source, paths).to_csv(index=False, float_format="%.6g")
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        monkeypatch.setattr(_fetch, f"_{name.upper()}", replace(source, digest=digest))
+    monkeypatch.setattr(_fetch, "urlopen", urlopen)
+    return requested
 
 
-def write_tiny(folder, info, frame):
-    """Write a frame as the file of a registry entry and return the entry with its checksum."""
-    path = folder / info.file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(frame.to_csv(index=False).encode(), mtime=0))
-    return replace(info, rows=len(frame), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+def test_embedded_data_hold_the_whole_source():
+    ours, source = load_diabetes_sex(), load_diabetes(scaled=False)
+    assert "sex" not in ours.feature_names
+    for position, name in enumerate(ours.feature_names):
+        column = source.data[:, source.feature_names.index(name)]
+        np.testing.assert_array_equal(ours.data[:, position], column)
+    codes = source.data[:, source.feature_names.index("sex")]
+    np.testing.assert_array_equal(ours.sensitive_features == "sex 2", codes == 2)
+    np.testing.assert_array_equal(ours.target, source.target)
 
 
-def tiny_frame(info, n=6):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(n, len(info.columns))), columns=list(info.columns))
-    for column in (info.target, *info.sensitive):
-        frame[column] = np.arange(n) % 2
-    return frame
-
-
-@pytest.fixture
-def tiny_magic(empty_folders, monkeypatch):
-    """A tiny stand-in for magic under FAIRPCA_DATA."""
-    info = dataset_info("magic")
-    frame = tiny_frame(info)
-    entry = write_tiny(empty_folders / "data", info, frame)
-    known = {**registry_module.registry(), "magic": entry}
-    monkeypatch.setattr(registry_module, "registry", lambda: known)
-    return entry, frame
-
-
-def test_every_entry_is_complete():
-    statuses = list_datasets()
-    assert len(statuses) == 22
-    for status in statuses:
-        info = status.info
-        assert len(info.sha256) == 64
-        assert len(set(info.columns)) == len(info.columns)
-        assert set(info.sensitive) | set(info.other) <= set(info.columns)
-        assert info.target is None or info.target in info.columns
-        assert set(info.meaning) == {*info.sensitive, *([info.target] if info.target else [])}
-        assert info.features
-        assert info.licence
-        assert info.source
-        assert info.notes
-        for text in (info.title, info.licence, info.source, *info.notes):
-            assert text in info.description
-
-
-@pytest.mark.parametrize(("name", "column"), COIN_FLIPS.items())
-def test_coin_flip_labels_have_a_documented_alternative(name, column):
-    info = dataset_info(name)
-    assert "coin flip" in info.meaning["DummyMain"]
-    (option,) = info.targets
-    assert option.column == column
-    assert option.column in info.features
-
-
-def test_openml_columns_cover_the_file():
-    for status in list_datasets():
-        source = status.info.openml
-        if source is not None:
-            assert set(source.columns) | set(source.absent) == set(status.info.columns)
-            assert set(source.rules) <= set(source.columns)
-
-
-def test_unknown_name_suggests_others():
-    with pytest.raises(InvalidInputError, match="Did you mean wine_quality"):
-        dataset_info("wine")
-    with pytest.raises(InvalidInputError, match="list_datasets"):
-        load_dataset("xyzzy")
-
-
-def test_folders_in_order(monkeypatch, tmp_path):
-    monkeypatch.setenv("FAIRPCA_DATA", str(tmp_path / "a"))
-    monkeypatch.delenv("FAIRPCA_HOME", raising=False)
-    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "b"))
-    assert data_folders() == (tmp_path / "a", tmp_path / "b" / "fairpca")
-    assert not (tmp_path / "b").exists()
-    monkeypatch.setenv("FAIRPCA_HOME", str(tmp_path / "c"))
-    assert data_folders() == (tmp_path / "a", tmp_path / "c")
-
-
-def test_missing_file_says_where_to_put_it(empty_folders):
-    info = dataset_info("wine_quality")
-    with pytest.raises(FileNotFoundError) as caught:
-        load_dataset("wine_quality")
-    for part in (info.file, info.sha256, "FAIRPCA_DATA", str(empty_folders / "home")):
-        assert part in str(caught.value)
-    assert not any(status.present for status in list_datasets())
-
-
-def test_loads_and_splits_columns(tiny_magic):
-    _, frame = tiny_magic
-    magic = load_dataset("magic")
-    assert list(magic.data.columns) == list(frame.columns[:10])
-    np.testing.assert_array_equal(magic.target, frame["DummyMain"])
-    assert list(magic.sensitive_features.columns) == ["classIsGamma?"]
-    assert magic.other.shape == (6, 0)
-    assert "10 features" in repr(magic)
-    with pytest.raises(FrozenInstanceError):
-        magic.name = "other"
-
-
-def test_alternative_label_leaves_the_features(tiny_magic):
-    _, frame = tiny_magic
-    magic = load_dataset("magic", target="fDist")
-    assert magic.target.name == "fDist"
-    assert set(magic.target) == {0, 1}
-    np.testing.assert_array_equal(magic.target, frame["fDist"] > frame["fDist"].median())
-    assert not {"fDist", "DummyMain"} & set(magic.data.columns)
-    with pytest.raises(InvalidInputError, match="choose from"):
-        load_dataset("magic", target="fSize")
-
-
-def test_definition_as_printed(tiny_magic):
-    magic = load_dataset("magic", definition="printed")
-    assert magic.target.name == "classIsGamma?"
-    assert list(magic.sensitive_features.columns) == ["fDist>173.5"]
-    assert len(magic.data.columns) == 9
-    assert not {"fDist", "DummyMain", "classIsGamma?"} & set(magic.data.columns)
-    released = load_dataset("magic")
-    expected = (released.data["fDist"] > 173.5).astype(int)
-    np.testing.assert_array_equal(magic.sensitive_features["fDist>173.5"], expected)
-    with pytest.raises(InvalidInputError, match="'released' or 'printed'"):
-        load_dataset("magic", definition="other")
-    with pytest.raises(InvalidInputError, match="leave target out"):
-        load_dataset("magic", definition="printed", target="fDist")
-    with pytest.raises(InvalidInputError, match="no definition 'printed'"):
-        load_dataset("wine_quality", definition="printed")
-
-
-def test_definitions_name_columns_of_the_file():
-    readings = [(s.info, s.info.printed) for s in list_datasets() if s.info.printed is not None]
-    assert len(readings) >= 6
-    for info, reading in readings:
-        assert {reading.sensitive, reading.target, *reading.left_out} <= set(info.columns)
-        assert reading.sensitive != reading.target
-        assert "DummyMain" not in {*info.columns} - {*reading.left_out}
-        assert reading.evidence in info.description
-
-
-def test_wrong_checksum_is_an_error(tiny_magic, empty_folders):
-    entry, frame = tiny_magic
-    frame.iloc[0, 0] += 1.0
-    write_tiny(empty_folders / "data", entry, frame)
-    with pytest.raises(InvalidInputError, match="SHA-256"):
-        load_dataset("magic")
-
-
-def test_home_is_searched_second(tiny_magic, empty_folders):
-    entry, frame = tiny_magic
-    (empty_folders / "data" / entry.file).unlink()
-    write_tiny(empty_folders / "home", entry, frame)
-    assert str(empty_folders / "home") in load_dataset("magic").origin
-
-
-def test_pandas_is_asked_for_by_name(tiny_magic, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
-        load_dataset("magic")
-
-
-def fake_pima(rows=768):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(rows, 9)), columns=[f"c{i}" for i in range(9)])
-    frame["c0"] = rng.integers(0, 5, rows)
-    frame["c8"] = pd.Categorical(rng.choice(["tested_positive", "tested_negative"], rows))
-    return frame
-
-
-def fetcher_of(frame):
-    return lambda **kwargs: SimpleNamespace(frame=frame.copy())
-
-
-def matching_pima(frame):
-    """The entry of pima with the digest that this frame has after the rules."""
-    info = dataset_info("pima_diabetes")
-    ours = frame.set_axis(list(info.openml.columns), axis=1)
-    ours["Pregnant>1"] = (ours["Pregnant>1"] > 1).astype(int)
-    label = "Class.variable..0.or.1."
-    ours[label] = (ours[label] == "tested_positive").astype(int)
-    digest = content_digest(ours[list(info.columns)])
-    return replace(info, openml=replace(info.openml, digest=digest))
-
-
-def test_openml_is_rebuilt_in_our_form():
-    frame = fake_pima()
-    found = fetch_frame(matching_pima(frame), fetcher_of(frame.sample(frac=1.0, random_state=0)))
-    assert list(found.columns) == list(dataset_info("pima_diabetes").columns)
-    assert set(found["Pregnant>1"]) == set(found["Class.variable..0.or.1."]) == {0, 1}
-
-
-def test_openml_mismatches_are_errors(empty_folders):
-    with pytest.raises(InvalidInputError, match="shape"):
-        load_dataset("pima_diabetes", fetcher=fetcher_of(fake_pima(700)))
-    with pytest.raises(InvalidInputError, match="digest"):
-        load_dataset("pima_diabetes", fetcher=fetcher_of(fake_pima()))
-
-
-def test_openml_without_network_says_where_to_put_the_file(empty_folders):
-    def offline(**kwargs):
-        raise ConnectionError("offline")
-
-    with pytest.raises(FileNotFoundError, match="could not be reached"):
-        load_dataset("pima_diabetes", fetcher=offline)
-    with pytest.raises(FileNotFoundError, match="switched off"):
-        load_dataset("pima_diabetes", download=False, fetcher=offline)
-
-
-def test_label_that_openml_does_not_have(empty_folders, monkeypatch):
-    info = dataset_info("magic")
-    frame = tiny_frame(info).drop(columns="DummyMain")
-    frame["classIsGamma?"] = pd.Categorical(["g", "h", "g", "h", "g", "h"])
-    ours = frame.assign(**{"classIsGamma?": [1, 0, 1, 0, 1, 0]})
-    entry = replace(info, rows=6, openml=replace(info.openml, digest=content_digest(ours)))
-    known = {**registry_module.registry(), "magic": entry}
-    monkeypatch.setattr(registry_module, "registry", lambda: known)
-    assert load_dataset("magic", target="fDist", fetcher=fetcher_of(frame)).origin == "openml:1120"
-    with pytest.raises(InvalidInputError, match="pass target="):
-        load_dataset("magic", fetcher=fetcher_of(frame))
-
-
-def test_text_gaps_become_question_marks():
-    info = dataset_info("adult_raw")
-    frame = pd.DataFrame({"a": pd.Categorical(["x", None]), "b": [1.0, 2.0]})
-    expected = pd.DataFrame({"a": ["x", "?"], "b": [1, 2]})
-    source = replace(info.openml, columns=("a", "b"), rules={}, digest=content_digest(expected))
-    entry = replace(info, columns=("a", "b"), rows=2, openml=source)
-    assert fetch_frame(entry, fetcher_of(frame))["a"].tolist() == ["x", "?"]
-
-
-def test_digest_ignores_order_and_number_types():
-    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]})
-    assert content_digest(frame) == content_digest(frame[::-1].astype({"a": float}))
-    assert content_digest(frame) != content_digest(frame.assign(a=[2, 1]))
+def test_embedded_data_as_frames():
+    arrays, frames = load_diabetes_sex(), load_diabetes_sex(as_frame=True)
+    assert list(frames.data.columns) == arrays.feature_names
+    assert list(frames.sensitive_features.columns) == arrays.sensitive_names
+    assert frames.target.name == arrays.target_name
+    np.testing.assert_array_equal(frames.data, arrays.data)
+    np.testing.assert_array_equal(frames.sensitive_features["sex"], arrays.sensitive_features)
 
 
 def test_two_gaussians_differ_in_mean_and_shape():
-    X, z = make_two_gaussians(2000)
-    again, _ = make_two_gaussians(2000, random_state=0)
-    np.testing.assert_array_equal(X, again)
+    clouds = make_two_gaussians(2000)
+    X, z = clouds.data, clouds.sensitive_features
+    np.testing.assert_array_equal(X, make_two_gaussians(2000, random_state=0).data)
     first, second = X[z == 0], X[z == 1]
     assert np.linalg.norm(first.mean(0) - second.mean(0)) > 1.5
     assert np.linalg.norm(np.cov(first.T) - np.cov(second.T), 2) > 1.0
+    with pytest.raises(InvalidInputError, match="n_samples"):
+        make_two_gaussians(0)
+
+
+def test_all_return_one_type(published):
+    for load in (load_diabetes_sex, make_two_gaussians, *FETCHERS.values()):
+        data = load()
+        assert type(data) is Bunch
+        assert set(data) >= PARTS
+        assert data.data.shape == (len(data.sensitive_features), len(data.feature_names))
+        assert not {*data.sensitive_names, data.get("target_name")} & {*data.feature_names}
+
+
+def test_adult_is_both_files(published):
+    adult = fetch_adult()
+    assert adult.target.tolist() == ["<=50K", ">50K", "<=50K"]
+    assert adult.sensitive_features["sex"].tolist() == ["Male", "Female", "Male"]
+    assert adult.data["workclass"].tolist() == ["State-gov", "?", "Private"]
+    assert adult.data["fnlwgt"].tolist() == [77516, 83311, 226802]
+    assert len(adult.frame.columns) == 15
+
+
+def test_compas_names_nobody(published):
+    compas = fetch_compas()
+    assert not {"name", "first", "last", "dob", "c_case_number"} & {*compas.frame.columns}
+    assert compas.feature_names[-2:] == ["days_b_screening_arrest", "c_charge_degree"]
+    assert "decile_score.1" in compas.frame  # the file has that name twice
+    assert compas.target.tolist() == [0, 1]
+    assert compas.data["days_b_screening_arrest"].isna().tolist() == [False, True]
+
+
+def test_german_without_pandas_objects(published):
+    german = fetch_german(as_frame=False)
+    assert isinstance(german.data, np.ndarray)
+    assert german.frame is None
+    assert german.sensitive_features.tolist() == [["A93", 67, "A201"], ["A92", 22, "A201"]]
+    np.testing.assert_array_equal(german.target, [1, 2])
+
+
+def test_a_file_is_downloaded_once_and_kept(published, tmp_path):
+    first = fetch_adult()
+    assert [url.rsplit("/", 1)[1] for url in published] == ["adult.data", "adult.test"]
+    assert (tmp_path / "home" / "fairpca" / "adult.test").read_text() == ADULT_TEST
+    pd.testing.assert_frame_equal(fetch_adult().frame, first.frame)
+    assert len(published) == 2
+    fetch_adult(data_home=tmp_path / "other")
+    assert len(published) == 4
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize("content", ["<html>no such page</html>", GERMAN.replace("1169", "1170")])
+def test_other_content_is_refused(published, tmp_path, content):
+    path = tmp_path / "home" / "fairpca" / "german.data"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(InvalidInputError, match=r"german\.data: this is not the table") as caught:
+        fetch_german()
+    assert "Delete the file" in str(caught.value)
+
+
+def test_without_network_the_place_is_named(published, tmp_path, monkeypatch):
+    def offline(url, timeout):
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr(_fetch, "urlopen", offline)
+    with pytest.raises(OSError, match="could not be downloaded") as caught:
+        fetch_german()
+    assert str(tmp_path / "home" / "fairpca" / "german.data") in str(caught.value)
+
+
+def test_files_of_the_data_folder_come_first(published, tmp_path, monkeypatch):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "german.data.gz").write_bytes(gzip.compress(GERMAN.encode()))
+    monkeypatch.setenv("FAIRPCA_DATA", str(tmp_path))
+    assert len(fetch_german().data) == 2
+    assert published == []
+    fetch_german(data_home=tmp_path / "own")
+    assert len(published) == 1
+
+
+def test_pandas_is_named_where_it_is_missing(published, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        fetch_german()
+
+
+RAW = Path(os.environ.get("FAIRPCA_DATA", "nowhere"), "raw")
+
+
+@pytest.mark.skipif(not RAW.is_dir(), reason="needs the original files under FAIRPCA_DATA")
+def test_the_original_files():
+    adult = fetch_adult()
+    table = pd.read_csv(RAW / "adult.csv.gz")  # the same, read and joined by others
+    pd.testing.assert_frame_equal(adult.frame, table.drop(columns="split"))
+    assert (table["split"] == "train").sum() == 32561
+    assert adult.sensitive_features["sex"].value_counts().to_dict() == {
+        "Male": 32650,
+        "Female": 16192,
+    }
+    compas = fetch_compas()
+    assert compas.data.shape == (7214, 6)
+    assert compas.target.sum() == 3251
+    german = fetch_german()
+    assert (german.sensitive_features["personal_status_and_sex"] == "A92").sum() == 310
+    numbers = german.data.select_dtypes("number")
+    fair = FairPCA(2, standardize=True).fit(
+        numbers, sensitive_features=german.sensitive_features["personal_status_and_sex"]
+    )
+    assert fair.mean_gap_ < 1e-10

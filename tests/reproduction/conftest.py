@@ -1,12 +1,12 @@
-"""Data that all experiments can share."""
-
-from types import SimpleNamespace
+"""Data that the tests of the reproduction share."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils import Bunch
 
-from fairpca.experiments import Options, _methods, search
+from reproduction import methods, search
+from reproduction.methods import FULL
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def toy(monkeypatch):
     factor = np.array([1.6, 0.6, 1.4, 0.7, 1.2, 0.8, 1.5, 0.5])
     X[z == 1] = factor * X[z == 1] + rng.normal(size=8)
     y = (X[:, 0] + rng.normal(size=240) > 0).astype(int)
-    monkeypatch.setattr(_methods, "rows_of", lambda name, definition="released": (X, z, y))
+    monkeypatch.setattr(methods, "rows_of", lambda name, definition="released": (X, z, y))
     return X, z, y
 
 
@@ -30,20 +30,22 @@ def hidden(monkeypatch):
     frame = pd.DataFrame(X, columns=list("abcde"))
     frame["c"] = rng.integers(0, 4, 600)
     frame["a"] += 1.5 * (frame["c"] > 1)
-    data = SimpleNamespace(
-        data=frame,
-        sensitive_features=pd.DataFrame({"class": (X[:, 1] > 0).astype(int)}),
-        target=pd.Series(rng.integers(0, 2, 600), name="DummyMain"),
+    groups = pd.DataFrame({"class": (X[:, 1] > 0).astype(int)})
+    data = Bunch(
+        feature_names=list(frame.columns),
+        sensitive_features=groups,
+        target_name="DummyMain",
+        frame=frame.join(groups),
     )
     monkeypatch.setattr(search, "load_dataset", lambda name: data)
     monkeypatch.setattr(search, "PAIRS_UP_TO", 0)
     reader = search.Reader("any", 2)
     truth = search.Candidate("c", 1.0, ("c", "class"), "all rows")
     splits = enumerate(reader.splits(truth))
-    found = [search.full_cells(split, s, Options()) for s, split in splits]
+    measured = [search.full_cells(split, s, FULL) for s, split in splits]
     values = {table: {} for table in ("table1", "table3", "table5")}
-    for name in found[0]:
+    for name in measured[0]:
         table, method, measure = name.split()
-        values[table]["any", method, measure] = np.mean([cells[name] for cells in found])
+        values[table]["any", method, measure] = np.mean([cells[name] for cells in measured])
     monkeypatch.setattr(search, "printed", lambda table: values[table])
     return reader, truth

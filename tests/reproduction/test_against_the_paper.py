@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from support import UCI, problem_from_rows, standardized_uci
+from support import problem_from_rows, standardized_uci
 
 from fairpca.solvers import solve
+from reproduction.datasets import UCI
 
 PAPER_MU = 0.01
 

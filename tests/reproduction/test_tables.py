@@ -1,34 +1,24 @@
-"""Experiments without data files: protocol, methods, store, runner and search."""
+"""Tables, figures and search without data files: protocol, methods, runs."""
 
+import ast
 import json
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
-from fairpca.exceptions import InvalidInputError
-from fairpca.experiments import (
-    EXPERIMENTS,
-    NAMES,
-    Cell,
-    Experiment,
-    Options,
-    _experiment,
-    _runner,
-    cov_weight_from_paper,
-    leak,
-    run,
-    search,
-    table1,
-    table3,
-    table4,
-    table5,
-)
-from fairpca.experiments._experiment import Store, printed, printed_clusters, read_csv, write_csv
-from fairpca.experiments._methods import (
-    DATASETS,
+import reproduction
+from fairpca.metrics import delta_fairness
+from reproduction import run as running
+from reproduction import search, tables
+from reproduction.datasets import UCI
+from reproduction.methods import (
+    FULL,
     METHODS,
+    QUICK,
     choose_rows,
+    cov_weight_from_paper,
     fit_bases,
     gaussian_released,
     ks_released,
@@ -37,7 +27,14 @@ from fairpca.experiments._methods import (
     score_delta,
     standardise,
 )
-from fairpca.metrics import delta_fairness
+from reproduction.results import printed, printed_clusters
+from reproduction.run import EXPERIMENTS, run
+
+CELL = {"dataset": "wine_quality", "definition": "released", "split": 0}
+
+
+def uncached(function):
+    return function
 
 
 def test_the_paper_scale_of_mu():
@@ -68,7 +65,7 @@ def test_methods_do_what_they_say(toy):
     bases = fit_bases(split.train, split.z_train, 2, mu=0.01)
     assert tuple(bases) == METHODS
     for method, fit in bases.items():
-        V = np.asarray(fit["basis"])
+        V = fit["basis"]
         np.testing.assert_allclose(V.T @ V, np.eye(2), atol=1e-8)
         if method != "pca":
             assert fit["mean_gap"] < 1e-6
@@ -76,7 +73,6 @@ def test_methods_do_what_they_say(toy):
     assert bases["refined_gap"]["variance"] >= bases["both"]["variance"] - 1e-6
     assert bases["refined_gap"]["cov_gap"] <= bases["both"]["cov_gap"] * (1 + 1e-4)
     assert bases["refined_zero"]["cov_gap"] < 1e-5
-    json.dumps(bases)
 
 
 def test_smallest_tolerance_where_zero_cannot_be_met(toy):
@@ -100,66 +96,60 @@ def test_printed_tables_are_complete():
     assert printed("table4")["adult", "both", "std"] == 2.28
     assert printed("table5")["adult", "fsvm", "auc"] == 0.86
     for table, per_set in (("table1", 9), ("table3", 4), ("table4", 8), ("table5", 10)):
-        assert len(printed(table)) == per_set * len(DATASETS)
+        assert len(printed(table)) == per_set * len(UCI)
     assert printed_clusters()["pca"] == [43.18, 32.94, 8.71]
 
 
-@pytest.mark.parametrize("module", [table1, table3, table4, table5])
-def test_tables_on_toy_data(toy, module, tmp_path):
-    options = Options(splits=1, quick=True)
-    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
-    store = Store(tmp_path, "x")
-    rows = module.compute(params, options, store)
-    assert rows == module.compute(params, options, store)
+@pytest.mark.parametrize("name", ["table1", "table3", "table4", "table5"])
+def test_tables_on_toy_data(toy, name):
+    rows = EXPERIMENTS[name].compute(**CELL, effort=QUICK, cache=uncached)
+    assert rows == EXPERIMENTS[name].compute(**CELL, effort=QUICK, cache=uncached)
     assert {"pca", "both", "refined_zero"} <= {row["method"] for row in rows}
     for row in rows:
         assert np.isfinite(row["value"])
-        assert set(row) == set(module.EXPERIMENT.columns)
-    json.dumps(rows)
+        assert set(row) == set(EXPERIMENTS[name].columns)
+    released = {(row["d"], row["method"]) for row in rows if row["measure"] == "gaussian_released"}
+    assert released == ({(2, "pca"), (2, "mean"), (2, "both")} if name == "table1" else set())
 
 
-def test_leak_on_toy_data(toy, tmp_path):
-    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
-    rows = leak.compute(params, Options(quick=True), Store(tmp_path, "x"))
+@pytest.mark.slow
+def test_leakage_on_toy_data(toy, monkeypatch):
+    seen = []
+    original = tables.DeltaFairPCA
+    monkeypatch.setattr(
+        tables, "DeltaFairPCA", lambda *a, **k: seen.append(k["max_rows"]) or original(*a, **k)
+    )
+    rows = tables.leakage(**CELL, effort=QUICK, cache=uncached)
+    assert seen == [QUICK.adversary_rows] * 2
     assert {(row["d"], row["method"]) for row in rows} == {
-        (d, method) for d in leak.DIMENSIONS for method in ("delta", "same_leak")
+        (d, method) for d in (2, 5) for method in ("delta", "same_leakage")
     }
     assert all(0.0 < row["value"] <= 100.0 for row in rows if row["measure"] == "variance")
 
 
-def test_fair_pca_is_held_to_a_leak(monkeypatch):
-    leaks = dict(zip(leak.PRICES, (0.9, 0.6, 0.4, 0.2, 0.3, 0.25), strict=True))
+def test_fair_pca_is_held_to_a_leakage(monkeypatch):
+    leaks = dict(zip(tables.COV_WEIGHTS, (0.9, 0.6, 0.4, 0.2, 0.3, 0.25), strict=True))
     monkeypatch.setattr(
-        leak, "_values", lambda model, split, options: {"gaussian": leaks[model.cov_weight]}
+        tables, "fit_and_measure", lambda model, *rest: {"gaussian": leaks[model.cov_weight]}
     )
-    for asked, found in ((0.7, 0.6), (0.4, 0.4), (0.21, 0.2), (0.1, 0.2)):
-        assert leak._as_fair(2, None, None, asked) == {"gaussian": found}
+    for limit, reached in ((0.7, 0.6), (0.4, 0.4), (0.21, 0.2), (0.1, 0.2)):
+        assert tables.as_little_leakage(2, None, QUICK, limit) == {"gaussian": reached}
 
 
-def test_leak_is_run_for_the_definition_held_against_print():
-    cells = leak.EXPERIMENT.cells(Options(splits=5))
-    found = [(cell.params["dataset"], cell.params["definition"]) for cell in cells]
-    assert ("magic", "printed") in found
-    assert ("magic", "released") not in found
-    assert len(cells) == leak.SPLITS * len(DATASETS) == len(set(found)) * leak.SPLITS
-
-
-def test_table1_has_the_svm_of_the_program(toy, tmp_path):
-    params = {"dataset": "wine_quality", "definition": "released", "split": 0}
-    rows = table1.compute(params, Options(quick=True), Store(tmp_path, "x"))
-    found = {(row["d"], row["method"]) for row in rows if row["measure"] == "gaussian_released"}
-    assert found == {(2, "pca"), (2, "mean"), (2, "both")}
+def test_leakage_is_run_for_the_definition_held_against_print():
+    cells = tables.leakage_cells(5)
+    pairs = {(cell["dataset"], cell["definition"]) for cell in cells}
+    assert ("magic", "printed") in pairs
+    assert ("magic", "released") not in pairs
+    assert len(cells) == tables.LEAKAGE_SPLITS * len(UCI) == len(pairs) * tables.LEAKAGE_SPLITS
 
 
 def test_tables_are_run_for_both_definitions():
-    options = Options(splits=2)
-    for module in (table1, table3, table4, table5):
-        cells = module.EXPERIMENT.cells(options)
-        assert len({cell.full_key for cell in cells}) == len(cells)
-        found = {(cell.params["dataset"], cell.params["definition"]) for cell in cells}
-        assert {("magic", "released"), ("magic", "printed"), ("wine_quality", "released")} <= found
-        assert ("wine_quality", "printed") not in found
-        assert len(cells) == 2 * len(found)
+    cells = tables.split_cells(2)
+    pairs = {(cell["dataset"], cell["definition"]) for cell in cells}
+    assert {("magic", "released"), ("magic", "printed"), ("wine_quality", "released")} <= pairs
+    assert ("wine_quality", "printed") not in pairs
+    assert len(cells) == 2 * len(pairs)
 
 
 def test_gaussian_svm_of_the_program_sees_a_ring():
@@ -184,13 +174,13 @@ def test_distance_of_the_program_by_brute_force():
     rng = np.random.default_rng(1)
     z = np.arange(40) % 2
     U = rng.normal(size=(40, 2)) + 0.5 * z[:, None]
-    for found, (x, y) in zip(ks_released(U, z), (U.T, U.T[::-1]), strict=True):
+    for distance, (x, y) in zip(ks_released(U, z), (U.T, U.T[::-1]), strict=True):
         places = np.argsort(y)
         weights = np.where(z == 1, -1 / 20, 1 / 20)
         sums = [
             abs(weights[(x >= low) & (places <= last)].sum()) for low in x for last in range(40)
         ]
-        assert found == pytest.approx(max(sums))
+        assert distance == pytest.approx(max(sums))
 
 
 def test_rows_that_are_used():
@@ -209,8 +199,8 @@ def test_search_finds_what_was_hidden(hidden):
     score = {i: score for score, i in best}[place]
     assert score < 0.5
     splits = enumerate(reader.splits(truth))
-    found = [search.full_cells(split, s, Options()) for s, split in splits]
-    cells, overall, agreeing = search._judge("any", found)
+    measured = [search.full_cells(split, s, FULL) for s, split in splits]
+    cells, overall, agreeing = search.compare("any", measured)
     assert overall == pytest.approx(0.0, abs=1e-12)
     assert agreeing == len(cells) == 18
 
@@ -233,63 +223,45 @@ def test_thresholds_leave_rows_on_both_sides():
     assert min(cuts) >= 49
 
 
-def test_names_are_declared_once():
-    assert tuple(EXPERIMENTS) == NAMES
-    assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
-
-
-def test_store_keeps_only_what_fits(tmp_path):
-    store = Store(tmp_path, "one")
-    store.write("a/b c", rows=[1])
-    assert store.read("a/b c")["rows"] == [1]
-    assert store.read("a/b d") is None
-    assert Store(tmp_path, "two").read("a/b c") is None
-    store.path("a/b c").write_text("{ half")
-    assert store.read("a/b c") is None
-
-
-def test_nothing_is_left_of_a_write_that_fails(tmp_path):
-    with pytest.raises(TypeError):
-        _experiment.write_atomically(tmp_path / "x", None)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_csv_round_trip(tmp_path):
-    path = tmp_path / "x.csv"
-    write_csv(path, [{"a": 'b,"c"', "v": 0.1}, {"a": None, "v": 1 / 3}], ["a", "v"])
-    rows = read_csv(path)
-    assert rows[0] == {"a": 'b,"c"', "v": "0.1"}
-    assert float(rows[1]["v"]) == pytest.approx(1 / 3, rel=1e-9)
+def test_a_quick_search_fits_little(hidden, monkeypatch):
+    fits, rows = [], []
+    fit_all, measure = search.fit_bases, search.gaussian_released
+    monkeypatch.setattr(search, "fit_bases", lambda *a, **k: fits.append(1) or fit_all(*a, **k))
+    monkeypatch.setattr(
+        search, "gaussian_released", lambda U, *a: rows.append(len(U)) or measure(U, *a)
+    )
+    search.search("any", QUICK, uncached)
+    assert len(fits) <= 9  # of three choices of rows: two in the screening, one in full
+    assert len(rows) == 9
+    assert max(rows) <= QUICK.kernel_rows
 
 
 class Counted:
-    """An experiment of five cells that can be told to stop in the middle."""
+    """Cells of two experiments that note when they are computed, and may stop in the middle."""
 
     def __init__(self):
-        self.computed = []
-        self.stop_at = None
+        self.computed, self.stop_at = [], None
 
-    def compute(self, params, options, store):
-        if params["i"] == self.stop_at:
+    def cells(self, splits):
+        return [{"split": split} for split in range(splits)]
+
+    def compute(self, split, effort, cache):
+        if split == self.stop_at:
             raise KeyboardInterrupt
-        self.computed.append(params["i"])
-        return [{"i": params["i"], "value": params["i"] / 3}]
-
-    def experiment(self):
-        return Experiment(
-            name="counted",
-            columns=("i", "value"),
-            cells=lambda o: [Cell("counted", f"i={i}", {"i": i}) for i in range(5)],
-            compute=self.compute,
-        )
+        self.computed.append(split)
+        return [{"split": split, "value": split / 3}]
 
 
 @pytest.fixture
 def counted(monkeypatch):
     made = Counted()
-    experiment = made.experiment()
-    monkeypatch.setitem(_runner.EXPERIMENTS, "counted", experiment)
-    monkeypatch.setitem(_runner._ALL, "counted", experiment)
+
+    def compute(split, effort, cache):
+        return made.compute(split, effort, cache)
+
+    experiment = running.Experiment(compute, made.cells, ("split", "value"))
+    monkeypatch.setitem(EXPERIMENTS, "counted", experiment)
+    monkeypatch.setattr(running, "code_hash", lambda: "code")
     return made
 
 
@@ -298,60 +270,60 @@ def contents(folder):
 
 
 def test_a_stopped_run_continues(counted, tmp_path):
-    run(["counted"], Options(), tmp_path / "straight")
+    run(["counted"], tmp_path / "straight")
+    assert (tmp_path / "straight" / "counted.csv").read_text().splitlines()[1:3] == [
+        "0,0",
+        "1,0.3333333333",
+    ]
     counted.computed.clear()
     counted.stop_at = 3
     with pytest.raises(KeyboardInterrupt):
-        run(["counted"], Options(), tmp_path / "stopped")
-    assert counted.computed == [0, 1, 2]
+        run(["counted"], tmp_path / "stopped")
     counted.stop_at = None
-    seen, named = [], []
-    told = {"progress": lambda *count: seen.append(count), "started": named.append}
-    run(["counted"], Options(), tmp_path / "stopped", **told)
+    run(["counted"], tmp_path / "stopped")
     assert counted.computed == [0, 1, 2, 3, 4]
-    # (The first call is the empty stage before.)
-    assert seen[1:] == [(3, 5), (4, 5), (5, 5)]
-    assert named == ["counted-i=3", "counted-i=4"]
     assert contents(tmp_path / "stopped") == contents(tmp_path / "straight")
 
 
+def test_other_options_and_other_code_compute_anew(counted, tmp_path, monkeypatch):
+    run(["counted"], tmp_path, splits=2)
+    run(["counted"], tmp_path, splits=3)  # more splits leave the cells that are there
+    assert counted.computed == [0, 1, 2]
+    run(["counted"], tmp_path, splits=1, quick=True)
+    monkeypatch.setattr(running, "code_hash", lambda: "other")
+    run(["counted"], tmp_path, splits=1)
+    assert counted.computed == [0, 1, 2, 0, 0]
+
+
 def test_missing_data_are_missed_before_anything_is_computed(counted, tmp_path, monkeypatch):
-    for variable in ("FAIRPCA_DATA", "FAIRPCA_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / "none"))
+    monkeypatch.setenv("FAIRPCA_DATA", str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError, match="nhanes"):
-        run(["counted", "table2"], Options(), tmp_path)
+        run(["counted", "table2"], tmp_path)
     assert counted.computed == []
 
 
-def test_running_cells_are_named_for_several_processes(tmp_path):
-    seen = []
-    options = Options(quick=True, splits=3)
-    tasks = [(Cell("figure1", f"copy {i}", {}), options, str(tmp_path), "s") for i in range(3)]
-    for running, left in _runner._running_in_processes(tasks, 2):
-        seen.append(([cell.key for cell in running], left))
-    assert [left for _, left in seen] == [3, 2, 1]
-    assert [len(running) for running, _ in seen] == [2, 2, 1]
-    assert seen[0][0] == ["copy 0", "copy 1"]
+def test_cells_that_take_longest_start_first_and_fits_are_shared():
+    cells = [(name, cell) for name, e in EXPERIMENTS.items() for cell in e.cells(2)]
+    names = [name for name, _ in sorted(cells, key=running._order)]
+    assert set(names[: len(search.SEARCHED)]) == {"search"}
+    assert set(names[len(search.SEARCHED) :][: 2 * len(UCI)]) == {"leakage"}
+    fits = running._shared_fits({name: EXPERIMENTS[name] for name in ("table1", "table5")}, 2)
+    assert len(fits) == 2 * len(tables.split_cells(2))
 
 
-def test_other_options_compute_anew(counted, tmp_path):
-    run(["counted"], Options(), tmp_path)
-    run(["counted"], Options(quick=True), tmp_path)
-    assert counted.computed == [0, 1, 2, 3, 4] * 2
-    # More splits do not change the cells that are there.
-    assert _runner.fingerprint(Options(splits=9)) == _runner.fingerprint(Options())
-
-
-def test_unknown_experiment():
-    with pytest.raises(InvalidInputError, match="table1"):
-        run(["table9"], Options(), "nowhere")
-
-
-def test_numbers_and_manifest_are_the_same_every_time(tmp_path):
-    options = Options(quick=True)
-    run(["figure1"], options, tmp_path / "one")
-    run(["figure1"], options, tmp_path / "two")
+def test_numbers_and_manifest_are_the_same_in_processes(tmp_path):
+    run(["figure1"], tmp_path / "one", quick=True)
+    with joblib.parallel_config(backend="threading"):
+        run(["figure1"], tmp_path / "two", quick=True, jobs=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
-    assert manifest["experiments"] == {"figure1": 1}
+    assert manifest["experiments"] == ["figure1"]
     assert {"numpy", "scipy", "scikit-learn"} <= set(manifest["packages"])
+
+
+def test_only_public_modules_of_the_package_are_imported():
+    for path in Path(reproduction.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                parts = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+                assert not any(part.startswith("_") and part != "__future__" for part in parts)
