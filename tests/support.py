@@ -8,6 +8,7 @@ import pytest
 
 from fairpca.solvers import FairProblem
 
+
 def data_folder():
     """The folder with the paper's data, or skip the test."""
     folder = os.environ.get("FAIRPCA_DATA")
