@@ -79,7 +79,7 @@ def test_page_has_every_row_and_a_verdict(toy_run):
     assert "(50.21)" in text
     rows = [line for line in text.splitlines() if line.startswith("| ") and "wine_quality" in line]
     assert len(rows) == 4 + 2 + 1  # four tables, two of what refined adds, one of leakage
-    assert "With 2 components: in" in text
+    assert "With 2 components: on" in text
     compared = [line for line in text.splitlines() if line.startswith("| **magic, as printed**")]
     assert sum("agrees" in line or "differs" in line for line in compared) == 4
 
