@@ -63,11 +63,11 @@ def test_shared_level_with_weights_equals_repetition(values, mass):
 
 
 @given(vectors.map(np.abs), st.floats(0.05, 5), st.floats(0.05, 5))
-def test_clipping_level_minimises(values, price, step):
+def test_clipping_level_minimises(values, penalty, step):
     def cost(s):
-        return price * s**2 + 0.5 * step * np.sum(np.maximum(values - s, 0.0) ** 2)
+        return penalty * s**2 + 0.5 * step * np.sum(np.maximum(values - s, 0.0) ** 2)
 
-    level = clipping_level(values, price, step)
+    level = clipping_level(values, penalty, step)
     best = minimize_scalar(cost, bounds=(0, values.max() + 1), method="bounded").fun
     assert cost(level) <= best + 1e-9
 

@@ -44,8 +44,8 @@ def clarabel_tight(reduced):
             R = shifted_root(Q, sign, shift)
             constraints.append((shift + s) * np.eye(reduced.size) - R @ P @ R >> 0)
         constraints += [cp.abs(cp.trace(Q @ P)) <= reduced.d * s]
-    price = reduced.price * s if reduced.limit is None else 0.0
-    return solve_with_clarabel(cp.trace(reduced.S @ P) - price, constraints)
+    penalty = reduced.penalty * s if reduced.limit is None else 0.0
+    return solve_with_clarabel(cp.trace(reduced.S @ P) - penalty, constraints)
 
 
 def clarabel_paper(reduced, trace):
@@ -55,8 +55,8 @@ def clarabel_paper(reduced, trace):
         for sign in (1.0, -1.0):
             L = shifted_root(Q, sign, shift)
             constraints.append(cp.bmat([[t * eye, P @ L], [(P @ L).T, eye]]) >> 0)
-    value = solve_with_clarabel(cp.trace(reduced.S @ P) - reduced.price * t, constraints)
-    return value + reduced.price * shift
+    value = solve_with_clarabel(cp.trace(reduced.S @ P) - reduced.penalty * t, constraints)
+    return value + reduced.penalty * shift
 
 
 def assert_agrees(bound, reference, rtol=1e-5):
@@ -79,7 +79,7 @@ PRICED = [
 
 
 @pytest.mark.parametrize(("size", "contrasts", "options"), PRICED)
-def test_tight_priced(size, contrasts, options):
+def test_tight_penalised(size, contrasts, options):
     reduced = reduce_problem(random_problem(size, size, contrasts, 2, **options))
     assert_agrees(solve_tight(reduced, tol=1e-6, max_iter=20000), clarabel_tight(reduced))
 

@@ -98,7 +98,7 @@ def test_all_dimensions_cannot_bound_the_mean(S):
         solve(mean_problem(S, np.ones(7), 7, 0.1))
 
 
-def test_zero_price_is_the_mean_constraint_only():
+def test_zero_penalty_is_the_mean_constraint_only():
     problem = random_problem(0, 8, 1, 2, cov_weight=0.0)
     certificate = solve(problem).certificate
     assert certificate.solver == "exact"

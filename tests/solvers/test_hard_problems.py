@@ -126,7 +126,7 @@ def test_many_contrasts_and_few_rows_end_soon(solver):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("solver", ["refined", "deflation", "tight"])
-def test_a_high_price_ends_soon(solver, seed):
+def test_a_high_penalty_ends_soon(solver, seed):
     problem = random_problem(seed, 6 + seed, 2, 2, cov_weight=1000.0)
     start = time.process_time()
     certificate = solve(problem, solver).certificate

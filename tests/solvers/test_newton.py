@@ -9,7 +9,7 @@ from fairpca.solvers import _newton as newton
 from fairpca.solvers import _problem as problems
 from fairpca.solvers._lagrangian import Lagrangian
 from fairpca.solvers._newton import (
-    _Point,
+    _BasisPoint,
     _Preconditioner,
     _retract,
     _solve,
@@ -52,7 +52,7 @@ def turned(V, K):
 @pytest.mark.parametrize("options", FORMS)
 def test_gradient_is_the_derivative_of_the_value(options):
     lagrangian, V = lagrangian_and_basis(options)
-    point = _Point(lagrangian, V)
+    point = _BasisPoint(lagrangian, V)
     lagrangian.M, K, h = point.centre, tangent(point.V, 0), 1e-5
     ahead, behind = (lagrangian.value(turned(point.V, step * K)) for step in (h, -h))
     assert (ahead - behind) / (2 * h) == pytest.approx(2.0 * np.vdot(point.gradient, K), rel=1e-6)
@@ -61,7 +61,7 @@ def test_gradient_is_the_derivative_of_the_value(options):
 @pytest.mark.parametrize("options", FORMS)
 def test_curvature_is_the_derivative_of_the_gradient(options):
     lagrangian, V = lagrangian_and_basis(options)
-    point = _Point(lagrangian, V)
+    point = _BasisPoint(lagrangian, V)
     point.weigh()
     lagrangian.M, K, h = point.centre, tangent(point.V, 1), 1e-5
 
@@ -77,7 +77,7 @@ def test_curvature_is_the_derivative_of_the_gradient(options):
 @pytest.mark.parametrize("options", FORMS)
 def test_the_whole_matrix_is_the_curvature(options):
     lagrangian, V = lagrangian_and_basis(options, size=9, d=4)
-    point = _Point(lagrangian, V)
+    point = _BasisPoint(lagrangian, V)
     point.weigh()
     N = np.linalg.svd(point.V)[0][:, 4:]
     X = np.random.default_rng(6).normal(size=(N.shape[1], 4))
@@ -92,7 +92,7 @@ def test_a_direct_step_is_that_of_conjugate_gradients(options, monkeypatch):
     lagrangian = Lagrangian(reduced, found.multipliers)
     lagrangian.b = found.mean_costs
     lagrangian.step, lagrangian.mean_step = 100.0 * lagrangian.step, 100.0 * lagrangian.mean_step
-    point = _Point(lagrangian, found.basis)
+    point = _BasisPoint(lagrangian, found.basis)
     point.weigh()
     right = tangent(point.V, 7)
     direct, count = _solve_directly(point, right)
@@ -106,7 +106,7 @@ def test_a_direct_step_is_that_of_conjugate_gradients(options, monkeypatch):
 @pytest.mark.parametrize("options", FORMS)
 def test_the_preconditioner_is_symmetric_and_exact_for_one_component(options):
     lagrangian, V = lagrangian_and_basis(options, d=1)
-    point = _Point(lagrangian, V)
+    point = _BasisPoint(lagrangian, V)
     point.weigh()
     preconditioner = _Preconditioner(point)
     K, other = tangent(point.V, 2), tangent(point.V, 4)
@@ -198,7 +198,7 @@ def test_columns_that_are_nearly_the_same_have_an_orthonormal_factor(apart):
 
 def test_a_gradient_that_underflows_asks_for_no_step():
     lagrangian, V = lagrangian_and_basis(FORMS[0])
-    point = _Point(lagrangian, V)
+    point = _BasisPoint(lagrangian, V)
     point.weigh()
     for size in (0.0, 1e-200):
         K, _ = _solve(point, size * tangent(point.V, 0), 1e-4)

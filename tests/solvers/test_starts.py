@@ -7,7 +7,7 @@ import pytest
 from support import random_problem
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.solvers import FairProblem, Status, _mend, _refinement, _solve, solve
+from fairpca.solvers import FairProblem, Status, _feasibility, _refinement, _solve, solve
 from fairpca.solvers._deflation import _room_for_next, deflate
 from fairpca.solvers._exact import top_basis
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
@@ -48,11 +48,11 @@ def test_deflation_pays_only_for_what_is_above_the_gap_so_far(seed):
         S, inner = N.T @ reduced.S @ N, N.T @ Q @ N
 
         def value(v, S=S, inner=inner, spent=spent):
-            return v @ S @ v - reduced.price * max(abs(v @ inner @ v) - spent, 0.0)
+            return v @ S @ v - reduced.penalty * max(abs(v @ inner @ v) - spent, 0.0)
 
         others = [
             np.linalg.eigh(S - weight * inner)[1][:, -1]
-            for weight in np.linspace(-reduced.price, reduced.price, 401)
+            for weight in np.linspace(-reduced.penalty, reduced.penalty, 401)
         ]
         assert value(N.T @ V[:, j]) >= max(map(value, others)) - 1e-9
 
@@ -74,7 +74,7 @@ def polished_to(monkeypatch, reduced, basis, multipliers):
     return _refinement._polished(lagrangian, basis, multipliers)
 
 
-def test_newton_may_not_end_outside_or_with_negative_prices(monkeypatch):
+def test_newton_may_not_end_outside_or_with_negative_penalties(monkeypatch):
     reduced = reduce_problem(random_problem(0, 6, 2, 2, cov_tol=0.4))
     good = refine(reduced, top_basis(reduced))
     fine = Multipliers(good.multipliers, good.mean_costs, 0.4)
@@ -157,7 +157,7 @@ def test_contrasts_that_were_overlooked_are_put_back():
     assert bound.status is Status.INFEASIBLE or bound.value <= 1e-3
 
 
-def test_a_guess_of_multipliers_above_the_price_proves_nothing():
+def test_a_guess_of_multipliers_above_the_penalty_proves_nothing():
     problem = random_problem(1, 8, 2, 2, cov_weight=0.5)
     reduced = reduce_problem(problem)
     good = refine(reduced, top_basis(reduced))
@@ -166,7 +166,7 @@ def test_a_guess_of_multipliers_above_the_price_proves_nothing():
     assert bound.value >= reduced.objective(good.basis) - 1e-9
 
 
-def test_prices_that_are_spent_are_raised():
+def test_penalties_that_are_spent_are_raised():
     # Multipliers of a narrow limit are far larger than the first guess of them.
     problem = random_problem(2, 8, 2, 2, cov_tol=0.1)
     reduced = reduce_problem(problem)
@@ -185,9 +185,9 @@ def test_random_starts_find_what_ascent_missed(monkeypatch):
     def stay(problem, start, *_, **__):
         return Refined(next(starts), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.CONVERGED)
 
-    monkeypatch.setattr(_mend, "refine", stay)
+    monkeypatch.setattr(_feasibility, "refine", stay)
     outside = Refined(top_basis(reduced), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.UNSETTLED)
-    found = _mend.mend(reduced, outside)
+    found = _feasibility.restore_feasibility(reduced, outside)
     assert reduced.violation(found.basis) <= FEASIBLE
 
 

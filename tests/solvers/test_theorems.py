@@ -61,7 +61,7 @@ def test_fitting_the_fair_data_again_changes_nothing(gaussian_groups):
     np.testing.assert_allclose(np.abs(again.components_), np.eye(3), atol=1e-4)
 
 
-def test_price_moves_variance_and_gap_together(gaussian_groups):
+def test_penalty_moves_variance_and_gap_together(gaussian_groups):
     X, z = gaussian_groups
     fits = [FairPCA(2, cov_weight=w).fit(X, sensitive_features=z) for w in (0, 0.1, 1, 10)]
     variances = [fit.explained_variance_.sum() for fit in fits]

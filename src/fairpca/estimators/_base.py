@@ -34,7 +34,7 @@ from fairpca.rows._columns import PARTS, missing_beside, split_named, without_co
 from fairpca.rows._missing import MISSING_GROUP, fill_means, holds_nan
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._count import count_components
-from fairpca.solvers._solve import check_price
+from fairpca.solvers._solve import check_covariance_terms
 from fairpca.tables import is_lazy, is_stream
 
 FLOATS = [np.float64, np.float32]
@@ -132,7 +132,7 @@ class FairnessEstimator(
         return scores
 
     def _check_price(self):
-        check_price(self.cov_weight, self.cov_tol)
+        check_covariance_terms(self.cov_weight, self.cov_tol)
 
     def _require_groups_optional(self):
         if self.missing_groups != "ignore":

@@ -229,11 +229,11 @@ def shared_level(values: Array, mass: float, weights: Array | None = None) -> fl
     return max(float(levels[above[-1]]), 0.0) if len(above) else 0.0
 
 
-def clipping_level(singular_values: Array, price: float, step: float) -> float:
-    """Level s that minimises price·s² + step/2·Σ(σ − s)₊² over s ≥ 0.
+def clipping_level(singular_values: Array, penalty: float, step: float) -> float:
+    """Level s that minimises penalty·s² + step/2·Σ(σ − s)₊² over s ≥ 0.
 
     Clipping all singular values of a set of matrices at s is the proximal step of
-    price·(largest singular value)².
+    penalty·(largest singular value)².
 
     Examples
     --------
@@ -242,6 +242,6 @@ def clipping_level(singular_values: Array, price: float, step: float) -> float:
     """
     ordered = np.sort(singular_values)[::-1]
     counts = np.arange(1, len(ordered) + 1)
-    levels = step * np.cumsum(ordered) / (2.0 * price + step * counts)
+    levels = step * np.cumsum(ordered) / (2.0 * penalty + step * counts)
     above = np.flatnonzero(ordered > levels)
     return float(levels[above[-1]]) if len(above) else 0.0

@@ -4,6 +4,7 @@ from fairpca._choices import ATTACKERS, FAMILIES
 from fairpca.metrics._attackers import Attack
 from fairpca.metrics._audit_report import AuditReport, Headline, SmallGroup
 from fairpca.metrics._classifiers import HalfSpaceRule, KernelRule, OrthantRule
+from fairpca.metrics._group_loss import group_loss
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaComparison, DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics.audits import audit
@@ -19,7 +20,6 @@ from fairpca.metrics.scorers import (
     refit_within,
     variance_scorer,
 )
-from fairpca.metrics.served import group_loss
 
 __all__ = [
     "ATTACKERS",

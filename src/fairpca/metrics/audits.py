@@ -11,9 +11,9 @@ from fairpca._progress import Progress
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
+from fairpca.metrics._group_loss import group_loss
 from fairpca.metrics._rows import counted, read_all, read_matrix
 from fairpca.metrics.decisions import decision_rates
-from fairpca.metrics.served import group_loss
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._pairs import known_rows
 

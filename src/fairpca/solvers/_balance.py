@@ -1,4 +1,4 @@
-"""Local ascent of the worst-served group: refinement with a weight for each group.
+"""Local ascent of the smallest group objective: refinement with a weight for each group.
 
 The smallest of the groups' values is the augmented Lagrangian's minimum over weights w on the
 simplex, so that S of `_refinement` becomes Σw_gS_g with weights that follow the basis.
@@ -12,11 +12,11 @@ import numpy as np
 
 from fairpca.linalg import Array, shared_level
 from fairpca.solvers._driver import Watch, drive
+from fairpca.solvers._feasibility import shrink_means
+from fairpca.solvers._groups import GroupObjectives
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
-from fairpca.solvers._mend import shrink_means
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import _FEASIBLE, Refined, _Ascent, initial_multipliers
-from fairpca.solvers._served import Served
 from fairpca.solvers._solution import Status
 
 _MOST_UPDATES = 40
@@ -37,10 +37,14 @@ class Balanced(NamedTuple):
 
 
 def balance(
-    reduced: ReducedProblem, served: Served, start: Array, weights: Array, watch: Watch | None
+    reduced: ReducedProblem,
+    groups: GroupObjectives,
+    start: Array,
+    weights: Array,
+    watch: Watch | None,
 ) -> Balanced:
-    """Ascend to a local optimum of min_g values − price·gap under the limits of the problem."""
-    ascent = _BalancedAscent(reduced, served, start, weights)
+    """Ascend to a local optimum of min_g values − penalty·gap under the limits of the problem."""
+    ascent = _BalancedAscent(reduced, groups, start, weights)
     status, _ = drive(ascent, _MOST_UPDATES, watch)
     lagrangian = ascent.lagrangian
     refined = Refined(ascent.V, lagrangian.M, lagrangian.b, ascent.n_iter, status)
@@ -50,17 +54,17 @@ def balance(
 class _BalancedLagrangian(Lagrangian):
     """The augmented Lagrangian with S = Σw_gS_g, where w is the simplex point next to V's."""
 
-    def __init__(self, reduced: ReducedProblem, served: Served, weights: Array) -> None:
+    def __init__(self, reduced: ReducedProblem, groups: GroupObjectives, weights: Array) -> None:
         super().__init__(reduced, initial_multipliers(reduced, None))
-        self.served, self.w = served, weights
-        self.group_rows = served.S.reshape(-1, served.size)
+        self.groups, self.w = groups, weights
+        self.group_rows = groups.S.reshape(-1, groups.size)
         self.w_step = 4.0 / self.unit
         self.now = self.values = weights
 
     def weigh(self, V: Array) -> Array:
         """Set the values of the groups and the weights they call for; return Σw_gS_gV."""
         images = (self.group_rows @ V).reshape(len(self.w), *V.shape)
-        self.values = np.einsum("gij,ij->g", images, V) - self.served.offsets
+        self.values = np.einsum("gij,ij->g", images, V) - self.groups.offsets
         self.now = _onto_simplex(self.w - self.w_step * self.values)
         return np.asarray(np.tensordot(self.now, images, 1))
 
@@ -70,7 +74,7 @@ class _BalancedLagrangian(Lagrangian):
 
     def value_of(self, V: Array, SV: Array, B: Array, at: Multipliers) -> float:
         """Value from the products made last."""
-        value = super().value_of(V, SV, B, at) + float(self.now @ self.served.offsets)
+        value = super().value_of(V, SV, B, at) + float(self.now @ self.groups.offsets)
         return value - float(np.sum((self.now - self.w) ** 2)) / (2.0 * self.w_step)
 
 
@@ -80,23 +84,23 @@ class _BalancedAscent(_Ascent):
     lagrangian: _BalancedLagrangian
 
     def __init__(
-        self, reduced: ReducedProblem, served: Served, start: Array, weights: Array
+        self, reduced: ReducedProblem, groups: GroupObjectives, start: Array, weights: Array
     ) -> None:
         super().__init__(reduced, start, None, ())
-        self.lagrangian = _BalancedLagrangian(reduced, served, weights)
+        self.lagrangian = _BalancedLagrangian(reduced, groups, weights)
         # Newton's method there knows a single covariance only.
         self.is_newton, self.may_turn, self.next_polish = False, False, -1.0
         self.best: Array | None = None
         self.objective, self.weights = -np.inf, weights
         self.unlike, self.w_raises = np.inf, 0
-        self._keep(start, served.values(start))
+        self._keep(start, groups.values(start))
 
     def _keep(self, V: Array, values: Array) -> None:
         reduced = self.problem
         if reduced.mean_excess(V) > 0.0:
             V = shrink_means(reduced, V)
-            values = self.lagrangian.served.values(V)
-        objective = float(values.min()) - reduced.price * reduced.cov_gap(V)
+            values = self.lagrangian.groups.values(V)
+        objective = float(values.min()) - reduced.penalty * reduced.cov_gap(V)
         # What sticks out is worth its multiplier; only for want of a better basis is it kept.
         allowed = FEASIBLE if self.best is None else _FEASIBLE
         if objective > self.objective and reduced.violation(V) <= allowed:

@@ -15,7 +15,7 @@ _RANK_FLOOR = 1e-10
 
 def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
     """Return a basis found greedily, and one multiplier per component and contrast."""
-    # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or priced above the largest
+    # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or penalised above the largest
     # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
     # every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Where that would
     # leave too few dimensions for the components still to come, only the v_i are kept out and the
@@ -52,7 +52,7 @@ def _room_for_next(reduced: ReducedProblem, V: Array) -> Array:
 
 
 def _single_component(inner: ReducedProblem, spent: float) -> tuple[Array, float]:
-    """Maximise vᵀSv with |vᵀQv| ≤ limit, or at a price above what is spent: no duality gap."""
+    """Maximise vᵀSv with |vᵀQv| ≤ limit, or at a penalty above what is spent: no duality gap."""
     Q, constrained = inner.Q[0], inner.limit is not None
     allowed = inner.limit if inner.limit is not None else spent
     top = top_eigenpairs(inner.S, 1)[1][:, 0]
@@ -66,7 +66,7 @@ def _single_component(inner: ReducedProblem, spent: float) -> tuple[Array, float
     left, right = minimize_dual(
         evaluate,
         first_step=float(np.trace(inner.S)) / inner.size / max(inner.cov_scale, 1e-300),
-        largest=np.inf if constrained else inner.price,
+        largest=np.inf if constrained else inner.penalty,
         slope_tol=1e-10 * inner.cov_scale,
     )
     v = _meet_gap(left.vectors[:, 0], right.vectors[:, 0], Q, sign * allowed)

@@ -1,6 +1,6 @@
 """A primal-dual interior-point method for linear matrix inequalities over a small Fantope.
 
-    maximise ⟨S, Y⟩ − prices·t   over 0 ⪯ Y ⪯ I, tr Y = rank, t ≥ 0
+    maximise ⟨S, Y⟩ − penalties·t   over 0 ⪯ Y ⪯ I, tr Y = rank, t ≥ 0
     caps_k + (cap_slopes_k·t)I − L_kᵀ Y L_k ⪰ 0   and   rooms_j + room_slopes_j·t − ⟨B_j, Y⟩ ≥ 0
 
 Z, z: the slacks of all inequalities (those of Y and I − Y first, those of t last), X, x: their
@@ -28,7 +28,8 @@ class ConicProblem:
     """The data of the problem above: n = len(S), K matrix cuts of size M, J linear rows, q slacks.
 
     L (K, n, M), caps (K, M, M), cap_slopes (K, q), B (J, n, n), rooms (J,), room_slopes (J, q),
-    prices (q,). Every slack appears in some inequality with a positive slope, never a negative one.
+    penalties (q,). Every slack appears in some inequality with a positive slope, in none with a
+    negative one.
     """
 
     S: Array
@@ -39,7 +40,7 @@ class ConicProblem:
     B: Array
     rooms: Array
     room_slopes: Array
-    prices: Array
+    penalties: Array
 
 
 class _Vectors(NamedTuple):
@@ -70,17 +71,17 @@ def _vectors(n: int) -> _Vectors:
     return _Vectors(i, j, weights, straight, crossed)
 
 
-class _Point(NamedTuple):
+class ConePoint(NamedTuple):
     """Slacks or multipliers (or their changes): of the box (2, n, n), the cuts and the rows."""
 
     box: Array
     cuts: Array
     rows: Array
 
-    def moved(self, step: float, by: _Point) -> _Point:
-        return _Point(*(a + step * b for a, b in zip(self, by, strict=True)))
+    def moved(self, step: float, by: ConePoint) -> ConePoint:
+        return ConePoint(*(a + step * b for a, b in zip(self, by, strict=True)))
 
-    def dot(self, other: _Point) -> float:
+    def dot(self, other: ConePoint) -> float:
         return float(sum(np.vdot(a, b) for a, b in zip(self, other, strict=True)))
 
 
@@ -103,8 +104,8 @@ class InteriorPoint:
         self.problem, self.wanted = problem, wanted
         self.vectors = _vectors(len(problem.S))
         self.B = self.vectors.svec(problem.B)
-        self.n_slacks = len(problem.prices)
-        self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.prices])
+        self.n_slacks = len(problem.penalties)
+        self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.penalties])
         self.normal = np.concatenate(
             [self.vectors.svec(np.eye(len(problem.S))), np.zeros(self.n_slacks)]
         )
@@ -126,28 +127,28 @@ class InteriorPoint:
         needed = np.maximum(needed, _largest_ratio(-Z.rows[:, None], problem.room_slopes))
         sides = problem.caps.shape[-1] * (problem.cap_slopes > 0.0).sum(axis=0)
         sides = sides + (problem.room_slopes > 0.0).sum(axis=0)
-        # Half of each price goes to the multipliers, so that the rest is left for t ≥ 0.
-        self.t = 1.01 * needed + 2.0 * level * sides / problem.prices
+        # Half of each penalty goes to the multipliers, so that the rest is left for t ≥ 0.
+        self.t = 1.01 * needed + 2.0 * level * sides / problem.penalties
         self.Z = self._slacks(self.Y, self.t)
         cuts, rows = level * _inverses(self.Z.cuts), level / self.Z.rows
         rows[len(rows) - q :] = 0.0
-        rows[len(rows) - q :] = problem.prices - self.masses(cuts, rows)
+        rows[len(rows) - q :] = problem.penalties - self.masses(cuts, rows)
         G = problem.S - self.dual_matrix(cuts, rows)
         G -= np.eye(n) * (np.trace(G) / n)
         size = 0.6 * float(np.linalg.norm(G, 2))
         inside, outside = max(level / share, size), max(level / (1.0 - share), size)
         box = np.stack([inside * np.eye(n) - 0.5 * G, outside * np.eye(n) + 0.5 * G])
-        self.X = _Point(box, cuts, rows)
+        self.X = ConePoint(box, cuts, rows)
 
-    def _slacks(self, Y: Array, t: Array) -> _Point:
+    def _slacks(self, Y: Array, t: Array) -> ConePoint:
         problem, eye = self.problem, np.eye(self.problem.caps.shape[-1])
         cuts = problem.caps + (problem.cap_slopes @ t)[:, None, None] * eye
         cuts = cuts - np.swapaxes(problem.L, 1, 2) @ Y @ problem.L
         rows = problem.rooms + problem.room_slopes @ t - self.B @ self.vectors.svec(Y)
-        return _Point(np.stack([Y, np.eye(len(Y)) - Y]), cuts, rows)
+        return ConePoint(np.stack([Y, np.eye(len(Y)) - Y]), cuts, rows)
 
     def masses(self, cuts: Array, rows: Array) -> Array:
-        """Return what multipliers of cuts and rows spend of each price."""
+        """Return what multipliers of cuts and rows spend of each penalty."""
         problem = self.problem
         return np.asarray(problem.cap_slopes.T @ _traces(cuts) + problem.room_slopes.T @ rows)
 
@@ -160,7 +161,7 @@ class InteriorPoint:
     @property
     def value(self) -> float:
         """Objective of the current point."""
-        return float(np.vdot(self.problem.S, self.Y) - self.problem.prices @ self.t)
+        return float(np.vdot(self.problem.S, self.Y) - self.problem.penalties @ self.t)
 
     @property
     def gap(self) -> float:
@@ -186,17 +187,17 @@ class InteriorPoint:
 
     def _step(self) -> None:
         X, Z = self.X, self.Z
-        inverse = _Point(_inverses(Z.box), _inverses(Z.cuts), 1.0 / Z.rows)
-        newton = _Newton(self, inverse)
+        inverse = ConePoint(_inverses(Z.box), _inverses(Z.cuts), 1.0 / Z.rows)
+        newton = _ConeNewton(self, inverse)
         roots = [_inverse_roots(part) for part in (Z.box, Z.cuts, X.box, X.cuts)]
-        away = _Point(*(-part for part in X))
+        away = ConePoint(*(-part for part in X))
         _, dZ, dX = newton.direction(away)
         primal = min(1.0, _longest(roots[:2], Z.rows, dZ))
         dual = min(1.0, _longest(roots[2:], X.rows, dX))
         gap = self.gap
         left = X.moved(dual, dX).dot(Z.moved(primal, dZ)) / gap
         target = min(1.0, max(left, 1e-4) ** 3) * gap / self._count
-        corrected = _Point(
+        corrected = ConePoint(
             target * inverse.box - X.box - symmetrize(dX.box @ dZ.box @ inverse.box),
             target * inverse.cuts - X.cuts - symmetrize(dX.cuts @ dZ.cuts @ inverse.cuts),
             target * inverse.rows - X.rows - dX.rows * dZ.rows * inverse.rows,
@@ -212,7 +213,7 @@ class InteriorPoint:
         self.t = self.t + primal * dy[split:]
         self.Z = self._slacks(self.Y, self.t)
         moved = X.moved(dual, dX)
-        self.X = _Point(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
+        self.X = ConePoint(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
 
     @property
     def _count(self) -> int:
@@ -220,10 +221,10 @@ class InteriorPoint:
         return self.Z.box[..., 0].size + self.Z.cuts[..., 0].size + self.Z.rows.size
 
 
-class _Newton:
+class _ConeNewton:
     """The linearised optimality conditions at one point, factorised once for both directions."""
 
-    def __init__(self, at: InteriorPoint, inverse: _Point) -> None:
+    def __init__(self, at: InteriorPoint, inverse: ConePoint) -> None:
         self.at, self.inverse, problem = at, inverse, at.problem
         X, L = at.X, problem.L
         LT = np.swapaxes(L, 1, 2)
@@ -260,13 +261,13 @@ class _Newton:
     def _solve(self, right: Array) -> Array:
         return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
 
-    def _adjoint(self, Y: _Point) -> Array:
+    def _adjoint(self, Y: ConePoint) -> Array:
         # Derivative of the inequalities in y, contracted with multipliers.
         at = self.at
         matrix = Y.box[0] - Y.box[1] - at.dual_matrix(Y.cuts, Y.rows)
         return np.concatenate([at.vectors.svec(matrix), at.masses(Y.cuts, Y.rows)])
 
-    def direction(self, wish: _Point) -> tuple[Array, _Point, _Point]:
+    def direction(self, wish: ConePoint) -> tuple[Array, ConePoint, ConePoint]:
         """Return changes of y, slacks and multipliers; `wish`: the latter if slacks stood still."""
         at, problem = self.at, self.at.problem
         plain = self._solve(at.gradient + self._adjoint(at.X.moved(1.0, wish)))
@@ -274,14 +275,14 @@ class _Newton:
         size = len(dy) - at.n_slacks
         dY, dt = at.vectors.smat(dy[:size]), dy[size:]
         eye = np.eye(problem.caps.shape[-1])
-        dZ = _Point(
+        dZ = ConePoint(
             np.stack([dY, -dY]),
             (problem.cap_slopes @ dt)[:, None, None] * eye
             - np.swapaxes(problem.L, 1, 2) @ dY @ problem.L,
             problem.room_slopes @ dt - at.B @ dy[:size],
         )
         X, inverse = at.X, self.inverse
-        dX = _Point(
+        dX = ConePoint(
             wish.box - symmetrize(X.box @ dZ.box @ inverse.box),
             wish.cuts - symmetrize(X.cuts @ dZ.cuts @ inverse.cuts),
             wish.rows - self.ratio * dZ.rows,
@@ -289,7 +290,7 @@ class _Newton:
         return dy, dZ, dX
 
 
-def _longest(roots: list[Array], rows: Array, change: _Point) -> float:
+def _longest(roots: list[Array], rows: Array, change: ConePoint) -> float:
     """Return the step at which a point leaves the cone; `roots` are inverse Cholesky factors."""
     lowest = float((change.rows / rows).min(initial=0.0))
     for root, part in zip(roots, change[:2], strict=True):

@@ -23,7 +23,7 @@ class Multipliers:
     s: float
 
     @property
-    def prices(self) -> Array:
+    def net(self) -> Array:
         """Weight G_c (C, d, d) of every B_c: its positive less its negative multiplier."""
         half = len(self.M) // 2
         return np.asarray(self.M[:half] - self.M[half:])
@@ -57,8 +57,8 @@ class Lagrangian:
         M, level, b = self.M, 0.0, self.b
         if self.contrasts:
             values, vectors = np.linalg.eigh(self.M + self.step * np.concatenate([B, -B]))
-            limit, price = self.problem.limit, self.problem.price
-            level = shared_level(values.ravel(), price) if limit is None else self.step * limit
+            limit, penalty = self.problem.limit, self.problem.penalty
+            level = shared_level(values.ravel(), penalty) if limit is None else self.step * limit
             M = eigenvalue_excess(values, vectors, level)[0]
         if len(b):
             used = np.sum((self.problem.F @ V) ** 2, axis=1)
@@ -72,7 +72,7 @@ class Lagrangian:
 
     def value_of(self, V: Array, SV: Array, B: Array, at: Multipliers) -> float:
         """Value from products at hand."""
-        value = -float(np.vdot(V, SV)) + float(np.vdot(at.prices, B))
+        value = -float(np.vdot(V, SV)) + float(np.vdot(at.net, B))
         value -= float(np.sum((at.M - self.M) ** 2)) / (2.0 * self.step)
         if self.problem.limit is not None:
             value -= self.problem.limit * float(np.einsum("kii->", at.M))
@@ -85,4 +85,4 @@ class Lagrangian:
     def gradient(self, V: Array, SV: Array, QV: Array, at: Multipliers) -> Array:
         """Half the derivative by V, not yet made tangent."""
         F = self.problem.F
-        return np.asarray((QV @ at.prices).sum(axis=0) - SV + F.T @ (at.b[:, None] * (F @ V)))
+        return np.asarray((QV @ at.net).sum(axis=0) - SV + F.T @ (at.b[:, None] * (F @ V)))

@@ -21,7 +21,7 @@ from scipy.linalg import lapack
 
 from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
-from fairpca.solvers._penalty import Penalty, slopes, upper_pairs
+from fairpca.solvers._penalty import ActiveDirections, slopes, upper_pairs
 
 _ASCENT_STEPS = 20
 # In evaluations of the function, without what solving for it takes; with more than a few unknowns
@@ -59,7 +59,7 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float, most: int) -> tupl
     spent, cost = 0, _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
     cost += lagrangian.contrasts  # each is weighed by itself
     for number in range(_ASCENT_STEPS):
-        point = _Point(lagrangian, V)
+        point = _BasisPoint(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
         # Next to a saddle the gradient grows, and the value falls.
         is_idle = value - point.value <= _LEAST_GAIN * unit
@@ -89,7 +89,7 @@ def polish(
     """Return the optimal point next to V to rounding precision, or None if there is none."""
     best, kept = np.inf, lagrangian.factors
     for _ in range(_POLISH_STEPS):
-        point = _Point(lagrangian, V, multipliers)
+        point = _BasisPoint(lagrangian, V, multipliers)
         V, multipliers = point.V, Multipliers(point.M, point.b, point.s)
         mismatch = float(np.abs(point.mismatch).max(initial=0.0))
         size = max(point.size, mismatch) / lagrangian.unit
@@ -105,7 +105,7 @@ def polish(
     return (V, multipliers) if size <= 100.0 * _SOLVED else None
 
 
-def _line_search(lagrangian: Lagrangian, point: _Point, K: Array) -> Array | None:
+def _line_search(lagrangian: Lagrangian, point: _BasisPoint, K: Array) -> Array | None:
     slope = 2.0 * float(np.vdot(point.gradient, K))
     rounding = 1e-14 * abs(point.value)
     for _ in range(_HALVINGS):
@@ -124,7 +124,7 @@ def _retract(V: Array, K: Array) -> Array:
     return np.asarray(Y @ ((vectors / np.sqrt(values)) @ vectors.T))
 
 
-def _solve(point: _Point, gradient: Array, accuracy: float) -> tuple[Array, int]:
+def _solve(point: _BasisPoint, gradient: Array, accuracy: float) -> tuple[Array, int]:
     """Conjugate gradients for a step against a gradient, as far as the curvature is positive."""
     if point.is_direct:
         return _solve_directly(point, gradient)
@@ -156,7 +156,7 @@ def _unknowns(V: Array) -> int:
     return int((size - d) * d)
 
 
-def _solve_directly(point: _Point, gradient: Array) -> tuple[Array, int]:
+def _solve_directly(point: _BasisPoint, gradient: Array) -> tuple[Array, int]:
     """Newton's step from the whole matrix, for steps NX with N orthonormal and VᵀN = 0."""
     N = np.linalg.qr(point.V, mode="complete")[0][:, gradient.shape[1] :]
     H, right = point.matrix(N), -(N.T @ gradient).ravel()
@@ -173,7 +173,7 @@ def _solve_directly(point: _Point, gradient: Array) -> tuple[Array, int]:
     return np.asarray(N @ step.reshape(N.shape[1], -1)), count
 
 
-class _Point:
+class _BasisPoint:
     """Value, gradient and second derivative of half the augmented Lagrangian at one basis."""
 
     # With `multipliers` those of the plain Lagrangian, and for a penalty what linearised
@@ -188,7 +188,7 @@ class _Point:
         centre = lagrangian.M if multipliers is None else multipliers.M
         self.value = lagrangian.value_of(V, SV, B, found)
         self.b, self.s, FV = found.b, found.s, problem.F @ V
-        G, A = found.prices, lagrangian.gradient(V, SV, QV, found)
+        G, A = found.net, lagrangian.gradient(V, SV, QV, found)
         self.inner, turn = np.linalg.eigh(-symmetrize(V.T @ A))
         self.centre, self.M, self.G, B = (turn.T @ X @ turn for X in (centre, found.M, G, B))
         self.V, A = V @ turn, A @ turn
@@ -201,13 +201,13 @@ class _Point:
         if multipliers is not None:
             self.weigh(is_exact=True)
 
-    def _penalty(self, *, is_exact: bool) -> Penalty:
+    def _active_directions(self, *, is_exact: bool) -> ActiveDirections:
         lagrangian, d, B = self.lagrangian, len(self.inner), self.B
         i_j = upper_pairs(d)
         slack = self.s * np.eye(d) - np.concatenate([B, -B])
         values, W = np.linalg.eigh(self.centre - lagrangian.step * slack)
         mismatch = self.M - eigenvalue_excess(values, W, 0.0)[0]
-        parts = [Penalty(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
+        parts = [ActiveDirections(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
         for k in np.flatnonzero(values[:, -1] > 0.0):
             omega = slopes(values[k])[i_j]
             kept = np.flatnonzero(omega > (0.0 if is_exact else _WEAKEST))
@@ -216,19 +216,21 @@ class _Point:
             T *= np.where(i == j, 1.0, np.sqrt(2.0))[:, None, None]
             missed = np.einsum("tij,ij->t", T, mismatch[k])
             ones = np.ones(len(kept))
-            parts.append(Penalty(T, k * ones, lagrangian.step * ones, omega[kept], missed))
+            parts.append(ActiveDirections(T, k * ones, lagrangian.step * ones, omega[kept], missed))
         binding = np.flatnonzero(self.b > 0.0)
         ones = np.ones(len(binding))
         excess = lagrangian.mean_step * (self.used[binding] - lagrangian.problem.mean_limit)
         means = np.tile(np.eye(d), (len(binding), 1, 1))
         step = lagrangian.mean_step * ones
-        parts.append(Penalty(means, (2 * len(B) + binding) * ones, step, ones, -excess))
+        parts.append(ActiveDirections(means, (2 * len(B) + binding) * ones, step, ones, -excess))
         fields = ("T", "block", "step", "omega", "missed")
-        return Penalty(*(np.concatenate([getattr(at, name) for at in parts]) for name in fields))
+        return ActiveDirections(
+            *(np.concatenate([getattr(at, name) for at in parts]) for name in fields)
+        )
 
     def weigh(self, *, is_exact: bool = False) -> None:
         """Set T_c by blocks, D, and the change of multipliers without a step (t,)."""
-        self.penalty = at = self._penalty(is_exact=is_exact)
+        self.active = at = self._active_directions(is_exact=is_exact)
         problem, C = self.lagrangian.problem, len(self.G)
         block = at.block.astype(int)
         self.blocks = []
@@ -239,11 +241,11 @@ class _Point:
         slack = 1.0 - at.omega + _LOOSENESS if is_exact else np.ones(len(block))
         self.weights = at.step * at.omega / slack
         self.missed, self.mismatch = at.missed / slack, at.missed
-        # Under a price s moves so that the multipliers keep their mass.
+        # Under a penalty s moves so that the multipliers keep their mass.
         self.moving = self.weights * at.is_diagonal * (block < 2 * C)
         self.mass = float(self.moving.sum())
         if problem.limit is None and self.s > 0.0 and self.mass > 0.0:
-            lacking = problem.price - float(np.einsum("kii->", self.M))
+            lacking = problem.penalty - float(np.einsum("kii->", self.M))
             self.lacking = lacking + float(self.missed @ (at.is_diagonal * (block < 2 * C)))
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
         else:
@@ -310,7 +312,7 @@ class _Point:
 
     def stepped(self, K: Array) -> Multipliers:
         """Multipliers after a step along K."""
-        at, met = self.penalty, self.meet(K)
+        at, met = self.active, self.meet(K)
         change = self.weighted(met) - self.missed
         M, b, s = np.zeros_like(self.M), self.b.copy(), self.s
         for k in range(len(M)):
@@ -327,7 +329,7 @@ class _Point:
 class _Preconditioner:
     """The inverse of what does not couple columns, and of the penalty."""
 
-    def __init__(self, point: _Point) -> None:
+    def __init__(self, point: _BasisPoint) -> None:
         self.point = point
         if not point.lagrangian.factors:
             point.lagrangian.factors = self._factorize()

@@ -1,6 +1,6 @@
 """The paper's semidefinite program (7), with a proven bound at every check.
 
-Maximise ⟨S,P⟩ − price·max_k ‖P L_k‖² over P ⪰ 0, P ⪯ I, tr P ≤ d (or = d), where
+Maximise ⟨S,P⟩ − penalty·max_k ‖P L_k‖² over P ⪰ 0, P ⪯ I, tr P ≤ d (or = d), where
 L_k L_kᵀ = φI ± Q_c. The L_k come from eigendecompositions: at φ = ‖Q_c‖ a Cholesky factor is
 singular. Σ L_k L_kᵀ = 2Cφ·I for any number C of contrasts, so the P-step of ADMM is a single
 Fantope projection. U: scaled duals of Y_k = P L_k. The bounded mean (mean_tol > 0) needs a linear
@@ -44,7 +44,7 @@ def solve_paper(
     trace: str = "at-most",
     watch: Watch | None = None,
 ) -> Bound:
-    """Solve the paper's SDP of a priced problem; the bound includes the constant price·φ."""
+    """Solve the paper's SDP of a penalised problem; the bound includes the constant penalty·φ."""
     sdp = _PaperSdp(reduced, Progress(tol), cov_shift, trace)
     status, n_iter = drive(sdp, max_iter, watch)
     found, constant = sdp.progress, sdp.constant
@@ -57,7 +57,7 @@ def _round(reduced: ReducedProblem, P: Array) -> Array:
     V = top_eigenpairs(P, reduced.d)[1]
     if reduced.violation(V) <= FEASIBLE:
         return V
-    means_only = replace(reduced, S=P, Q=reduced.Q[:0], price=0.0)
+    means_only = replace(reduced, S=P, Q=reduced.Q[:0], penalty=0.0)
     return bounded_mean_basis(means_only)[0] if len(reduced.F) == 1 else refine(means_only, V).basis
 
 
@@ -78,7 +78,7 @@ class _PaperSdp:
                 parameter="cov_shift",
             )
         # The SDP itself, without the constant, is what is solved to the tolerance.
-        self.constant = reduced.price * self.phi
+        self.constant = reduced.penalty * self.phi
         values, E = np.linalg.eigh(reduced.Q)
         roots = np.sqrt(np.maximum(self.phi + np.concatenate([values, -values]), 0.0))
         E = np.concatenate([E, E])
@@ -136,7 +136,7 @@ class _PaperSdp:
         T = _RELAXATION * (self.P @ self.L) + (1.0 - _RELAXATION) * self.Y + self.U
         squares, vectors = np.linalg.eigh(np.swapaxes(T, 1, 2) @ T)
         sigma = np.sqrt(np.maximum(squares, 0.0))
-        level = clipping_level(sigma.ravel(), self.problem.price, self.rho)
+        level = clipping_level(sigma.ravel(), self.problem.penalty, self.rho)
         excess = np.maximum(sigma - level, 0.0)
         shares = excess / np.maximum(sigma, 1e-300)
         self.U = T @ ((vectors * shares[:, None, :]) @ np.swapaxes(vectors, 1, 2))
@@ -167,7 +167,7 @@ class _PaperSdp:
     def bound(self) -> float:
         """Dual value for the current duals: valid whatever they are."""
         matrix = self.problem.S - self.rho * symmetrize((self.U @ self.L).sum(axis=0))
-        constant = (self.rho * self.nuclear) ** 2 / (4.0 * self.problem.price)
+        constant = (self.rho * self.nuclear) ** 2 / (4.0 * self.problem.penalty)
         if self.cuts is not None:
             removed, added, _ = self.cuts.dual(self.rho * self.weight)
             matrix, constant = matrix - removed, constant + added
@@ -180,7 +180,7 @@ class _PaperSdp:
             over = float(np.max(self.cuts.used(P) / self.cuts.limits))
             P = P / max(over, 1.0) if self.at_most else P
         largest = float(np.linalg.eigvalsh(self.L @ (P @ P) @ self.L)[:, -1].max())
-        value = float(np.vdot(self.problem.S, P)) - self.problem.price * largest
+        value = float(np.vdot(self.problem.S, P)) - self.problem.penalty * largest
         if self.cuts is not None and not self.at_most:
             value -= 2.0 * self.cuts.dual(self.rho * self.weight)[2] * self.cuts.excess(P)
         return value

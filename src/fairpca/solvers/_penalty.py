@@ -12,7 +12,7 @@ from fairpca.linalg import Array
 
 
 @dataclass(frozen=True)
-class Penalty:
+class ActiveDirections:
     """Matrices T (t, d, d), the block each belongs to, σ, Ω, and what M misses along each."""
 
     T: Array

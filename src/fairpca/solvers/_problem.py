@@ -47,9 +47,9 @@ class FairProblem:
     mean_tol : float or None
         Bound on ‖Vᵀf_c‖ for every c; None: no mean constraint.
     cov_weight : float
-        Price of max_c ‖VᵀQ_cV‖ in the objective; not used where `cov_tol` is given.
+        Penalty on max_c ‖VᵀQ_cV‖ in the objective; not used where `cov_tol` is given.
     cov_tol : float or None
-        Bound on ‖VᵀQ_cV‖ for every c, instead of the price.
+        Bound on ‖VᵀQ_cV‖ for every c, instead of the penalty.
 
     Examples
     --------
@@ -200,7 +200,7 @@ class ReducedProblem:
     Q: Array
     F: Array
     d: int
-    price: float
+    penalty: float
     limit: float | None
     mean_limit: float
     basis: Array = field(repr=False)
@@ -277,9 +277,9 @@ class ReducedProblem:
         return max(worst, 0.0)
 
     def objective(self, V: Array) -> float:
-        """Return the value to maximise: tr VᵀSV − price·max_c‖VᵀQ_cV‖."""
+        """Return the value to maximise: tr VᵀSV − penalty·max_c‖VᵀQ_cV‖."""
         variance = float(np.sum(V * (self.S @ V)))
-        return variance - self.price * self.cov_gap(V) if self.price else variance
+        return variance - self.penalty * self.cov_gap(V) if self.penalty else variance
 
     def with_components(self, d: int, basis: Array | None = None) -> ReducedProblem:
         """Return the problem with d components, inside the span of `basis` where given."""
@@ -304,20 +304,20 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
     mean_gaps = problem.mean_gaps / root
     N = _room_of_equal_means(problem, mean_gaps)
     S = symmetrize(N.T @ (problem.covariance / scale) @ N)
-    has_price = problem.cov_tol is not None or problem.cov_weight > 0.0
+    has_cov_term = problem.cov_tol is not None or problem.cov_weight > 0.0
     # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
     F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]
     bounds_mean = len(F) > 0
-    if has_price or bounds_mean:
+    if has_cov_term or bounds_mean:
         # Ascent is quickest, and its start known, where S is diagonal.
         values, vectors = np.linalg.eigh(S)
         N, S = N @ vectors[:, ::-1], np.diag(values[::-1])
     cov_gaps = (
-        symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_price else np.zeros((0, 1, 1))
+        symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_cov_term else np.zeros((0, 1, 1))
     )
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     F = F @ N
-    if (has_price or bounds_mean) and not keeps_all:
+    if (has_cov_term or bounds_mean) and not keeps_all:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
@@ -325,7 +325,7 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
         Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
         F=F,
         d=problem.n_components,
-        price=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
+        penalty=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
         limit=problem.cov_tol / scale if problem.cov_tol is not None and len(cov_gaps) else None,
         mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,

@@ -261,7 +261,7 @@ def _relative_change(new: Array, old: Array) -> float:
 
 
 def _violation(reduced: ReducedProblem, V: Array, bound: float) -> float:
-    # Under a price the shared bound s plays the limit's part: B_c may not stick out above it.
+    # Under a penalty the shared bound s plays the limit's part: B_c may not stick out above it.
     if reduced.limit is not None or not len(reduced.Q):
         return reduced.violation(V)
     excess = max(reduced.cov_gap(V) - bound, 0.0) / max(reduced.cov_scale, 1e-300)

@@ -107,7 +107,7 @@ class Certificate:
     converged : bool
         False where an iteration limit was met; the bound holds all the same.
     criterion : {"total", "worst-variance", "worst-loss"}
-        What the objective is about: all rows, or the group that is served worst.
+        What the objective is about: all rows, or the group with the smallest value.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class Bound:
 class Solution:
     """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended.
 
-    `weights` are those of the groups in the bound, where the worst-served one is maximised.
+    `weights` are those of the groups in the bound, where the smallest group objective is maximised.
 
     Examples
     --------

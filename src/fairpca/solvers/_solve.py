@@ -20,10 +20,10 @@ from fairpca.linalg import (
 from fairpca.solvers._deflation import deflate
 from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import bounded_mean_basis, top_basis
-from fairpca.solvers._mend import (
+from fairpca.solvers._feasibility import (
     check_means,
-    mend,
-    pull_inside,
+    project_to_feasible,
+    restore_feasibility,
     shrink_means,
     unattainable_mean_tol,
 )
@@ -126,7 +126,7 @@ def solve(
         reduced = reduce_problem(problem)
         watch = None if callback is None else _in_user_units(callback, reduced.scale)
         options = _Options(certify, tol, max_iter, cov_shift, trace, watch)
-        found = _pulled_inside(reduced, _find(reduced, solver, options))
+        found = _projected(reduced, _find(reduced, solver, options))
         return _finish(problem, reduced, found)
 
 
@@ -284,13 +284,13 @@ def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refine
     if feasible:
         return max(feasible, key=lambda found: reduced.objective(found.basis))
     closest = min(candidates, key=lambda found: reduced.violation(found.basis))
-    return mend(reduced, closest)
+    return restore_feasibility(reduced, closest)
 
 
-def _pulled_inside(reduced: ReducedProblem, found: _Found) -> _Found:
+def _projected(reduced: ReducedProblem, found: _Found) -> _Found:
     # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
     is_above = found.bound is not None and reduced.objective(found.basis) > found.bound.value
-    return replace(found, basis=pull_inside(reduced, found.basis)) if is_above else found
+    return replace(found, basis=project_to_feasible(reduced, found.basis)) if is_above else found
 
 
 def _is_feasible(reduced: ReducedProblem, found: Refined) -> bool:
@@ -348,8 +348,8 @@ def _ordered(V: Array, S: Array) -> Array:
     return fix_signs(V @ rotation)
 
 
-def check_price(cov_weight: float | None, cov_tol: float | None) -> None:
-    """Refuse a price and a tolerance for the same gap."""
+def check_covariance_terms(cov_weight: float | None, cov_tol: float | None) -> None:
+    """Refuse a penalty and a tolerance for the same covariance gap."""
     if cov_tol is not None and cov_weight is not None:
         raise InvalidInputError(
             f"cov_weight={cov_weight!r} and cov_tol={cov_tol!r} are both set; "

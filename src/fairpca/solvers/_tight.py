@@ -63,7 +63,7 @@ def solve_tight(
     # it would certify nothing new. Of many contrasts only a few bind. Leaving some out can only
     # raise the bound, so it stays valid; those that the relaxed point then violates are put back.
     share = _SHARE_OF_GAP if reduced.is_large else 0.01 * _SHARE_OF_GAP
-    rounds = _Rounds(reduced, Progress(tol, share), known, max_iter, watch)
+    rounds = _SubspaceRounds(reduced, Progress(tol, share), known, max_iter, watch)
     status = rounds.terminate()
     if status is None:
         status, _ = drive(rounds, _MAX_ROUNDS, watch)
@@ -72,7 +72,7 @@ def solve_tight(
 
 
 @dataclass(frozen=True)
-class _Multipliers:
+class _LiftedMultipliers:
     """Factors whose products W_k = A_kA_kᵀ come off S (K, p, ·), and a, b of traces and means."""
 
     factors: list[Array]
@@ -91,7 +91,7 @@ class _Multipliers:
         return symmetrize(matrix)
 
 
-class _Rounds:
+class _SubspaceRounds:
     """Solve on a subspace, lift, extend the subspace and the contrasts, and again."""
 
     def __init__(
@@ -108,7 +108,7 @@ class _Rounds:
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
         self.largest = progress.bound = float(reduced.leading(reduced.d)[0].sum())
-        costs = self._start_prices(known)
+        costs = self._start_penalties(known)
         self.active: Indices = np.arange(len(reduced.Q))
         if len(reduced.Q) > _FEW_CONTRASTS:
             self.active = np.flatnonzero(costs >= _LIKELY_TO_BIND * costs.max())
@@ -121,15 +121,15 @@ class _Rounds:
     def _count(self) -> int:
         return min(self.problem.d + self.extra, self.problem.size)
 
-    def _start_prices(self, known: Refined | None) -> Array:
+    def _start_penalties(self, known: Refined | None) -> Array:
         """Set what slack costs at first, and return what each contrast may cost."""
         reduced = self.problem
         costs = np.zeros(len(reduced.Q)) if known is None else known.costs
         spent = 4.0 * float(costs.sum()) or self.largest / (reduced.cov_scale or 1.0) or 1.0
-        self.price = spent if reduced.limit is not None else min(reduced.price, spent)
+        self.penalty = spent if reduced.limit is not None else min(reduced.penalty, spent)
         squares = np.sum(reduced.F**2, axis=1)
         spent = 0.0 if known is None else float(known.mean_costs @ squares)
-        self.mean_price = 4.0 * spent or self.largest or 1.0
+        self.mean_penalty = 4.0 * spent or self.largest or 1.0
         if not costs.any() and len(reduced.Q):
             return reduced.cov_gaps(reduced.leading(reduced.d)[1])
         return costs
@@ -143,8 +143,8 @@ class _Rounds:
         s = reduced.cov_gap(V) if reduced.limit is None else reduced.limit
         M = eigenvalue_excess(*np.linalg.eigh(known.multipliers), 0.0)[0]
         mass = float(np.einsum("kii->", M))
-        if reduced.limit is None and mass > reduced.price:
-            M *= reduced.price / mass
+        if reduced.limit is None and mass > reduced.penalty:
+            M *= reduced.penalty / mass
         factors, traces = [], np.zeros(2 * len(reduced.Q))
         for k in range(2 * len(reduced.Q)):
             sign, c = divmod(k, len(reduced.Q))
@@ -154,11 +154,11 @@ class _Rounds:
                 factors.append(image @ _root(M[k]) / np.sqrt(room))
                 traces[k] = np.vdot(M[k], V.T @ image) / room
         none = np.zeros(0)
-        guess = _Multipliers(factors, traces, none, known.mean_costs, np.arange(0))
+        guess = _LiftedMultipliers(factors, traces, none, known.mean_costs, np.arange(0))
         vectors = self._record(guess, self.shifts.ravel())
         self._choose_subspace(vectors, V)
 
-    def _record(self, found: _Multipliers, shifts: Array) -> Array:
+    def _record(self, found: _LiftedMultipliers, shifts: Array) -> Array:
         """Bound the problem by multipliers; returns the leading eigenvectors of what is left."""
         reduced = self.problem
         values, vectors = top_eigenpairs(found.matrix(reduced), self._count)
@@ -195,14 +195,14 @@ class _Rounds:
             _ROUGH_SHARE * before if self.T.shape[1] < reduced.size and before < np.inf else 0.0
         )
         face = _Face(reduced, self.active, self.shifts, self.T, self.n_fixed)
-        interior = InteriorPoint(face.conic(self.price, self.mean_price), self._wanted)
+        interior = InteriorPoint(face.conic(self.penalty, self.mean_penalty), self._wanted)
         _, n_iter = drive(interior, max(self.left, 1), self._inner_watch())
         interior.work = interior.sums = np.empty(0)  # lifting needs room too
         self.left, self.n_iter = self.left - n_iter, self.n_iter + n_iter
         leading = self._record(face.lift(interior), face.shifts)
         value, overlooked = self._value(face, interior)
         V, used = face.split(interior.Y)
-        is_short = self._raise_prices(interior)
+        is_short = self._raise_penalties(interior)
         if not is_short or not progress.point.size:
             progress.record(np.inf, -np.inf if is_short else value, V)
         grown = [used, V] if len(overlooked) or is_short or self._improved(before) else [self.T]
@@ -235,25 +235,25 @@ class _Rounds:
         gaps = face.gaps(interior.Y, self.problem.Q, self.shifts)
         level = max(float(gaps[self.active].max(initial=0.0)), self.problem.limit or 0.0)
         overlooked = np.flatnonzero(gaps > level * (1.0 + 1e-6))
-        price = self.problem.price or 2.0 * self.price
-        return value - price * max(float(gaps.max()) - level, 0.0), overlooked
+        penalty = self.problem.penalty or 2.0 * self.penalty
+        return value - penalty * max(float(gaps.max()) - level, 0.0), overlooked
 
-    def _raise_prices(self, interior: InteriorPoint) -> bool:
-        """Raise a price that is spent to the last bit: the true multipliers may be larger."""
+    def _raise_penalties(self, interior: InteriorPoint) -> bool:
+        """Raise a penalty that is spent to the last bit: the true multipliers may be larger."""
         reduced, left = self.problem, interior.X.rows[len(interior.X.rows) - len(interior.t) :]
-        is_spent = left < 0.05 * interior.problem.prices
-        most = np.inf if reduced.limit is not None else reduced.price
+        is_spent = left < 0.05 * interior.problem.penalties
+        most = np.inf if reduced.limit is not None else reduced.penalty
         raised = False
-        if len(reduced.Q) and is_spent[0] and self.price < most:
-            self.price, raised = min(10.0 * self.price, most), True
+        if len(reduced.Q) and is_spent[0] and self.penalty < most:
+            self.penalty, raised = min(10.0 * self.penalty, most), True
         if len(reduced.F) and is_spent[-1]:
-            self.mean_price, raised = 10.0 * self.mean_price, True
+            self.mean_penalty, raised = 10.0 * self.mean_penalty, True
         return raised
 
     def terminate(self) -> Status | None:
         """End where nothing is left to prove."""
         reduced = self.problem
-        floor = -reduced.price * reduced.cov_scale  # no basis has less than no variance
+        floor = -reduced.penalty * reduced.cov_scale  # no basis has less than no variance
         if self.progress.bound < floor - 1e-6 * self.largest:
             return Status.INFEASIBLE
         if self.progress.solved:
@@ -293,7 +293,7 @@ class _Face:
         self.S = symmetrize(T.T @ reduced.S @ T)
         self.constant = float(np.trace(self.S[:n_fixed, :n_fixed]))
 
-    def conic(self, price: float, mean_price: float) -> ConicProblem:
+    def conic(self, penalty: float, mean_penalty: float) -> ConicProblem:
         """Pose it for the interior-point method, in units of the largest gaps."""
         reduced, k = self.problem, self.n_fixed
         C, m, unit = len(self.active), len(reduced.F), reduced.cov_scale or 1.0
@@ -314,7 +314,7 @@ class _Face:
         cap_slopes = np.zeros((2 * C, q))
         cap_slopes[:, :1] = (unit / self.sizes)[:, None]
         n = len(self.S) - k
-        prices = [price * unit] * (C > 0) + [mean_price] * (m > 0)
+        penalties = [penalty * unit] * (C > 0) + [mean_penalty] * (m > 0)
         return ConicProblem(
             S=self.S[k:, k:],
             rank=reduced.d - k,
@@ -324,18 +324,18 @@ class _Face:
             B=np.concatenate([forms[:, k:, k:], np.zeros((q, n, n))]),
             rooms=np.concatenate([rooms, np.zeros(q)]),
             room_slopes=np.concatenate([slopes, np.eye(q)]),
-            prices=np.array(prices),
+            penalties=np.array(penalties),
         )
 
-    def lift(self, interior: InteriorPoint) -> _Multipliers:
+    def lift(self, interior: InteriorPoint) -> _LiftedMultipliers:
         """Multipliers of the whole problem with the same trace as those on the subspace."""
         reduced, C = self.problem, len(self.active)
         rows, W = interior.X.rows, interior.X.cuts
         traces = np.einsum("kii->k", W) / self.sizes
         a = rows[: 2 * C] / (reduced.d * (reduced.cov_scale or 1.0))
         mass = float(traces.sum() + reduced.d * a.sum())
-        # Rounding may leave a little more than the price.
-        share = min(1.0, reduced.price / mass) if reduced.limit is None and mass > 0.0 else 1.0
+        # Rounding may leave a little more than the penalty.
+        share = min(1.0, reduced.penalty / mass) if reduced.limit is None and mass > 0.0 else 1.0
         used = self.roots > 1e-7
         inverse = np.where(used, 1.0 / np.where(used, self.roots, 1.0), 0.0) / self.sizes[:, None]
         factors = []
@@ -345,7 +345,7 @@ class _Face:
             factors.append(np.sqrt(share) * ((image @ self.E[k]) * inverse[k]) @ _root(W[k]))
         norms = np.sum(reduced.F**2, axis=1)
         b = rows[2 * C : 2 * C + len(reduced.F)] / norms
-        return _Multipliers(factors, share * traces, share * (a[:C] - a[C:]), b, self.active)
+        return _LiftedMultipliers(factors, share * traces, share * (a[:C] - a[C:]), b, self.active)
 
     def split(self, Y: Array) -> tuple[Array, Array]:
         """Round P to d columns; and the directions in which it is not zero."""

@@ -1,6 +1,6 @@
 """Weights of three or more groups: a path of central points, on a subspace that follows them.
 
-Letters as in `_served`; τ: the weight of the barriers log det P + log det(I − P) and Σ log w_g, f:
+Letters as in `_groups`; τ: the weight of the barriers log det P + log det(I − P) and Σ log w_g, f:
 eigenvalues of the central P, which has the eigenvectors U of A(w). Newton's method in w alone has
 as many unknowns as there are groups. On a subspace T the problem is the same with TᵀS_gT, and its
 relaxed points are points of the whole problem; T holds the leading eigenvectors of A(w) and their
@@ -16,7 +16,7 @@ import numpy as np
 
 from fairpca.linalg import Array
 from fairpca.solvers._driver import Watch, drive
-from fairpca.solvers._served import Served, Weighted
+from fairpca.solvers._groups import GroupObjectives, MinimaxWeights
 from fairpca.solvers._solution import Snapshot, Status
 
 # Up to so many dimensions the whole space costs no more than choosing a part of it.
@@ -35,20 +35,22 @@ _ROUNDING = 1e-12
 _USED = 1e-5
 
 
-def weigh_many(served: Served, *, tol: float, max_iter: int, watch: Watch | None) -> Weighted:
+def solve_minimax_weights(
+    groups: GroupObjectives, *, tol: float, max_iter: int, watch: Watch | None
+) -> MinimaxWeights:
     """Find the best weights of any number of groups, d < size; every iterate is a valid bound."""
-    rounds = _Rounds(served, tol)
+    rounds = _WeightRounds(groups, tol)
     status, number = drive(rounds, min(max_iter, _MAX_ROUNDS), watch)
     P = rounds.point
     shares, vectors = np.linalg.eigh(P.matrix)
     vectors = P.basis @ vectors[:, ::-1]
     root = vectors * np.sqrt(np.maximum(shares[::-1], 0.0))
-    starts = [vectors[:, : served.d], rounds.leading[:, : served.d]]
+    starts = [vectors[:, : groups.d], rounds.leading[:, : groups.d]]
     is_solved = status is Status.CONVERGED
-    return Weighted(rounds.weights, rounds.bound, P.value, starts, root, number, is_solved)
+    return MinimaxWeights(rounds.weights, rounds.bound, P.value, starts, root, number, is_solved)
 
 
-class _Point(NamedTuple):
+class _RelaxedPoint(NamedTuple):
     """A relaxed point T·matrix·Tᵀ and its value."""
 
     value: float
@@ -56,15 +58,15 @@ class _Point(NamedTuple):
     matrix: Array
 
 
-class _Rounds:
+class _WeightRounds:
     """Bound by the leading eigenvalues of A(w), solve on a subspace around them, and again."""
 
-    def __init__(self, served: Served, tol: float) -> None:
-        self.served, self.tol = served, tol
-        self.weights = self.next = np.full(len(served.S), 1.0 / len(served.S))
+    def __init__(self, groups: GroupObjectives, tol: float) -> None:
+        self.groups, self.tol = groups, tol
+        self.weights = self.next = np.full(len(groups.S), 1.0 / len(groups.S))
         self.bound = np.inf
-        self.point = _Point(-np.inf, np.zeros((served.size, 0)), np.zeros((0, 0)))
-        self.leading = np.zeros((served.size, 0))
+        self.point = _RelaxedPoint(-np.inf, np.zeros((groups.size, 0)), np.zeros((0, 0)))
+        self.leading = np.zeros((groups.size, 0))
 
     @property
     def gap(self) -> float:
@@ -74,25 +76,25 @@ class _Rounds:
     @property
     def wanted(self) -> float:
         """Gap at which the weights are good enough."""
-        return 0.1 * self.tol * abs(self.bound) + _ROUNDING * self.served.d
+        return 0.1 * self.tol * abs(self.bound) + _ROUNDING * self.groups.d
 
     def step(self, number: int) -> None:
         """One eigendecomposition, and the central path on what it shows."""
-        served, d = self.served, self.served.d
-        values, vectors = np.linalg.eigh(served.matrix(self.next))
-        self._record(float(values[-d:].sum() - self.next @ served.offsets), self.next)
+        groups, d = self.groups, self.groups.d
+        values, vectors = np.linalg.eigh(groups.matrix(self.next))
+        self._record(float(values[-d:].sum() - self.next @ groups.offsets), self.next)
         self.leading = vectors[:, ::-1]
-        is_whole = served.size <= _WHOLE_SPACE
+        is_whole = groups.size <= _WHOLE_SPACE
         T = vectors if is_whole else self._subspace(values[::-1])
         # What a subspace leaves open is not worth solving to the last digit.
         rough = 0.0 if is_whole or np.isinf(self.gap) else 0.02 * self.gap
-        path = _CentralPath(served.inside(T), max(0.2 * self.wanted, rough))
+        path = _CentralPath(groups.inside(T), max(0.2 * self.wanted, rough))
         drive(path, _MAX_STEPS, None)
         self.next = path.weights
         if is_whole:
             self._record(path.bound, path.weights)
         if path.value > self.point.value:
-            self.point = _Point(path.value, T, path.point)
+            self.point = _RelaxedPoint(path.value, T, path.point)
 
     def _record(self, bound: float, weights: Array) -> None:
         if bound < self.bound:
@@ -100,16 +102,16 @@ class _Rounds:
 
     def _subspace(self, values: Array) -> Array:
         """Span leading eigenvectors, their derivatives in w, and the best relaxed point so far."""
-        served, U, d = self.served, self.leading, self.served.d
-        lead = min(d + 3 + int(np.sqrt(2 * len(served.S))), served.size)
+        groups, U, d = self.groups, self.leading, self.groups.d
+        lead = min(d + 3 + int(np.sqrt(2 * len(groups.S))), groups.size)
         V, rest = U[:, :d], U[:, lead:]
-        turned = rest.T @ (served.S @ V)
+        turned = rest.T @ (groups.S @ V)
         rises = values[:d] - values[lead:, None]
         derivatives = turned / np.maximum(rises, 1e-12 * abs(values[0]) + 1e-300)
         flat = np.swapaxes(derivatives, 0, 1).reshape(rest.shape[1], -1)
         if flat.shape[1] > _MOST_DERIVATIVES:
             flat = np.linalg.svd(flat, full_matrices=False)[0][:, :_MOST_DERIVATIVES]
-        used = np.zeros((served.size, 0))
+        used = np.zeros((groups.size, 0))
         if self.point.matrix.size:
             shares, vectors = np.linalg.eigh(self.point.matrix)
             used = self.point.basis @ vectors[:, shares > _USED]
@@ -125,7 +127,7 @@ class _Rounds:
 
 
 @dataclass
-class _Newton:
+class _WeightStep:
     """One Newton step at a height of the barrier: the change of w, its length, and P."""
 
     f: Array
@@ -145,20 +147,20 @@ class _Newton:
 class _CentralPath:
     """The whole problem by Newton's method on the barrier problem in w; ends at a gap."""
 
-    def __init__(self, served: Served, wanted: float) -> None:
-        self.served, self.wanted = served, wanted
-        self.w = self.weights = np.full(len(served.S), 1.0 / len(served.S))
-        self.unit = float(np.abs(np.einsum("gii->g", served.S)).max()) / served.size or 1.0
+    def __init__(self, groups: GroupObjectives, wanted: float) -> None:
+        self.groups, self.wanted = groups, wanted
+        self.w = self.weights = np.full(len(groups.S), 1.0 / len(groups.S))
+        self.unit = float(np.abs(np.einsum("gii->g", groups.S)).max()) / groups.size or 1.0
         self.height = 0.3 * self.unit
         self.bound, self.value, self.point = np.inf, -np.inf, np.zeros((0, 0))
         self.is_stuck = False
 
     def step(self, number: int) -> None:
         """One eigendecomposition: lower the barrier as far as the step stays short, and move."""
-        served, d = self.served, self.served.d
-        self.levels, self.U = np.linalg.eigh(served.matrix(self.w))
-        self.rotated = self.U.T @ served.S @ self.U
-        bound = float(self.levels[-d:].sum() - self.w @ served.offsets)
+        groups, d = self.groups, self.groups.d
+        self.levels, self.U = np.linalg.eigh(groups.matrix(self.w))
+        self.rotated = self.U.T @ groups.S @ self.U
+        bound = float(self.levels[-d:].sum() - self.w @ groups.offsets)
         if bound < self.bound:
             self.bound, self.weights = bound, self.w
         newton = self._newton()
@@ -174,10 +176,10 @@ class _CentralPath:
         w = np.maximum(self.w + min(whole, edge) * newton.change, 1e-300)
         self.w = w / w.sum()
 
-    def _newton(self) -> _Newton:
+    def _newton(self) -> _WeightStep:
         """Linearise at w; a short step also yields a relaxed point that is all but optimal."""
-        w, height, offsets = self.w, self.height, self.served.offsets
-        f, e = _occupation(self.levels, self.served.d, height)
+        w, height, offsets = self.w, self.height, self.groups.offsets
+        f, e = _occupation(self.levels, self.groups.d, height)
         diagonals = np.einsum("gii->gi", self.rotated)
         values = diagonals @ f - offsets
         # Derivative of P along A, entry by entry in the eigenbasis.
@@ -196,7 +198,7 @@ class _CentralPath:
         square = float(relative @ system[:-1, :-1] @ relative)
         length = np.sqrt(max(square, 0.0) / height)
         change = relative * w
-        newton = _Newton(f, change, float(length), values + H @ change, smoothness)
+        newton = _WeightStep(f, change, float(length), values + H @ change, smoothness)
         if length < _CENTRAL and newton.values.min() > self.value:
             self.value = float(newton.values.min())
             self.point = newton.point(self.U, self.rotated)

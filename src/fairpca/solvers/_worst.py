@@ -1,4 +1,4 @@
-"""The best basis for the group that is served worst, and its certificate.
+"""The best basis for the worst-off group, and its certificate.
 
 Without covariance term and bounded means the relaxation is solved to the last digits, and two
 groups are exact. With them a basis is found by ascent, and the weights that the groups have there
@@ -16,9 +16,14 @@ from fairpca.linalg import Array, orthonormalize, single_blas_thread, symmetrize
 from fairpca.solvers._balance import balance
 from fairpca.solvers._driver import Watch
 from fairpca.solvers._exact import top_basis
-from fairpca.solvers._mend import pull_inside
+from fairpca.solvers._feasibility import project_to_feasible
+from fairpca.solvers._groups import (
+    GroupObjectives,
+    MinimaxWeights,
+    solve_one_group,
+    solve_two_groups,
+)
 from fairpca.solvers._problem import FairProblem, ReducedProblem, reduce_problem
-from fairpca.solvers._served import Served, Weighted, weigh_one, weigh_two
 from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._solve import (
     _basis_first,
@@ -30,7 +35,7 @@ from fairpca.solvers._solve import (
     _whole_space,
 )
 from fairpca.solvers._tight import solve_tight
-from fairpca.solvers._weights import weigh_many
+from fairpca.solvers._weights import solve_minimax_weights
 
 # Bases to ascend from, and ascents from each on a subspace that is extended after it.
 _MOST_STARTS, _MOST_PASSES = 5, 3
@@ -64,12 +69,12 @@ def solve_worst(
     max_iter: int = 5000,
     callback: Callable[[Snapshot], None] | None = None,
 ) -> Solution:
-    """Find the basis that serves the worst-served group best, and certify it.
+    """Maximise the smallest group objective, and certify the basis.
 
     Parameters
     ----------
     problem : FairProblem
-        Constraints and price; its covariance only orders the components.
+        Constraints and penalty; its covariance only orders the components.
     covariances : ndarray of shape (K, p, p)
         S_g, one for each group.
     offsets : ndarray of shape (K,)
@@ -84,7 +89,7 @@ def solve_worst(
     -------
     Solution
         As of `solve`; `weights` are those of the groups in the bound. Its objective is
-        min_g tr VᵀS_gV − offset_g, less the price of the covariance gap.
+        min_g tr VᵀS_gV − offset_g, less the penalty of the covariance gap.
 
     Examples
     --------
@@ -98,53 +103,55 @@ def solve_worst(
     """
     with single_blas_thread():
         reduced = reduce_problem(problem, keeps_all=True)
-        served = _reduced_groups(reduced, covariances, offsets)
+        groups = _reduced_groups(reduced, covariances, offsets)
         watch = None if callback is None else _in_user_units(callback, reduced.scale)
         if reduced.d == reduced.size:
-            found = _all_dimensions(reduced, served)
+            found = _all_dimensions(reduced, groups)
         elif len(reduced.Q) or len(reduced.F):
-            found = _constrained(reduced, served, certify, tol, max_iter, watch)
+            found = _constrained(reduced, groups, certify, tol, max_iter, watch)
         else:
-            found = _pure(reduced, served, tol, max_iter, watch)
+            found = _pure(reduced, groups, tol, max_iter, watch)
         return _certified(problem, reduced, found, covariances, offsets, objective)
 
 
-def _reduced_groups(reduced: ReducedProblem, covariances: Array, offsets: Array) -> Served:
+def _reduced_groups(reduced: ReducedProblem, covariances: Array, offsets: Array) -> GroupObjectives:
     N, scale = reduced.basis, reduced.scale
     if N.shape[0] == N.shape[1] and np.array_equal(N, np.eye(len(N))):
-        return Served(covariances / scale, offsets / scale, reduced.d)
-    return Served(symmetrize(N.T @ (covariances / scale) @ N), offsets / scale, reduced.d)
+        return GroupObjectives(covariances / scale, offsets / scale, reduced.d)
+    return GroupObjectives(symmetrize(N.T @ (covariances / scale) @ N), offsets / scale, reduced.d)
 
 
-def _all_dimensions(reduced: ReducedProblem, served: Served) -> _Answer:
+def _all_dimensions(reduced: ReducedProblem, groups: GroupObjectives) -> _Answer:
     V = _whole_space(reduced).basis
-    values = served.values(V)
-    bound = float(values.min()) - reduced.price * reduced.cov_gap(V)
+    values = groups.values(V)
+    bound = float(values.min()) - reduced.penalty * reduced.cov_gap(V)
     weights = np.zeros(len(values))
     weights[np.argmin(values)] = 1.0
     return _Answer(V, weights, bound, bound, 0, "exact")
 
 
-def _weigh(served: Served, tol: float, max_iter: int, watch: Watch | None) -> Weighted:
-    if len(served.S) == 1:
-        return weigh_one(served)
-    if len(served.S) == 2:
-        return weigh_two(served)
-    return weigh_many(served, tol=tol, max_iter=max_iter, watch=watch)
+def _weigh(
+    groups: GroupObjectives, tol: float, max_iter: int, watch: Watch | None
+) -> MinimaxWeights:
+    if len(groups.S) == 1:
+        return solve_one_group(groups)
+    if len(groups.S) == 2:
+        return solve_two_groups(groups)
+    return solve_minimax_weights(groups, tol=tol, max_iter=max_iter, watch=watch)
 
 
 def _pure(
-    reduced: ReducedProblem, served: Served, tol: float, max_iter: int, watch: Watch | None
+    reduced: ReducedProblem, groups: GroupObjectives, tol: float, max_iter: int, watch: Watch | None
 ) -> _Answer:
     """Solve the problem without covariance term and bounded means."""
-    found = _weigh(served, tol, max_iter, watch)
+    found = _weigh(groups, tol, max_iter, watch)
     total = top_basis(reduced)
     best = max(
-        (*found.starts, total), key=lambda V: (served.values(V).min(), np.vdot(V, reduced.S @ V))
+        (*found.starts, total), key=lambda V: (groups.values(V).min(), np.vdot(V, reduced.S @ V))
     )
-    ascent = _Ascents(reduced, served, found, tol, best, watch)
+    ascent = _Ascents(reduced, groups, found, tol, best, watch)
     ascent.run()
-    method = "exact" if len(served.S) <= 2 else "weighted"
+    method = "exact" if len(groups.S) <= 2 else "weighted"
     status = Status.CONVERGED if found.is_solved else Status.ITERATION_LIMIT
     n_iter = found.n_iter + ascent.n_iter
     return _Answer(ascent.best, found.weights, found.bound, found.relaxed, n_iter, method, status)
@@ -156,14 +163,14 @@ class _Ascents:
     def __init__(
         self,
         reduced: ReducedProblem,
-        served: Served,
-        found: Weighted,
+        groups: GroupObjectives,
+        found: MinimaxWeights,
         tol: float,
         best: Array,
         watch: Watch | None,
     ) -> None:
-        self.problem, self.served, self.found, self.watch = reduced, served, found, watch
-        self.best, self.value = best, float(served.values(best).min())
+        self.problem, self.groups, self.found, self.watch = reduced, groups, found, watch
+        self.best, self.value = best, float(groups.values(best).min())
         self.room = 0.1 * tol * abs(found.bound) + _ROUNDING * reduced.d
         self.n_iter = 0
 
@@ -190,25 +197,25 @@ class _Ascents:
         """Ascend on a subspace around V, which is extended as long as that helps."""
         value = -np.inf
         for _ in range(_MOST_PASSES):
-            T = _surroundings(self.served, V, self.found)
+            T = _surroundings(self.groups, V, self.found)
             inner = self.problem.with_components(self.problem.d, T)
-            found = balance(inner, self.served.inside(T), T.T @ V, self.found.weights, self.watch)
+            found = balance(inner, self.groups.inside(T), T.T @ V, self.found.weights, self.watch)
             self.n_iter += found.refined.n_iter
             if found.basis is None or found.objective <= value + _SAME * abs(value):
                 break
             V, value = T @ found.basis, found.objective
             if value > self.value:
                 self.best, self.value = V, value
-            if T.shape[1] == self.served.size or self.is_certified:
+            if T.shape[1] == self.groups.size or self.is_certified:
                 break
         return value
 
 
-def _surroundings(served: Served, V: Array, found: Weighted) -> Array:
+def _surroundings(groups: GroupObjectives, V: Array, found: MinimaxWeights) -> Array:
     """Return an orthonormal basis of where ascent from V leads, all of the space if it is small."""
-    if served.size <= _WHOLE_SPACE:
-        return np.eye(served.size)
-    images = np.swapaxes(served.S @ V, 0, 1).reshape(served.size, -1)
+    if groups.size <= _WHOLE_SPACE:
+        return np.eye(groups.size)
+    images = np.swapaxes(groups.S @ V, 0, 1).reshape(groups.size, -1)
     if images.shape[1] > _WHOLE_SPACE:
         images = np.linalg.svd(images, full_matrices=False)[0][:, :_WHOLE_SPACE]
     return np.asarray(np.linalg.qr(np.column_stack([V, *found.starts, images, found.root]))[0])
@@ -216,18 +223,18 @@ def _surroundings(served: Served, V: Array, found: Weighted) -> Array:
 
 def _constrained(
     reduced: ReducedProblem,
-    served: Served,
+    groups: GroupObjectives,
     certify: bool,
     tol: float,
     max_iter: int,
     watch: Watch | None,
 ) -> _Answer:
     """Ascend from the unconstrained optimum and from the best basis of its weighted problem."""
-    free = _weigh(served, tol, max_iter, watch)
+    free = _weigh(groups, tol, max_iter, watch)
     options = _Options(False, tol, max_iter, None, "at-most", watch)
-    weighted = _basis_first(replace(reduced, S=served.matrix(free.weights)), "refined", options)
+    weighted = _basis_first(replace(reduced, S=groups.matrix(free.weights)), "refined", options)
     ascents = [
-        balance(reduced, served, start, free.weights, watch)
+        balance(reduced, groups, start, free.weights, watch)
         for start in (weighted.basis, free.starts[0])
     ]
     best = max(ascents, key=lambda found: found.objective)
@@ -239,18 +246,18 @@ def _constrained(
             break
         known = replace(best.refined, basis=best.basis)
         proven = solve_tight(
-            replace(reduced, S=served.matrix(w)),
+            replace(reduced, S=groups.matrix(w)),
             tol=tol,
             max_iter=max_iter,
             known=known,
             watch=watch,
         )
         n_iter += proven.n_iter
-        value = proven.value - float(w @ served.offsets)
+        value = proven.value - float(w @ groups.offsets)
         if value < bound:
             bound, weights, status = value, w, proven.status
-            relaxed = proven.relaxed_value - float(w @ served.offsets)
-    basis = pull_inside(reduced, best.basis) if best.objective > bound else best.basis
+            relaxed = proven.relaxed_value - float(w @ groups.offsets)
+    basis = project_to_feasible(reduced, best.basis) if best.objective > bound else best.basis
     return _Answer(basis, weights, bound, relaxed, n_iter, "refined", status)
 
 
@@ -266,11 +273,11 @@ def _certified(
     kept = np.einsum("gij,ij->g", covariances @ V, V)
     cov_gaps = symmetrize(V.T @ problem.cov_gaps @ V)
     cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
-    price = 0.0 if problem.cov_tol is not None else problem.cov_weight
+    penalty = 0.0 if problem.cov_tol is not None else problem.cov_weight
     rounding = _ROUNDING * float(np.max(np.maximum(np.abs(offsets), kept)))
-    value = _without_rounding(float((kept - offsets).min()), rounding) - price * cov_gap
+    value = _without_rounding(float((kept - offsets).min()), rounding) - penalty * cov_gap
     bound = _without_rounding(found.bound * reduced.scale, rounding)
-    size = float(kept.max()) + float(np.abs(offsets).max()) + price * cov_gap
+    size = float(kept.max()) + float(np.abs(offsets).max()) + penalty * cov_gap
     _check(reduced, _Found(found.basis, None, 0, found.method), value - bound, size)
     bound = max(bound, value)  # equal up to rounding where the solution is exact
     relaxed = min(found.relaxed * reduced.scale, bound)

@@ -14,7 +14,7 @@ from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, Solution, solve, solve_worst
 from fairpca.solvers._count import count_components
-from fairpca.solvers._solve import check_objective, check_price
+from fairpca.solvers._solve import check_covariance_terms, check_objective
 from fairpca.tables._roles import check_choice
 
 
@@ -79,5 +79,5 @@ def check_settings(settings: dict[str, Any]) -> None:
         raise InvalidInputError(
             f"n_components={count}: give 1 or more, or a share below 1.", parameter="n_components"
         )
-    check_price(settings["cov_weight"], settings["cov_tol"])
+    check_covariance_terms(settings["cov_weight"], settings["cov_tol"])
     check_objective(settings["objective"], settings["solver"])

@@ -1,4 +1,4 @@
-"""How well each group is served, and the weights of the groups that prove how well all can be.
+"""The objective of each group, and the group weights that bound the smallest of them.
 
 S_g: covariance of group g (K, r, r), β_g: what is subtracted from the variance it keeps (its own
 best for the loss, zero for the variance), w: weights on the simplex, A(w) = Σw_gS_g, P: a point of
@@ -24,7 +24,7 @@ _SAME_DIRECTION = 1e-14
 
 
 @dataclass(frozen=True)
-class Served:
+class GroupObjectives:
     """The matrices S_g (K, r, r) and numbers β_g (K,) of a problem with d components."""
 
     S: Array
@@ -44,12 +44,12 @@ class Served:
         """Return what each group keeps of its variance, less its offset."""
         return np.asarray(np.einsum("gij,ij->g", self.S @ V, V) - self.offsets)
 
-    def inside(self, T: Array) -> Served:
+    def inside(self, T: Array) -> GroupObjectives:
         """Return the same on the span of orthonormal columns T."""
         return replace(self, S=symmetrize(T.T @ (self.S @ T)))
 
 
-class Weighted(NamedTuple):
+class MinimaxWeights(NamedTuple):
     """Weights with the bound they prove, the best relaxed value, and bases to ascend from.
 
     `root` (r, m) is a factor of the relaxed point: P = root·rootᵀ.
@@ -64,25 +64,25 @@ class Weighted(NamedTuple):
     is_solved: bool
 
 
-def weigh_one(served: Served) -> Weighted:
+def solve_one_group(groups: GroupObjectives) -> MinimaxWeights:
     """Return the answer where there is a single group: its own principal components."""
-    values, V = top_eigenpairs(served.S[0], served.d)
-    bound = float(values.sum() - served.offsets[0])
-    return Weighted(np.ones(1), bound, bound, [V], V, 0, True)
+    values, V = top_eigenpairs(groups.S[0], groups.d)
+    bound = float(values.sum() - groups.offsets[0])
+    return MinimaxWeights(np.ones(1), bound, bound, [V], V, 0, True)
 
 
-def weigh_two(served: Served) -> Weighted:
+def solve_two_groups(groups: GroupObjectives) -> MinimaxWeights:
     """Solve the problem of two groups exactly, by a search along the one weight there is."""
     # Where the subspace jumps at the best weight, the subspaces of either side span one in which
-    # every rotation between them is optimal, and one of them serves both groups alike.
-    first, step = served.S[0], served.S[1] - served.S[0]
-    offset, rise = served.offsets[0], served.offsets[1] - served.offsets[0]
+    # every rotation between them is optimal, and one of them has the same value for both groups.
+    first, step = groups.S[0], groups.S[1] - groups.S[0]
+    offset, rise = groups.offsets[0], groups.offsets[1] - groups.offsets[0]
     count = 0
 
     def evaluate(t: float) -> DualPoint:
         nonlocal count
         count += 1
-        values, V = top_eigenpairs(first + t * step, served.d)
+        values, V = top_eigenpairs(first + t * step, groups.d)
         slope = float(np.vdot(V, step @ V)) - rise
         return DualPoint(t, float(values.sum() - offset - t * rise), slope, V)
 
@@ -90,7 +90,7 @@ def weigh_two(served: Served) -> Weighted:
     best = min(left, right, key=lambda point: point.value)
     V = _balance(left.vectors, right.vectors, step, rise)
     weights = np.array([1.0 - best.weight, best.weight])
-    return Weighted(weights, best.value, best.value, [V, best.vectors], V, count, True)
+    return MinimaxWeights(weights, best.value, best.value, [V, best.vectors], V, count, True)
 
 
 def _balance(left: Array, right: Array, step: Array, rise: float) -> Array:

@@ -83,12 +83,12 @@ def group_loss(
             )
         table = groups.as_table(basis.T)
     else:
-        table = served_by(rows, read_matrix(U, "U"), joint=joint)
+        table = group_reconstruction(rows, read_matrix(U, "U"), joint=joint)
     pairs = zip(table["total"], table["variance"], strict=True)
     return {**table, "error": [max(total - kept, 0.0) for total, kept in pairs]}
 
 
-def served_by(rows: Rows, U: Array, *, joint: bool) -> dict[str, list[Any]]:
+def group_reconstruction(rows: Rows, U: Array, *, joint: bool) -> dict[str, list[Any]]:
     """Return the table of groups for the best linear reconstruction of rows from U."""
     X = np.asarray(rows.X, dtype=np.float64)
     if len(U) != len(X):

@@ -1,4 +1,4 @@
-"""The worst-served group: exact for two groups, certified for any number."""
+"""The smallest group objective: exact for two groups, certified for any number."""
 
 from itertools import pairwise
 
@@ -8,8 +8,8 @@ from support import projector, random_bases
 
 from fairpca.linalg import top_eigenpairs
 from fairpca.solvers import FairProblem, solve_worst
-from fairpca.solvers._served import Served, weigh_two
-from fairpca.solvers._weights import _occupation, weigh_many
+from fairpca.solvers._groups import GroupObjectives, solve_two_groups
+from fairpca.solvers._weights import _occupation, solve_minimax_weights
 
 OBJECTIVES = ("worst-variance", "worst-loss")
 
@@ -74,7 +74,7 @@ def test_two_groups_at_a_crossing_of_four_eigenvalues():
 
 
 def test_the_textbook_answer_for_two_groups_and_one_component():
-    # The best share of a direction between e1 and e2 serves 4cos² and 2sin² alike.
+    # The best share of a direction between e1 and e2 gives 4cos² and 2sin² the same value.
     groups = np.array([np.diag([4.0, 0.0]), np.diag([0.0, 2.0])])
     found = solve_groups(groups, 1, "worst-variance")
     assert found.certificate.objective == pytest.approx(4.0 / 3.0, rel=1e-12)
@@ -105,8 +105,8 @@ def test_a_subspace_of_many_dimensions_is_enough(objective):
     groups = random_groups(5, 6, 90)
     offsets = offsets_of(groups, 3, objective)
     scale = np.trace(groups.mean(0)) / 90
-    served = Served(groups / scale, offsets / scale, 3)
-    found = weigh_many(served, tol=1e-7, max_iter=50, watch=None)
+    objectives = GroupObjectives(groups / scale, offsets / scale, 3)
+    found = solve_minimax_weights(objectives, tol=1e-7, max_iter=50, watch=None)
     assert found.is_solved
     assert found.n_iter <= 8
     assert found.relaxed <= found.bound
@@ -117,18 +117,18 @@ def test_a_subspace_of_many_dimensions_is_enough(objective):
 def test_the_relaxed_point_is_in_the_fantope_and_has_its_value(size):
     groups = random_groups(4, 7, size)
     groups /= np.trace(groups.mean(0)) / size
-    served = Served(groups, offsets_of(groups, 3, "worst-loss"), 3)
-    found = weigh_many(served, tol=1e-6, max_iter=50, watch=None)
+    objectives = GroupObjectives(groups, offsets_of(groups, 3, "worst-loss"), 3)
+    found = solve_minimax_weights(objectives, tol=1e-6, max_iter=50, watch=None)
     P = found.root @ found.root.T
     assert np.trace(P) == pytest.approx(3.0, rel=1e-9)
     assert np.linalg.eigvalsh(P)[-1] <= 1.0 + 1e-9
-    values = np.einsum("gij,ij->g", groups, P) - served.offsets
+    values = np.einsum("gij,ij->g", groups, P) - objectives.offsets
     assert values.min() == pytest.approx(found.relaxed, rel=1e-6)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("n_groups", [2, 4])
-def test_next_to_no_price_is_no_price(n_groups, objective):
+def test_next_to_no_penalty_is_no_penalty(n_groups, objective):
     groups = random_groups(6, n_groups, 7)
     offsets, S = offsets_of(groups, 2, objective), groups.mean(axis=0)
     gaps = groups[1:] - groups[:1]
@@ -146,9 +146,9 @@ def test_next_to_no_price_is_no_price(n_groups, objective):
 def test_two_groups_agree_with_any_number(objective):
     groups = random_groups(3, 2, 12)
     groups /= np.trace(groups.mean(0)) / 12
-    served = Served(groups, offsets_of(groups, 3, objective), 3)
-    many = weigh_many(served, tol=1e-9, max_iter=50, watch=None)
-    assert weigh_two(served).bound == pytest.approx(many.bound, rel=1e-8)
+    objectives = GroupObjectives(groups, offsets_of(groups, 3, objective), 3)
+    many = solve_minimax_weights(objectives, tol=1e-9, max_iter=50, watch=None)
+    assert solve_two_groups(objectives).bound == pytest.approx(many.bound, rel=1e-8)
 
 
 def test_equal_groups_and_one_group_are_plain_pca():
@@ -162,7 +162,7 @@ def test_equal_groups_and_one_group_are_plain_pca():
     assert found.certificate.objective == 0.0
 
 
-def test_more_components_never_serve_worse():
+def test_more_components_are_never_worse():
     groups = random_groups(1, 4, 10)
     values = [solve_groups(groups, d, "worst-variance").certificate.objective for d in range(1, 11)]
     assert all(more >= less * (1 - 1e-6) for less, more in pairwise(values))

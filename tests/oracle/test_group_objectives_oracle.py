@@ -1,4 +1,4 @@
-"""The relaxed optimum of the worst-served group against an interior-point solver."""
+"""The relaxed optimum of the smallest group objective against an interior-point solver."""
 
 import numpy as np
 import pytest

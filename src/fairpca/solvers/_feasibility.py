@@ -26,12 +26,12 @@ _SMALLEST_TURN, _LARGEST_TURN, _TURNS = 1e-12, 0.1, 37
 _MOST_WORK = MOST_EVALUATIONS // 3
 
 
-def mend(reduced: ReducedProblem, closest: Refined) -> Refined:
+def restore_feasibility(reduced: ReducedProblem, closest: Refined) -> Refined:
     """Ascend from a basis of the smallest violation that can be found, or raise."""
     total = _as_one_gap(reduced)
     smallest = refine(total, closest.basis, most=_MOST_WORK)
     if reduced.violation(smallest.basis) > FEASIBLE:
-        quiet = _loudest_inside(total)
+        quiet = max_variance_feasible(total)
         found = refine(total, quiet, most=_MOST_WORK // 2)
         candidates = (smallest, found, replace(found, basis=quiet))
         # Inside the limits more variance is better, outside a smaller gap.
@@ -68,25 +68,25 @@ def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -
     return smallest
 
 
-def _quiet_directions(total: ReducedProblem) -> Array:
+def low_gap_directions(total: ReducedProblem) -> Array:
     """Return all directions by the size of all forms together, whatever their signs."""
     values, vectors = np.linalg.eigh(total.Q)
     sizes = (vectors * np.abs(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
     return np.asarray(np.linalg.eigh(sizes.sum(axis=0))[1])
 
 
-def _loudest_inside(total: ReducedProblem) -> Array:
+def max_variance_feasible(total: ReducedProblem) -> Array:
     """Return d of those directions in a row, the loudest that meet the limits or the quietest."""
-    directions, d = _quiet_directions(total), total.d
+    directions, d = low_gap_directions(total), total.d
     windows = (directions[:, first : first + d] for first in range(total.size - d, 0, -1))
     return next((V for V in windows if total.cov_gap(V) <= 1.0), directions[:, :d])
 
 
-def pull_inside(reduced: ReducedProblem, V: Array) -> Array:
+def project_to_feasible(reduced: ReducedProblem, V: Array) -> Array:
     """Turn a basis that is next to its limits towards a quiet one until it meets them exactly."""
     if reduced.violation(V) == 0.0:
         return V
-    quiet = _quiet_directions(_as_one_gap(reduced))[:, : reduced.d]
+    quiet = low_gap_directions(_as_one_gap(reduced))[:, : reduced.d]
     left, _, right = np.linalg.svd(quiet.T @ V)
     for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
         inside = orthonormalize(V + share * (quiet @ (left @ right) - V))
@@ -97,10 +97,10 @@ def pull_inside(reduced: ReducedProblem, V: Array) -> Array:
 
 def check_means(reduced: ReducedProblem) -> None:
     """Raise where it can be proven that no basis meets the limits of the means."""
-    means_only = replace(reduced, Q=reduced.Q[:0], price=0.0, limit=None)
+    means_only = replace(reduced, Q=reduced.Q[:0], penalty=0.0, limit=None)
     room = complement_basis(reduced.F, 1e-10 * float(np.linalg.norm(reduced.F))).shape[1]
     if room < reduced.d:
-        mend(means_only, refine(means_only, reduced.leading(reduced.d)[1]))
+        restore_feasibility(means_only, refine(means_only, reduced.leading(reduced.d)[1]))
 
 
 def shrink_means(reduced: ReducedProblem, V: Array) -> Array:
@@ -132,7 +132,7 @@ def _as_one_gap(reduced: ReducedProblem) -> ReducedProblem:
         S=np.zeros_like(reduced.S),
         Q=np.concatenate(forms),
         F=none,
-        price=1.0,
+        penalty=1.0,
         limit=None,
         mean_limit=0.0,
     )
