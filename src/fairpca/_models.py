@@ -18,7 +18,7 @@ import numpy as np
 
 from fairpca._files import DAMAGED, read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments import GroupMoments, Standardization
+from fairpca.moments import GroupMoments
 from fairpca.solvers import Certificate
 
 FORMAT = "fairpca.model"
@@ -31,13 +31,11 @@ class ModelFile(NamedTuple):
     kind: str
     parameters: dict[str, Any]
     state: dict[str, Any]
-    standardization: Standardization | None
 
 
 def write_model(path: str | os.PathLike[str], model: ModelFile) -> Path:
     """Write a model; ``.npz`` is added to a name that does not end in it."""
     arrays: dict[str, Any] = {}
-    scaling = None if model.standardization is None else list(model.standardization)
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -47,7 +45,6 @@ def write_model(path: str | os.PathLike[str], model: ModelFile) -> Path:
         "parameters": {
             name: _encode(value, name, arrays) for name, value in model.parameters.items()
         },
-        "standardization": _encode(scaling, "standardization", arrays),
     }
     return write_npz(path, header, arrays)
 
@@ -57,14 +54,12 @@ def read_model_file(path: str | os.PathLike[str]) -> ModelFile:
     what = "a model file, as the save method of an estimator writes it"
     header, arrays = read_npz(path, FORMAT, VERSION, what)
     try:
-        values = _decode(header["standardization"], arrays)
         found = ModelFile(
             header["class"],
             {name: _decode(value, arrays) for name, value in header["parameters"].items()},
             {name: _decode(value, arrays) for name, value in header["state"].items()},
-            None if values is None else Standardization(*values),
         )
-        _check_state(found.state, found.standardization)
+        _check_state(found.state)
     except DAMAGED as error:
         raise damaged_model(path, error) from None
     return found
@@ -78,7 +73,7 @@ def damaged_model(path: str | os.PathLike[str], error: BaseException) -> Invalid
     )
 
 
-def _check_state(state: Mapping[str, Any], standardization: Standardization | None) -> None:
+def _check_state(state: Mapping[str, Any]) -> None:
     """Refuse a fitted state that no fit can have."""
     components = state["components_"]
     d, p = components.shape
@@ -97,8 +92,7 @@ def _check_state(state: Mapping[str, Any], standardization: Standardization | No
         raise ValueError("the components are not orthonormal")
     if (state["explained_variance_"] < 0).any():
         raise ValueError("a variance is negative")
-    widths = [state["n_features_in_"], *(len(part) for part in standardization or ())]
-    widths += [len(state.get("feature_names_in_", state["mean_"]))]
+    widths = [state["n_features_in_"], len(state.get("feature_names_in_", state["mean_"]))]
     scale = state.get("scale_")
     if scale is not None:
         widths.append(len(scale))
@@ -108,12 +102,6 @@ def _check_state(state: Mapping[str, Any], standardization: Standardization | No
         widths.append(state["moments_"].n_features)
     if set(widths) != {p}:
         raise ValueError(f"{p} features in one place and {sorted(set(widths))} in others")
-    if standardization is not None and not (
-        np.isfinite(standardization.mean).all()
-        and np.isfinite(standardization.scale).all()
-        and (standardization.scale > 0).all()
-    ):
-        raise ValueError("the standardisation is not finite and positive")
 
 
 def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:

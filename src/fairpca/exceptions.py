@@ -3,7 +3,30 @@
 from __future__ import annotations
 
 import copy
+import sys
+import warnings
 from typing import Any, Self
+
+_INTERNAL = ("fairpca", "sklearn")
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's own call: the first frame outside of these packages.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from fairpca.exceptions import FewRowsWarning, warn_user
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_user("two rows only", FewRowsWarning)
+    >>> str(caught[0].message)
+    'two rows only'
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INTERNAL:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def bounded(message: str, longest: int = 2000) -> str:

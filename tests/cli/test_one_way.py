@@ -151,7 +151,7 @@ def test_unseen_categories_are_refused_or_ignored(run, refused, write, people, t
     assert run("transform", model, new, out, "--unknown", "ignore").exit_code == 0
     from fairpca.estimators import load_model
 
-    fair = load_model(model).model  # which scales by itself
+    fair = load_model(model)  # which scales by itself
     frame = pd.get_dummies(people.drop(columns="sex"), prefix_sep="=").astype(float)
     frame[["race=a", "race=b", "race=c"]] = 0.0
     np.testing.assert_allclose(pd.read_csv(out), fair.transform(frame), atol=1e-9)

@@ -14,9 +14,8 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.utils import Bunch
 
-from fairpca import FairPCA
+from fairpca import FairPCA, datasets
 from fairpca.datasets import (
-    _fetch,
     fetch_adult,
     fetch_compas,
     fetch_german,
@@ -69,16 +68,16 @@ def published(monkeypatch, tmp_path):
     monkeypatch.delenv("FAIRPCA_DATA", raising=False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
     for name in FETCHERS:
-        source = getattr(_fetch, f"_{name.upper()}")
+        source = getattr(datasets, f"_{name.upper()}")
         folder = tmp_path / name
         folder.mkdir()
         paths = [folder / file for file in source.files]
         for path in paths:
             path.write_text(FILES[path.name])
-        text = _fetch._read(source, paths).to_csv(index=False, float_format="%.6g")
+        text = datasets._read(source, paths).to_csv(index=False, float_format="%.6g")
         digest = hashlib.sha256(text.encode()).hexdigest()
-        monkeypatch.setattr(_fetch, f"_{name.upper()}", replace(source, digest=digest))
-    monkeypatch.setattr(_fetch, "urlopen", urlopen)
+        monkeypatch.setattr(datasets, f"_{name.upper()}", replace(source, digest=digest))
+    monkeypatch.setattr(datasets, "urlopen", urlopen)
     return requested
 
 
@@ -173,7 +172,7 @@ def test_without_network_the_place_is_named(published, tmp_path, monkeypatch):
     def offline(url, timeout):
         raise ConnectionError("offline")
 
-    monkeypatch.setattr(_fetch, "urlopen", offline)
+    monkeypatch.setattr(datasets, "urlopen", offline)
     with pytest.raises(OSError, match="could not be downloaded") as caught:
         fetch_german()
     assert str(tmp_path / "home" / "fairpca" / "german.data") in str(caught.value)

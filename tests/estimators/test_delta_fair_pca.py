@@ -187,7 +187,7 @@ def test_saved_loaded_pickled_and_routed(tmp_path, fitted):
     X, z = hidden()
     for again in (
         DeltaFairPCA.load(fitted.save(tmp_path / "model")),
-        load_model(tmp_path / "model.npz").model,
+        load_model(tmp_path / "model.npz"),
         pickle.loads(pickle.dumps(fitted)),
     ):
         np.testing.assert_array_equal(again.transform(X), fitted.transform(X))

@@ -53,7 +53,7 @@ def test_transform_leaves_out_what_was_named(door, table, tmp_path):
     given = TABLES[door](table)
     fair = plain().fit(given, **NAMED)
     expected = fair.transform(table[FEATURES])
-    saved = load_model(fair.save(tmp_path / "model")).model
+    saved = load_model(fair.save(tmp_path / "model"))
     for model in (fair, saved):
         np.testing.assert_allclose(np.asarray(model.transform(given)), expected, atol=1e-12)
     assert fair.transform(table.iloc[:1]).shape == (1, 2)

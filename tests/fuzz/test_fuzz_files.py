@@ -97,7 +97,7 @@ def attempt(rng):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file.npz")
         path.write_bytes(damage(rng, content))
-        read = load_model(path).model if is_model else GroupMoments.load(path)
+        read = load_model(path) if is_model else GroupMoments.load(path)
     # Whatever is read without an error has to be usable and finite.
     pooled = (getattr(read, "moments_", None) or fair.moments_) if is_model else read
     if pooled.table.cells:

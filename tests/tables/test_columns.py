@@ -66,7 +66,7 @@ def by_command(frame, tmp_path, **asked):
     for line in result.stderr.splitlines():
         if "left out" in line:
             warnings.warn(line, stacklevel=2)
-    return load_model(saved).model.moments_
+    return load_model(saved).moments_
 
 
 def taken_apart(frame, asked):

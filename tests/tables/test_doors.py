@@ -135,7 +135,7 @@ def command(path, folder, *more):
     if result.exit_code == 2:
         raise Refused(result.stderr.strip())
     assert result.exit_code == 0, result.output
-    saved_model = load_model(saved).model
+    saved_model = load_model(saved)
     assert len(saved_model.components_) == 2
     return saved_model
 

@@ -147,7 +147,7 @@ def test_files_without_pickle(spark, data, frame, tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not any(b"\x80\x04\x95" in path.read_bytes() for path in files)  # how a pickle begins
-    local = load_model(model.save_model(tmp_path / "local")).model
+    local = load_model(model.save_model(tmp_path / "local"))
     np.testing.assert_allclose(local.transform(frame.sort_values("age")[FEATURES]), want, atol=1e-8)
 
 

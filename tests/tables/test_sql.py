@@ -94,7 +94,7 @@ def test_the_command_line_from_a_query_to_a_table(uri, frame, tmp_path):
     result = run(*into)
     assert (result.exit_code, result.stdout) == (0, "1500 rows written to reduced\n")
     written = rows_of(uri, "reduced").sort_values("age")
-    fair = load_model(model).model
+    fair = load_model(model)
     expected = fair.transform(frame.sort_values("age")[FEATURES])
     assert list(written) == ["age", "fairpca0", "fairpca1"]
     np.testing.assert_allclose(written[["fairpca0", "fairpca1"]], expected, atol=1e-10)

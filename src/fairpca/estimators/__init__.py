@@ -5,14 +5,13 @@ from fairpca.estimators._fair_kernel_pca import FairKernelPCA
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._fair_pca_cv import FairPCACV
 from fairpca.estimators._onnx import register_onnx, to_onnx
-from fairpca.estimators._persistence import SavedModel, load_model
+from fairpca.estimators._persistence import load_model
 
 __all__ = [
     "DeltaFairPCA",
     "FairKernelPCA",
     "FairPCA",
     "FairPCACV",
-    "SavedModel",
     "load_model",
     "register_onnx",
     "to_onnx",

@@ -49,7 +49,7 @@ def fit_state(moments: GroupMoments, settings: dict[str, Any]) -> ModelFile:
         "feature_names_in_": np.array(whole.feature_names, dtype=object),
         "moments_": whole,
     }
-    return ModelFile("FairPCA", settings, state, None)
+    return ModelFile("FairPCA", settings, state)
 
 
 def _solve(moments: GroupMoments, problem: FairProblem, settings: dict[str, Any]) -> Solution:

@@ -21,7 +21,7 @@ from fairpca.tables._kernel import absent, decoded, level_text
 from fairpca.tables._roles import is_number
 
 AnyModel: TypeAlias = Any
-"""A fitted FairPCA, a SavedModel, or the path of a model file."""
+"""A fitted FairPCA or the path of a model file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,21 +128,16 @@ def read_model(model: AnyModel) -> Weights:
     if isinstance(model, str | os.PathLike):
         model = read_model_file(model)
     if isinstance(model, ModelFile):
-        kind, parameters, state, standardization = model
+        kind, parameters, state = model
         whiten, missing = parameters["whiten"], parameters.get("missing", MISSING[0])
     else:
-        fitted, standardization = model if isinstance(model, tuple) else (model, None)
-        kind, state = type(fitted).__name__, dict(vars(fitted))
-        whiten = getattr(fitted, "whiten", False)
-        missing = getattr(fitted, "missing", MISSING[0])
+        kind, state = type(model).__name__, dict(vars(model))
+        whiten = getattr(model, "whiten", False)
+        missing = getattr(model, "missing", MISSING[0])
     _check_fitted(kind, state)
     mean, components = state["mean_"], state["components_"]
     if state.get("scale_") is not None:
         components = components / state["scale_"]
-    if standardization is not None:  # kept beside the model, as 0.1.0 did
-        # (x - m)/s - mean, written for rows in their own units.
-        mean = standardization.mean + standardization.scale * mean
-        components = components / standardization.scale
     deviation = np.sqrt(state["explained_variance_"])
     return Weights(
         tuple(map(str, state["feature_names_in_"])),

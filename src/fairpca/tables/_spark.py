@@ -115,7 +115,7 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
     ----------
     data : pyspark.sql.DataFrame
         The table, with the features of the model by name.
-    model : FairPCA, SavedModel, str or path
+    model : FairPCA, str or path
         As in `project_table`.
 
     Examples

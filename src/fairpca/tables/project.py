@@ -49,7 +49,7 @@ def project_table(
     ----------
     table : Table
         What `open_table` returned.
-    model : FairPCA, SavedModel, str or path
+    model : FairPCA, str or path
         The fitted model, or a file written by its `save` method. Rows are standardised if the
         file says so; indicator features are formed from their columns.
     out : str or path
