@@ -34,8 +34,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from fairpca import DeltaFairPCA, FairPCA
-from fairpca.adversary import Aim, cross_fitted, find_space, follow_path, random_frequencies
-from fairpca.estimators._delta_fair_pca import _HOLES, _PRICES
+from fairpca.adversary import PathTarget, cross_fitted, find_space, fit_path, random_frequencies
+from fairpca.estimators._delta_fair_pca import _GAP_POINTS, _PENALTIES
 from fairpca.estimators._judges import judge_of
 from fairpca.linalg import complement_basis, orthonormalize
 from fairpca.moments import GroupMoments
@@ -178,11 +178,11 @@ def ours(train, z, d, seed):
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), d, 0.0)
     random = np.random.default_rng(seed)
-    aims = [Aim(price) for price in _PRICES]
-    path = follow_path(space, rows, GroupMoments.contrasts, aims, random, holes=_HOLES)
+    aims = [PathTarget(price) for price in _PENALTIES]
+    path = fit_path(space, rows, GroupMoments.contrasts, aims, random, gap_points=_GAP_POINTS)
     aims = [point.aim for point in path]
     unseen = cross_fitted(rows, GroupMoments.contrasts, d, 0.0, aims, random, judge_of("rbf", seed))
-    return [(p.aim.price, space.ordered(p.basis), u) for p, u in zip(path, unseen, strict=True)]
+    return [(p.aim.penalty, space.ordered(p.basis), u) for p, u in zip(path, unseen, strict=True)]
 
 
 def measure(name, d, seed, *, with_peers):
@@ -307,7 +307,7 @@ def averaged(rows):
     """
     parts = {}
     for r in rows:
-        if r["method"] == "DeltaFairPCA" and r["price"] not in _PRICES:
+        if r["method"] == "DeltaFairPCA" and r["price"] not in _PENALTIES:
             continue
         parts.setdefault((r["data"], r["d"], r["method"], r["price"]), []).append(r)
     means = []
@@ -340,7 +340,7 @@ def speed():
         X = rng.normal(size=(n_rows, 50)) * np.linspace(2.0, 0.3, 50)
         X *= 1 + 0.5 * np.outer(z, np.arange(50) % 3 == 0)
         row = {"rows": n_rows, "p": 50, "d": 5}
-        for part, options in (("price", {"price": 1.0}), ("search", {"delta": None})):
+        for part, options in (("price", {"penalty": 1.0}), ("search", {"delta": None})):
             start = time.process_time()
             DeltaFairPCA(5, **options).fit(X, sensitive_features=z)
             row[part] = time.process_time() - start

@@ -40,8 +40,8 @@ class ExampleOrder:
     """Examples in the order in which a newcomer wants them."""
 
     NAMES = (
-        *("first_steps", "choosing_a_price", "audit", "certificate", "intersections", "strata"),
-        *("gaussian_attacker", "worst_served", "activity_clusters", "kernel", "streaming"),
+        *("first_steps", "choosing_a_penalty", "audit", "certificate", "intersections", "strata"),
+        *("gaussian_adversary", "worst_served", "activity_clusters", "kernel", "streaming"),
     )
 
     def __init__(self, folder):
@@ -152,7 +152,7 @@ TITLES = {
     "frontier": "What each method keeps and leaks",
     "frontier_summary": "How often DeltaFairPCA is matched",
     "frontier_speed": "Speed of DeltaFairPCA",
-    "kernel_question": "Does a kernel help against Gaussian attackers?",
+    "kernel_question": "Does a kernel help against Gaussian adversaries?",
     "kernel_speed": "Speed of FairKernelPCA",
     "metrics": "Speed of the measures",
     "scale": "Millions of rows",

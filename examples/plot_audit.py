@@ -3,7 +3,7 @@ Auditing a representation
 =========================
 
 ``audit`` asks what classifiers find out from a representation, whoever made it: families with
-their permutation nulls, and attackers trained on one half of the rows and measured on the other.
+their permutation nulls, and adversaries trained on one half of the rows and measured on the other.
 """
 
 import matplotlib.pyplot as plt

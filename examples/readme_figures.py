@@ -28,8 +28,8 @@ def main():
     fair = FairPCA(2).fit(X, sensitive_features=diabetes.sensitive_features)
     groups = {"sensitive_features": diabetes.sensitive_features}
     save(BeforeAfterDisplay.from_estimator(fair, X, **groups), "plain_and_fair")
-    prices = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)
-    save(TradeoffDisplay.from_prices(FairPCA(2), X, prices=prices, **groups), "tradeoff")
+    penalties = (0.0, 0.5, 1.0, 1.5, 2.0, 4.0)
+    save(TradeoffDisplay.from_penalties(FairPCA(2), X, penalties=penalties, **groups), "tradeoff")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def views():
         "certificate": Certificate(9.9, 10.0, 0.0, 0.1, 10.0, 0.0, HOSTILE[0], True),
         "delta": delta_fairness(U, groups, control_features=strata, cross_fit=True, **few),
         "audit": audit(
-            U, groups, control_features=strata, families=("linear",), attackers=("linear",),
+            U, groups, control_features=strata, families=("linear",), adversaries=("linear",),
             slow_permutations=0, **few,
         ),
         "moments": fair.moments_,

@@ -20,9 +20,9 @@ METHODS = {
 """Methods of each family of classifiers, the default first."""
 FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
-ATTACKERS = ("linear", "gaussian", "trees", "mlp")
+ADVERSARIES = ("linear", "gaussian", "trees", "mlp")
 """Classifiers that are trained on one half of the rows and measured on the other."""
-ADVERSARIES = ("rbf", "linear", "trees")
+DELTA_FAMILIES = ("rbf", "linear", "trees")
 """Classifiers by which DeltaFairPCA is judged."""
 MISSING: tuple[Missing, ...] = get_args(Missing)
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)

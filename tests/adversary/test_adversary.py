@@ -1,25 +1,25 @@
-"""The leak, its gradient, the targets it is about, and Δ on unseen rows."""
+"""The leakage, its gradient, the targets it is about, and Δ on unseen rows."""
 
 import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
 from fairpca.adversary import (
-    Aim,
     Ascent,
-    Leak,
+    Leakage,
+    PathTarget,
     Point,
     Side,
     cross_fitted,
     find_space,
-    follow_path,
+    fit_path,
     form_targets,
     largest_difference,
     random_frequencies,
     thinned,
 )
-from fairpca.adversary._ascent import _in_holes
-from fairpca.adversary._leak import RIDGE, whitened
+from fairpca.adversary._ascent import _targets_in_gaps
+from fairpca.adversary._leakage import RIDGE, whitened
 from fairpca.adversary._unseen import halves
 from fairpca.exceptions import GroupsError, InfeasibleError
 from fairpca.moments import GroupMoments
@@ -45,30 +45,30 @@ def everything(n=240, seed=0):
     return Rows.read(X, groups, rng.integers(0, 2, n), rng.random(n) + 0.1)
 
 
-def leak_of(rows, form=contrasts_of, d=2, n_features=40, seed=1, frequencies=None):
+def leakage_of(rows, form=contrasts_of, d=2, n_features=40, seed=1, frequencies=None):
     targets, order = form_targets(rows, form)
     w = np.ones(len(rows)) if rows.weights is None else rows.weights
     X = rows.X - np.average(rows.X, axis=0, weights=w)
     S = (X.T * w) @ X / w.sum()
     if frequencies is None:
         frequencies = random_frequencies(d, n_features, np.random.default_rng(seed))
-    return Leak(X[order], S, targets, frequencies, np.float64), X, S, frequencies
+    return Leakage(X[order], S, targets, frequencies, np.float64), X, S, frequencies
 
 
 @pytest.mark.parametrize("form", [contrasts_of, joint])
 def test_the_gradient_is_that_of_differences(form):
-    leak, *_ = leak_of(everything(), form)
+    leakage, *_ = leakage_of(everything(), form)
     Y = np.random.default_rng(2).normal(size=(5, 2))
-    _, gradient = leak(Y)
+    _, gradient = leakage(Y)
     step = 1e-5
     for place in np.ndindex(*Y.shape):
         move = np.zeros_like(Y)
         move[place] = step
-        difference = (leak(Y + move)[0] - leak(Y - move)[0]) / (2 * step)
+        difference = (leakage(Y + move)[0] - leakage(Y - move)[0]) / (2 * step)
         assert gradient[place] == pytest.approx(difference, abs=1e-8)
 
 
-def plain_leak(U, label, weight, frequencies):
+def plain_leakage(U, label, weight, frequencies):
     """R² term by term: no cells, no shared sums."""
     angles = U @ frequencies
     F = np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(frequencies.shape[1])
@@ -83,7 +83,7 @@ def plain_leak(U, label, weight, frequencies):
 
 def test_every_target_is_a_regression_of_its_own():
     rows = everything()
-    leak, X, S, frequencies = leak_of(rows)
+    leakage, X, S, frequencies = leakage_of(rows)
     Y = np.random.default_rng(3).normal(size=(5, 2))
     U = X @ whitened(Y, S)[0]
     first, second = rows.groups.categorical
@@ -101,29 +101,33 @@ def test_every_target_is_a_regression_of_its_own():
             weight = np.zeros(len(rows))
             for side in (inside & plus, inside & ~plus):
                 weight[side] = rows.weights[side] / rows.weights[side].sum()
-            expected[name + place] = plain_leak(U, np.where(plus, 1.0, -1.0), weight, frequencies)
-        expected["sensitive_feature_2: numeric" + place] = plain_leak(
+            expected[name + place] = plain_leakage(
+                U, np.where(plus, 1.0, -1.0), weight, frequencies
+            )
+        expected["sensitive_feature_2: numeric" + place] = plain_leakage(
             U, number, rows.weights * inside, frequencies
         )
-    found = dict(zip(leak.targets.names, leak.amounts(Y), strict=True))
+    found = dict(zip(leakage.targets.names, leakage.amounts(Y), strict=True))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-8)
 
 
 def test_the_smooth_maximum_is_near_the_largest():
-    leak, *_ = leak_of(everything())
+    leakage, *_ = leakage_of(everything())
     Y = np.random.default_rng(4).normal(size=(5, 2))
-    largest = leak.amounts(Y).max()
-    assert largest - np.log(len(leak.targets)) / 40.0 <= leak(Y)[0] <= largest
+    largest = leakage.amounts(Y).max()
+    assert largest - np.log(len(leakage.targets)) / 40.0 <= leakage(Y)[0] <= largest
 
 
 def test_a_weight_of_two_is_two_rows():
     rng = np.random.default_rng(5)
     X, z, w = rng.normal(size=(90, 4)), np.arange(90) % 2, rng.integers(1, 4, 90)
     Y = rng.normal(size=(4, 2))
-    weighted, _, _, frequencies = leak_of(Rows.read(X, z, sample_weight=w))
-    repeated, *_ = leak_of(Rows.read(np.repeat(X, w, axis=0), z.repeat(w)), frequencies=frequencies)
+    weighted, _, _, frequencies = leakage_of(Rows.read(X, z, sample_weight=w))
+    repeated, *_ = leakage_of(
+        Rows.read(np.repeat(X, w, axis=0), z.repeat(w)), frequencies=frequencies
+    )
     assert weighted(Y)[0] == pytest.approx(repeated(Y)[0], rel=1e-10)
     np.testing.assert_allclose(weighted(Y)[1], repeated(Y)[1], atol=1e-10)
 
@@ -132,9 +136,9 @@ def test_a_label_that_the_features_represent_leaks_all():
     rng = np.random.default_rng(6)
     X = rng.normal(size=(2000, 3))
     z = (X[:, 0] > 0).astype(int)
-    leak, *_ = leak_of(Rows.read(X, z), d=1, n_features=200)
-    assert leak(np.eye(3)[:, :1])[0] > 0.9
-    assert leak.adjusted(np.eye(3)[:, :1])[0] > 0.9
+    leakage, *_ = leakage_of(Rows.read(X, z), d=1, n_features=200)
+    assert leakage(np.eye(3)[:, :1])[0] > 0.9
+    assert leakage.adjusted(np.eye(3)[:, :1])[0] > 0.9
 
 
 def test_labels_without_relation_leak_nothing_but_chance():
@@ -142,10 +146,10 @@ def test_labels_without_relation_leak_nothing_but_chance():
     X = rng.normal(size=(1000, 3))
     raw, adjusted = [], []
     for seed in range(20):
-        leak, *_ = leak_of(Rows.read(X, rng.permutation(1000) % 2), n_features=100, seed=seed)
+        leakage, *_ = leakage_of(Rows.read(X, rng.permutation(1000) % 2), n_features=100, seed=seed)
         Y = rng.normal(size=(3, 2))
-        raw.append(leak.amounts(Y)[0])
-        adjusted.append(leak.adjusted(Y)[0])
+        raw.append(leakage.amounts(Y)[0])
+        adjusted.append(leakage.adjusted(Y)[0])
     assert np.mean(raw) > 0.03
     assert abs(np.mean(adjusted)) < 3 * np.std(adjusted) / np.sqrt(20) + 0.005
 
@@ -197,8 +201,8 @@ def test_halves_share_every_cell():
     assert np.abs(one - two).max() <= 1
 
 
-def prices(*values):
-    return [Aim(value) for value in values]
+def penalties(*values):
+    return [PathTarget(value) for value in values]
 
 
 def shells(n=600, seed=0):
@@ -210,17 +214,19 @@ def shells(n=600, seed=0):
     return X, z
 
 
-def test_the_path_gives_up_variance_for_less_leak():
+def test_the_path_gives_up_variance_for_less_leakage():
     rows = Rows.read(*shells())
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
     random = np.random.default_rng(0)
-    path = follow_path(space, rows, contrasts_of, prices(0.05, 0.5, 5.0), random)
-    variance, leak = ([getattr(point, name) for point in path] for name in ("variance", "leak"))
+    path = fit_path(space, rows, contrasts_of, penalties(0.05, 0.5, 5.0), random)
+    variance, leakage = (
+        [getattr(point, name) for point in path] for name in ("variance", "leakage")
+    )
     assert variance == sorted(variance, reverse=True)
-    assert leak == sorted(leak, reverse=True)
-    assert leak[0] > 0.2
-    assert leak[-1] < 0.05
+    assert leakage == sorted(leakage, reverse=True)
+    assert leakage[0] > 0.2
+    assert leakage[-1] < 0.05
     for point in path:
         V = space.ordered(point.basis)
         np.testing.assert_allclose(V.T @ V, np.eye(2), atol=1e-10)
@@ -244,10 +250,10 @@ def test_starts_leave_out_the_directions_that_differ_the_most():
 
 
 class PricesOnly(Ascent):
-    """Notes the prices that are climbed, and climbs nothing."""
+    """Notes the penalties that are ascended, and ascends nothing."""
 
-    def climb(self, V, aim):
-        self.climbed = [*getattr(self, "climbed", ()), aim.price]
+    def ascend(self, V, aim):
+        self.ascended = [*getattr(self, "ascended", ()), aim.penalty]
         return V
 
 
@@ -258,13 +264,13 @@ def test_prices_are_climbed_up_and_down_and_no_reported_leak_is_negative():
     space = find_space(moments, moments.contrasts(), 2, 0.0)
     targets, order = form_targets(rows, contrasts_of)
     X, S = space.coordinates(rows.X)[order], np.diag(space.variances)
-    test = Leak(X, S, targets, random_frequencies(2, 60, rng))
+    test = Leakage(X, S, targets, random_frequencies(2, 60, rng))
     assert min(test.adjusted(V).max() for V in space.starts()) < -0.01
     ascent = PricesOnly(X, S, space.total, targets, rng)
-    path = ascent.path(space.starts(), prices(1.0, 2.0, 3.0, 4.0, 500.0), space.within_means)
-    assert ascent.climbed == [1.0, 3.0, 500.0, 4.0, 2.0]
-    assert [point.aim.price for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
-    assert all(point.leak >= 0.0 for point in path)
+    path = ascent.path(space.starts(), penalties(1.0, 2.0, 3.0, 4.0, 500.0), space.within_means)
+    assert ascent.ascended == [1.0, 3.0, 500.0, 4.0, 2.0]
+    assert [point.aim.penalty for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
+    assert all(point.leakage >= 0.0 for point in path)
 
 
 def test_an_ascent_does_not_lose():
@@ -275,11 +281,11 @@ def test_an_ascent_does_not_lose():
     X, S = space.coordinates(rows.X)[order], np.diag(space.variances)
     ascent = Ascent(X, S, space.total, targets, np.random.default_rng(0))
     start = space.starts()[0]
-    leak = Leak(X, S, targets, random_frequencies(2, 60, np.random.default_rng(1)))
-    better = ascent.climb(start, Aim(2.0))
+    leakage = Leakage(X, S, targets, random_frequencies(2, 60, np.random.default_rng(1)))
+    better = ascent.ascend(start, PathTarget(2.0))
 
     def objective(V):
-        return np.sum(V * (S @ V)) / space.total - 2.0 * leak.adjusted(V).max()
+        return np.sum(V * (S @ V)) / space.total - 2.0 * leakage.adjusted(V).max()
 
     assert objective(better) > objective(start) + 0.05
 
@@ -293,7 +299,7 @@ def test_means_may_differ_where_they_are_allowed_to(mean_tol):
     moments = GroupMoments.from_rows(rows)
     contrasts = moments.contrasts()
     space = find_space(moments, contrasts, 2, mean_tol)
-    path = follow_path(space, rows, contrasts_of, prices(0.01), np.random.default_rng(0))
+    path = fit_path(space, rows, contrasts_of, penalties(0.01), np.random.default_rng(0))
     gap = np.linalg.norm(contrasts.mean_gaps @ space.ordered(path[0].basis))
     if mean_tol is None:
         assert gap > 1.0
@@ -318,7 +324,7 @@ def by_size(U, side, new):
 
 def test_unseen_rows_tell_what_the_judge_can_see():
     X, z = shells()
-    options = (prices(0.01, 5.0), np.random.default_rng(0), by_size)
+    options = (penalties(0.01, 5.0), np.random.default_rng(0), by_size)
     first, last = cross_fitted(Rows.read(X, z), contrasts_of, 2, 0.0, *options)
     assert first.value > 0.6
     assert last.value < first.value - 0.3
@@ -326,7 +332,7 @@ def test_unseen_rows_tell_what_the_judge_can_see():
     assert 0.05 < last.chance < 0.2
     few = Rows.read(X[:9], z[:9])
     with pytest.raises(GroupsError, match="at least 8 rows"):
-        cross_fitted(few, contrasts_of, 1, 0.0, prices(1.0), np.random.default_rng(0), by_size)
+        cross_fitted(few, contrasts_of, 1, 0.0, penalties(1.0), np.random.default_rng(0), by_size)
 
 
 @pytest.mark.parametrize("n_rare", [1, 2])
@@ -335,7 +341,7 @@ def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
     X, z = rng.normal(size=(80, 3)), np.arange(80) % 2
     X[:, 2] = 0.0
     X[: 2 * n_rare : 2, 2] = 1.0  # one or two rows of one group
-    rows, options = Rows.read(X, z), (prices(1.0), rng, by_size)
+    rows, options = Rows.read(X, z), (penalties(1.0), rng, by_size)
     if n_rare == 1:
         with pytest.raises(InfeasibleError, match="for a half: n_components=2"):
             cross_fitted(rows, contrasts_of, 2, 0.0, *options)
@@ -345,60 +351,62 @@ def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
             assert 0.0 <= found.value <= 1.0
 
 
-def test_a_rising_price_is_the_slope_of_what_is_maximised():
-    aim = Aim(2.0, variance=0.3, rise=7.0)
-    assert aim.price_at(0.3) == 2.0
+def test_a_rising_penalty_is_the_slope_of_what_is_maximised():
+    aim = PathTarget(2.0, variance=0.3, rise=7.0)
+    assert aim.penalty_at(0.3) == 2.0
     for variance in (0.2, 0.3, 0.4):
         step = 1e-6
         up, down = (aim.value(variance * np.exp(s), 0.1) for s in (step, -step))
         by_variance = (up - down) / (2 * step)
-        by_leak = (aim.value(variance, 0.1 + step) - aim.value(variance, 0.1)) / step
-        assert -by_leak / by_variance == pytest.approx(aim.price_at(variance), rel=1e-6)
+        by_leakage = (aim.value(variance, 0.1 + step) - aim.value(variance, 0.1)) / step
+        assert -by_leakage / by_variance == pytest.approx(aim.penalty_at(variance), rel=1e-6)
     for tiny in (1e-300, 1e300):  # far away, where the power would overflow
         assert np.isfinite(aim.value(tiny, 0.1))
-        assert np.isfinite(aim.price_at(tiny))
+        assert np.isfinite(aim.penalty_at(tiny))
 
 
 def test_points_in_a_hollow_are_best_for_an_aim_between_their_neighbours():
     kept, leaked = (0.57, 0.52, 0.48), (0.37, 0.25, 0.12)
-    points = [Point(Aim(0.0), np.zeros((2, 1)), *p) for p in zip(kept, leaked, strict=True)]
+    points = [Point(PathTarget(0.0), np.zeros((2, 1)), *p) for p in zip(kept, leaked, strict=True)]
     first, middle, last = points
 
     def best(aim):
-        return max(points, key=lambda p: aim.value(p.variance, p.leak))
+        return max(points, key=lambda p: aim.value(p.variance, p.leakage))
 
-    assert all(best(Aim(price)) is not middle for price in np.geomspace(0.01, 100, 200))
+    assert all(best(PathTarget(penalty)) is not middle for penalty in np.geomspace(0.01, 100, 200))
     (aim,) = first.between(last)
     assert best(aim) is middle
-    tie = Aim(aim.price)
-    values = [tie.value(point.variance, point.leak) for point in (first, last)]
+    tie = PathTarget(aim.penalty)
+    values = [tie.value(point.variance, point.leakage) for point in (first, last)]
     assert values[0] == pytest.approx(values[1])
 
 
-def test_holes_are_filled_in_order_and_halves_follow():
+def test_gaps_of_the_path_are_filled_in_order_and_halves_follow():
     rows = Rows.read(*shells())
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
     asked = (space, rows, contrasts_of)
-    path = follow_path(*asked, prices(0.05, 5.0), np.random.default_rng(0), holes=2)
+    path = fit_path(*asked, penalties(0.05, 5.0), np.random.default_rng(0), gap_points=2)
     assert [bool(point.aim.rise) for point in path] == [False, True, True, False]
-    variance, leak = ([getattr(point, name) for point in path] for name in ("variance", "leak"))
+    variance, leakage = (
+        [getattr(point, name) for point in path] for name in ("variance", "leakage")
+    )
     assert variance == sorted(variance, reverse=True)
-    assert leak == sorted(leak, reverse=True)
+    assert leakage == sorted(leakage, reverse=True)
     assert np.diff(variance).max() < -0.02
     aims = [point.aim for point in path]
-    again = follow_path(*asked, aims, np.random.default_rng(1))
+    again = fit_path(*asked, aims, np.random.default_rng(1))
     assert [point.aim for point in again] == aims
     found = cross_fitted(rows, contrasts_of, 2, 0.0, aims, np.random.default_rng(0), by_size)
     assert found[0].value > found[-1].value + 0.3
 
 
-def test_aims_go_to_the_largest_holes():
-    def point(variance, leak):
-        return Point(Aim(1.0), np.zeros((2, 1)), variance, leak)
+def test_path_targets_go_to_the_largest_gaps():
+    def point(variance, leakage):
+        return Point(PathTarget(1.0), np.zeros((2, 1)), variance, leakage)
 
     points = [point(0.8, 0.64), point(0.4, 0.16), point(0.3, 0.09), point(0.3, 0.09)]
-    kept = [aim.variance for aim in _in_holes(points, 5)]
+    kept = [aim.variance for aim in _targets_in_gaps(points, 5)]
     assert kept == pytest.approx([*(0.8 / 2 ** (n / 5) for n in (1, 2, 3, 4)), np.sqrt(0.12)])
-    assert _in_holes(points[2:], 5) == []
-    assert _in_holes(points[:1], 5) == []
+    assert _targets_in_gaps(points[2:], 5) == []
+    assert _targets_in_gaps(points[:1], 5) == []

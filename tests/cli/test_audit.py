@@ -133,7 +133,7 @@ def test_progress_counts_the_statistics(people):
         people[FEATURES],
         people["sex"],
         families=("linear", "cdf"),
-        attackers=(),
+        adversaries=(),
         n_permutations=0,
         slow_permutations=0,
         progress=lambda *counts: calls.append(counts),
@@ -143,25 +143,33 @@ def test_progress_counts_the_statistics(people):
 
 def test_what_fit_can_do_is_checked(run, write, people):
     arguments = ("--sensitive", "sex,race", "--joint", "--compare", "one-vs-rest", *LINEAR)
-    document = audit_json(run, write(people), *arguments, "--attackers", "none")
+    document = audit_json(run, write(people), *arguments, "--adversaries", "none")
     attributes = {row["attribute"] for row in document["contrasts"]}
     assert attributes == {"sex", "race", "sex × race"}
-    assert document["attacks"] == []
+    assert document["adversaries"] == []
     assert document["options"]["joint"] is True
     people["age"] = np.random.default_rng(0).uniform(20, 60, len(people))
-    numeric = ("--sensitive", "age", "--numeric", "age", *LINEAR, "--attackers", "none")
+    numeric = ("--sensitive", "age", "--numeric", "age", *LINEAR, "--adversaries", "none")
     (row,) = audit_json(run, write(people), *numeric)["contrasts"]
     assert row["positive"] == "numeric"
-    reference = ("--sensitive", "race", "--reference", "b", *LINEAR, "--attackers", "none")
+    reference = ("--sensitive", "race", "--reference", "b", *LINEAR, "--adversaries", "none")
     pairs = audit_json(run, write(people), *reference)["delta"][0]["comparisons"]
     assert [pair["groups"] for pair in pairs] == [["b", "a"], ["b", "c"]]
 
 
-def test_attackers_small_groups_and_the_headline(run, write, people):
+def test_adversaries_small_groups_and_the_headline(run, write, people):
     people.loc[:9, "race"] = "few"
-    arguments = ("--sensitive", "race", *LINEAR, "--attackers", "linear", "--attackers", "trees")
+    arguments = (
+        "--sensitive",
+        "race",
+        *LINEAR,
+        "--adversaries",
+        "linear",
+        "--adversaries",
+        "trees",
+    )
     document = audit_json(run, write(people), *arguments)
-    assert {entry["attacker"] for entry in document["attacks"]} == {"linear", "trees"}
+    assert {entry["adversary"] for entry in document["adversaries"]} == {"linear", "trees"}
     assert document["small_groups"] == [{"attribute": "race", "group": "few", "n_rows": 10}]
     assert "few" not in document["headline"]["pair"]
     printed = run("audit", write(people), *arguments).stdout
@@ -178,7 +186,7 @@ def test_decisions_by_group(run, write, people):
     people["hired"] = np.where(rng.random(120) < 0.3 + 0.3 * (people["sex"] == "m"), "yes", "no")
     people["fit"] = rng.integers(0, 2, 120)
     people["points"] = rng.normal(size=120)
-    columns = ("--decision", "hired", "--score", "points", "--attackers", "none")
+    columns = ("--decision", "hired", "--score", "points", "--adversaries", "none")
     quick = ("--sensitive", "sex", "--family", "linear", *QUICK[:4], "--drop", "race,income,fit")
     document = audit_json(run, write(people), *quick, *columns)
     assert document["data"]["decision"] == "hired"
@@ -195,7 +203,7 @@ def test_decisions_by_group(run, write, people):
     (rate,) = (e for e in other["decisions"]["rates"][:2] if e["group"] == "m")
     assert rate["rate"] == pytest.approx(1 - rates["selection", "m"])
     people["hired"] = (people["hired"] == "yes").astype(int)
-    label = ("--decision", "hired", "--label", "fit", "--positive", "1", "--attackers", "none")
+    label = ("--decision", "hired", "--label", "fit", "--positive", "1", "--adversaries", "none")
     result = run("audit", write(people), *quick[:-2], "--drop", "race,income", *label)
     assert result.exit_code == 0, result.stderr
     assert "true positives" in result.stdout
@@ -224,7 +232,7 @@ def test_what_the_budget_cuts_is_said(run, write):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(4000, 2)), columns=FEATURES)
     frame["sex"] = np.where(rng.random(4000) < 0.5, "f", "m")
-    arguments = ("--sensitive", "sex", "--family", "linear", "--attackers", "none")
+    arguments = ("--sensitive", "sex", "--family", "linear", "--adversaries", "none")
     result = run("audit", write(frame), *arguments, "--budget", "0.5", "--json")
     cut = json.loads(result.stdout)["cut"]
     assert any(text.startswith("linear search: ") for text in cut)
@@ -240,19 +248,19 @@ def test_what_the_budget_cuts_is_said(run, write):
         (["--decision", "nix"], "--decision names ['nix'], but the columns are"),
         (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
-        (["--attackers", "me"], "--attackers"),
+        (["--adversaries", "me"], "--adversaries"),
         (["--reference", "q"], "--reference"),
     ],
 )
 def test_bad_questions(refused, write, people, arguments, complaint):
-    quick = ("--family", "linear", "--attackers", "none", *QUICK)
-    if "--attackers" in arguments:
+    quick = ("--family", "linear", "--adversaries", "none", *QUICK)
+    if "--adversaries" in arguments:
         quick = QUICK
     assert complaint in refused("audit", write(people), "--sensitive", "sex", *quick, *arguments)
 
 
 def test_original_columns_say_what_each_group_loses(run, write, people):
-    quick = ("--attackers", "none", "--family", "cdf", "--permutations", "0")
+    quick = ("--adversaries", "none", "--family", "cdf", "--permutations", "0")
     asked = (write(people), "-s", "sex", "--features", "u,v", "--original", "u,v,w,x", *quick)
     losses = json.loads(run("audit", *asked, "--json").stdout)["losses"]
     expected = group_loss(people[list("uvwx")], people["sex"], U=people[["u", "v"]])
@@ -271,7 +279,7 @@ def test_original_columns_say_what_each_group_loses(run, write, people):
 def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write, people):
     people.loc[:7, "sex"] = None
     people["hired"] = np.arange(120) % 2
-    arguments = ("--sensitive", "sex", *LINEAR, "--attackers", "none", "--decision", "hired")
+    arguments = ("--sensitive", "sex", *LINEAR, "--adversaries", "none", "--decision", "hired")
     assert "'sex'" in refused("audit", write(people), *arguments)
     document = audit_json(run, write(people), *arguments, "--leave-out-unknown")
     assert document["unknown"] == {"sex": 8}

@@ -73,7 +73,7 @@ def test_unattainable_cov_tol_states_the_minimum(refused, run, write, people):
     assert "is " + f"{minimum:.6g}" in refused("fit", path, *SEX, "--cov-tol", minimum * 0.999)
 
 
-def test_price_and_limit_exclude_each_other(refused, write, people):
+def test_penalty_and_limit_exclude_each_other(refused, write, people):
     line = refused("fit", write(people), *SEX, "--cov-tol", 1, "--cov-weight", 1)
     assert "--cov-tol and --cov-weight" in line
 

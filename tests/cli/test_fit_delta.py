@@ -22,7 +22,7 @@ def test_the_path_is_shown_saved_and_written(run, write, shells, tmp_path):
     options = ("--drop", "race,income", "-s", "sex", "--delta", "0.5")
     result = run("fit", source, *options, "--save", model, "-o", out)
     assert result.exit_code == 0, result.stderr
-    assert "What may leak, and what it costs" in result.stdout
+    assert "Leakage along the path, and the variance it costs" in result.stdout
     assert "chosen" in result.stdout
     assert "Chance alone stays below" in result.stdout
     fair = load_model(model)
@@ -38,7 +38,7 @@ def test_json_has_the_path(run, write, shells):
     found = json.loads(result.stdout)["adversary"]
     assert found["family"] == "linear"
     assert found["delta"] <= 0.5
-    chosen = [point for point in found["path"] if point["price"] == found["price"]]
+    chosen = [point for point in found["path"] if point["penalty"] == found["penalty"]]
     assert chosen[0]["delta"] == found["delta"]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 QUICK = ("--family", "linear", "--permutations", 19, "--slow-permutations", 0, "--budget", 5)
-LESS = (*QUICK, "--attackers", "linear")
+LESS = (*QUICK, "--adversaries", "linear")
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
-from fairpca.estimators._delta_fair_pca import _HOLES, _PRICES
+from fairpca.estimators._delta_fair_pca import _GAP_POINTS, _PENALTIES
 from fairpca.exceptions import DeltaNotReachedWarning
 
 MAKERS = {
     "FairPCA": FairPCA,
     "FairKernelPCA": lambda: FairKernelPCA(rank=10),
-    "DeltaFairPCA": lambda: DeltaFairPCA(price=1.0),
+    "DeltaFairPCA": lambda: DeltaFairPCA(penalty=1.0),
     "FairPCACV": lambda: FairPCACV(cov_weights=(0.0, 1.0), folds=2),
 }
 
@@ -108,7 +108,7 @@ def test_every_ascent_of_a_path_is_told(rows):
         model.fit(X, sensitive_features=z)
     assert caught[0].filename == __file__
     tasks = [r["context"].task_name for r in callback.record if r["name"] == "on_fit_task_end"]
-    assert tasks.count("ascent") == len(_PRICES) + _HOLES + 2 * len(model.path_["price"])
+    assert tasks.count("ascent") == len(_PENALTIES) + _GAP_POINTS + 2 * len(model.path_["penalty"])
 
 
 def test_a_search_tells_of_its_settings_and_of_the_solve_of_the_best(rows):

@@ -37,9 +37,9 @@ EXTRA_CHECKS = [
     check_dataframe_column_names_consistency,
 ]
 PLAIN = DeltaFairPCA(1, missing_groups="ignore")
-# With a price: the checks have too few rows for groups to be measured on halves of them.
-FAIR = DeltaGroupsFromRows(1, price=0.5, certify=False)
-# A weight of two is two rows in the leak (tests/adversary), but not in the
+# With a penalty: the checks have too few rows for groups to be measured on halves of them.
+FAIR = DeltaGroupsFromRows(1, penalty=0.5, certify=False)
+# A weight of two is two rows in the leakage (tests/adversary), but not in the
 # number of random features, which follows the number of rows, nor in the draws of an ascent.
 RANDOM = dict.fromkeys(
     (

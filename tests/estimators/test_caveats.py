@@ -129,7 +129,7 @@ def test_one_feature_that_holds_all_the_variance(people):
     assert category is DominantFeatureWarning
     assert "'b' holds 100 %" in text
     assert not _said(lambda: FairPCA(2, standardize=True).fit(large, sensitive_features=sex))
-    assert _said(lambda: DeltaFairPCA(2, price=0.1).fit(large, sensitive_features=sex))
+    assert _said(lambda: DeltaFairPCA(2, penalty=0.1).fit(large, sensitive_features=sex))
 
 
 def test_groups_with_few_rows(people):
@@ -142,7 +142,7 @@ def test_groups_with_few_rows(people):
 
 
 @pytest.mark.parametrize(
-    "model", [FairPCA(1), FairKernelPCA(1, rank=5), DeltaFairPCA(1, price=0.1)]
+    "model", [FairPCA(1), FairKernelPCA(1, rank=5), DeltaFairPCA(1, penalty=0.1)]
 )
 def test_groups_with_another_index(people, model):
     frame, sex = people

@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 from fairpca import DeltaFairPCA, FairPCA
 from fairpca.adversary import Side
 from fairpca.estimators import _judges, load_model
-from fairpca.estimators._delta_fair_pca import _PRICES
+from fairpca.estimators._delta_fair_pca import _PENALTIES
 from fairpca.exceptions import (
     DeltaNotReachedWarning,
     GroupFeatureWarning,
@@ -51,7 +51,7 @@ def test_it_finds_what_means_and_covariances_do_not_show(fitted):
     assert fitted.explained_variance_.sum() < 0.6 * fair.explained_variance_.sum()
     assert fitted.path_["delta"][0] > 0.25
     assert fitted.delta_ <= 0.25
-    assert fitted.leak_ < 0.1
+    assert fitted.leakage_ < 0.1
     U = fitted.transform(X)
     assert np.abs(U[z == 1].mean(axis=0) - U[z == 0].mean(axis=0)).max() <= 1e-12
     np.testing.assert_allclose(
@@ -61,19 +61,19 @@ def test_it_finds_what_means_and_covariances_do_not_show(fitted):
 
 def test_the_path_is_the_trade_off(fitted):
     path = fitted.path_
-    assert list(path) == ["price", "variance", "leak", "delta", "delta_error", "chosen"]
-    assert path["price"] == sorted(path["price"])
+    assert list(path) == ["penalty", "variance", "leakage", "delta", "delta_error", "chosen"]
+    assert path["penalty"] == sorted(path["penalty"])
     assert path["variance"] == sorted(path["variance"], reverse=True)
-    assert path["leak"] == sorted(path["leak"], reverse=True)
+    assert path["leakage"] == sorted(path["leakage"], reverse=True)
     chosen = path["chosen"].index(True)
     assert path["chosen"].count(True) == 1
-    assert path["price"][chosen] == fitted.price_
+    assert path["penalty"][chosen] == fitted.penalty_
     assert path["delta"][chosen] == fitted.delta_
     assert all(delta > 0.25 for delta in path["delta"][:chosen])
     assert path["variance"][chosen] == pytest.approx(fitted.explained_variance_ratio_.sum())
     assert 0.0 < fitted.delta_error_ < 0.1
     assert 0.0 < fitted.delta_chance_ < 0.15
-    assert fitted.n_iter_ == len(path["price"])
+    assert fitted.n_iter_ == len(path["penalty"])
 
 
 def test_the_certificate_bounds_the_variance_of_bases_as_fair(fitted):
@@ -84,24 +84,24 @@ def test_the_certificate_bounds_the_variance_of_bases_as_fair(fitted):
     assert certificate.cov_gap == fitted.cov_gap_ == max(fitted.contrasts_["cov_gap"])
     as_close = FairPCA(2, cov_tol=fitted.cov_gap_ * 1.000001).fit(X, sensitive_features=z)
     assert as_close.explained_variance_.sum() <= certificate.bound * (1 + 1e-6)
-    loose = DeltaFairPCA(2, price=1.0, certify=False).fit(X, sensitive_features=z)
+    loose = DeltaFairPCA(2, penalty=1.0, certify=False).fit(X, sensitive_features=z)
     means = FairPCA(2, cov_weight=0.0).fit(X, sensitive_features=z)
     assert loose.certificate_.bound == pytest.approx(means.certificate_.bound)
 
 
 def test_the_same_seed_gives_the_same_bits():
     X, z = hidden(300)
-    make = DeltaFairPCA(2, price=1.0, random_state=3)
+    make = DeltaFairPCA(2, penalty=1.0, random_state=3)
     first, again = (clone(make).fit(X, sensitive_features=z).components_ for _ in range(2))
     np.testing.assert_array_equal(first, again)
     other = clone(make).set_params(random_state=4).fit(X, sensitive_features=z)
     assert not np.array_equal(first, other.components_)
 
 
-def test_a_price_skips_the_search():
+def test_a_penalty_skips_the_search():
     X, z = hidden(300)
-    fair = DeltaFairPCA(2, price=2.0).fit(X, sensitive_features=z)
-    assert fair.price_ == fair.path_["price"][-1] == 2.0
+    fair = DeltaFairPCA(2, penalty=2.0).fit(X, sensitive_features=z)
+    assert fair.penalty_ == fair.path_["penalty"][-1] == 2.0
     assert fair.delta_ is fair.delta_error_ is fair.delta_chance_ is None
     assert set(fair.path_["delta"]) == {None}
 
@@ -128,7 +128,7 @@ def test_without_delta_it_goes_as_low_as_chance_allows():
 def test_other_families_judge(family):
     X, z = hidden(400)
     fair = DeltaFairPCA(1, delta=0.9, family=family).fit(X, sensitive_features=z)
-    assert fair.price_ == fair.path_["price"][0]
+    assert fair.penalty_ == fair.path_["penalty"][0]
     assert 0.0 <= fair.delta_ <= 0.9
 
 
@@ -138,20 +138,20 @@ def test_many_groups_numbers_strata_and_weights():
     X = np.hstack([X, rng.normal(size=(400, 20))])
     letters, numbers = rng.choice(list("abc"), 400), rng.normal(size=400)
     groups = np.array(list(zip(z, letters, numbers, strict=True)), dtype=object)
-    fair = DeltaFairPCA(2, price=1.0, joint=True).fit(
+    fair = DeltaFairPCA(2, penalty=1.0, joint=True).fit(
         X,
         sensitive_features=groups,
         control_features=rng.integers(0, 2, 400),
         sample_weight=rng.integers(0, 3, 400),
     )
     assert fair.mean_gap_ <= 1e-12
-    assert np.isfinite(fair.leak_)
+    assert np.isfinite(fair.leakage_)
     assert len(fair.contrasts_["attribute"]) == 2 * (1 + 3 + 6 + 1)
 
 
 def test_rows_beyond_max_rows_count_for_means_and_variance():
     X, z = hidden(1000)
-    fair = DeltaFairPCA(2, price=1.0, max_rows=200).fit(X, sensitive_features=z)
+    fair = DeltaFairPCA(2, penalty=1.0, max_rows=200).fit(X, sensitive_features=z)
     U = fair.transform(X)
     assert np.abs(U[z == 1].mean(axis=0) - U[z == 0].mean(axis=0)).max() <= 1e-12
     np.testing.assert_allclose(U.var(axis=0), fair.explained_variance_)
@@ -163,7 +163,7 @@ def test_plain_pca_without_groups():
     np.testing.assert_allclose(
         plain.explained_variance_ratio_, PCA(2).fit(X).explained_variance_ratio_
     )
-    assert plain.price_ == plain.leak_ == 0.0
+    assert plain.penalty_ == plain.leakage_ == 0.0
     with pytest.raises(GroupsError, match="missing_groups='ignore'"):
         DeltaFairPCA(2).fit(X)
 
@@ -172,14 +172,14 @@ def test_wide_and_sparse_rows():
     rng = np.random.default_rng(0)
     z = np.arange(60) % 2
     X = rng.normal(size=(60, 200)) + np.outer(z, rng.normal(size=200))
-    fair = DeltaFairPCA(2, price=0.5).fit(X, sensitive_features=z)
+    fair = DeltaFairPCA(2, penalty=0.5).fit(X, sensitive_features=z)
     U = fair.transform(X)
     assert fair.components_.shape == (2, 200)
     assert np.abs(U[z == 1].mean(axis=0) - U[z == 0].mean(axis=0)).max() <= 1e-9
     X, z = hidden(200)
     X[np.abs(X) < 0.5] = 0.0
-    dense = DeltaFairPCA(2, price=0.5).fit(X, sensitive_features=z)
-    sparse = DeltaFairPCA(2, price=0.5).fit(scipy.sparse.csr_array(X), sensitive_features=z)
+    dense = DeltaFairPCA(2, penalty=0.5).fit(X, sensitive_features=z)
+    sparse = DeltaFairPCA(2, penalty=0.5).fit(scipy.sparse.csr_array(X), sensitive_features=z)
     np.testing.assert_allclose(sparse.components_, dense.components_, atol=1e-4)
 
 
@@ -194,7 +194,7 @@ def test_saved_loaded_pickled_and_routed(tmp_path, fitted):
         assert again.path_ == fitted.path_
         assert again.certificate_ == fitted.certificate_
     with config_context(enable_metadata_routing=True):
-        steps = make_pipeline(StandardScaler(), DeltaFairPCA(2, price=0.5))
+        steps = make_pipeline(StandardScaler(), DeltaFairPCA(2, penalty=0.5))
         U = steps.fit(X, sensitive_features=z).transform(X)
     assert np.abs(U[z == 1].mean(axis=0) - U[z == 0].mean(axis=0)).max() <= 1e-9
 
@@ -203,14 +203,14 @@ def test_a_label_that_is_one_feature_is_left_out():
     X, z = hidden(300)
     X = np.column_stack([X, 10.0 * z])
     with pytest.warns(GroupFeatureWarning, match="'x6' is a function of the protected attribute"):
-        fair = DeltaFairPCA(2, price=1.0).fit(X, sensitive_features=z)
+        fair = DeltaFairPCA(2, penalty=1.0).fit(X, sensitive_features=z)
     assert np.abs(fair.transform(X)[z == 1].mean(axis=0)).max() <= 1e-9
 
 
 @pytest.mark.parametrize(
     ("options", "groups", "error", "message"),
     [
-        ({"delta": 0.1, "price": 1.0}, None, InvalidInputError, "both set"),
+        ({"delta": 0.1, "penalty": 1.0}, None, InvalidInputError, "both set"),
         ({"n_components": 6}, None, InfeasibleError, "n_components=6"),
         ({}, np.ones(40), GroupsError, "single group"),
         ({"delta": 1.5}, None, ValueError, "'delta' parameter"),
@@ -231,7 +231,7 @@ def test_a_group_too_small_to_be_measured_says_so():
     with pytest.raises(GroupsError, match="at least 8 rows"):
         DeltaFairPCA(2, delta=0.1).fit(X, sensitive_features=z)
     with pytest.warns(SmallGroupWarning, match="only"):
-        fair = DeltaFairPCA(2, price=1.0).fit(X, sensitive_features=z)
+        fair = DeltaFairPCA(2, penalty=1.0).fit(X, sensitive_features=z)
     assert np.isfinite(fair.components_).all()
 
 
@@ -240,8 +240,8 @@ def test_units_out_of_reach_are_refused(factor):
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(40, 3)), np.arange(40) % 2
     with pytest.raises(InvalidInputError, match="rescale X, or set standardize=True"):
-        DeltaFairPCA(1, price=0.5).fit(factor * X, sensitive_features=z)
-    DeltaFairPCA(1, price=0.0, standardize=True).fit(factor * X, sensitive_features=z)
+        DeltaFairPCA(1, penalty=0.5).fit(factor * X, sensitive_features=z)
+    DeltaFairPCA(1, penalty=0.0, standardize=True).fit(factor * X, sensitive_features=z)
 
 
 def test_the_gaussian_judge_is_three_support_vector_machines(monkeypatch):
@@ -262,9 +262,9 @@ def test_a_point_in_a_hole_is_told_from_the_others_of_that_hole():
     X = np.random.default_rng(2).normal(size=(400, 6)) * spread
     fair = DeltaFairPCA(2, delta=0.3, certify=False).fit(X, sensitive_features=z)
     path = fair.path_
-    assert len(path["price"]) > len(_PRICES)
-    assert path["price"] == sorted(set(path["price"]))
-    chosen = path["price"].index(fair.price_)
+    assert len(path["penalty"]) > len(_PENALTIES)
+    assert path["penalty"] == sorted(set(path["penalty"]))
+    chosen = path["penalty"].index(fair.penalty_)
     assert path["chosen"].index(True) == chosen
     assert path["variance"][chosen] == pytest.approx(fair.explained_variance_ratio_.sum())
     wanted = chosen - 1  # any other one is asked for by its Δ

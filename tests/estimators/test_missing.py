@@ -251,9 +251,9 @@ def test_the_adversary_takes_incomplete_rows_too(rng):
     X, groups = rng.normal(size=(300, 4)), np.arange(300) % 2
     X[rng.random(X.shape) < 0.1] = np.nan
     with pytest.warns(ImputedValuesWarning):
-        model = DeltaFairPCA(2, price=0.5, missing="mean").fit(X, sensitive_features=groups)
+        model = DeltaFairPCA(2, penalty=0.5, missing="mean").fit(X, sensitive_features=groups)
     filled = SimpleImputer().fit_transform(X)
-    plain = DeltaFairPCA(2, price=0.5).fit(filled, sensitive_features=groups)
+    plain = DeltaFairPCA(2, penalty=0.5).fit(filled, sensitive_features=groups)
     np.testing.assert_allclose(model.transform(X), plain.transform(filled), atol=1e-6)
 
 

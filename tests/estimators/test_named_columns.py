@@ -67,7 +67,7 @@ def test_fit_transform_and_the_other_estimators(table):
     assert plain().fit_transform(table, **NAMED).shape == (300, 2)
     kernel = FairKernelPCA(2, mean_tol=None, cov_weight=0.0, n_landmarks=20)
     assert kernel.fit_transform(table, **NAMED).shape == (300, 2)
-    delta = DeltaFairPCA(2, price=1.0, mean_tol=None).fit(table, **NAMED)
+    delta = DeltaFairPCA(2, penalty=1.0, mean_tol=None).fit(table, **NAMED)
     assert delta.feature_names_in_.tolist() == FEATURES
     for model in (kernel, delta):
         with pytest.raises(InvalidInputError, match=r"X is a stream \(LazyFrame\)"):

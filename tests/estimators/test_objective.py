@@ -48,9 +48,9 @@ def test_the_table_is_that_of_the_rows(objective, options):
     assert table["group"] == ["0", "1", "2"]
     assert sum(table["weight"]) == pytest.approx(1.0)
     value = kept.min() if objective == "worst-variance" else -(best - kept).max()
-    price = 0.0 if "cov_tol" in options else options.get("cov_weight", 1.0)
+    penalty = 0.0 if "cov_tol" in options else options.get("cov_weight", 1.0)
     certificate = fair.certificate_
-    assert certificate.objective == pytest.approx(value - price * fair.cov_gap_)
+    assert certificate.objective == pytest.approx(value - penalty * fair.cov_gap_)
     assert certificate.objective <= certificate.bound
     assert objective in repr(certificate)
     if options != PURE:

@@ -30,7 +30,7 @@ MODELS = {
     "whiten": FairPCA(2, whiten=True),
     "standardize": FairPCA(2, standardize=True),
     "both": FairPCA(2, standardize=True, whiten=True),
-    "delta": DeltaFairPCA(2, price=1.0),
+    "delta": DeltaFairPCA(2, penalty=1.0),
 }
 
 
@@ -124,7 +124,7 @@ def test_skops_needs_no_more_trust_than_the_guide_lists(kind):
     skops = pytest.importorskip("skops.io", reason="needs fairpca[skops]")
     block = re.search(r"TRUSTED = (\[.*?\])", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     trusted = eval(block[1])
-    asked = {"price": 1.0} if kind is DeltaFairPCA else {}
+    asked = {"penalty": 1.0} if kind is DeltaFairPCA else {}
     model = kind(2, **asked).fit(X, sensitive_features=GROUP, control_features=STRATUM)
     content = skops.dumps(make_pipeline(StandardScaler(), model))
     assert set(skops.get_untrusted_types(data=content)) <= set(trusted)

@@ -90,14 +90,14 @@ def test_dask_scales_as_well(table):
 @pytest.mark.parametrize("wrap", [np.asarray, csr_array])
 def test_the_adversary_sees_scaled_rows(table, wrap):
     X, groups, _ = table
-    own = DeltaFairPCA(2, price=0.5, standardize=True).fit(wrap(X), sensitive_features=groups)
-    plain = DeltaFairPCA(2, price=0.5)
+    own = DeltaFairPCA(2, penalty=0.5, standardize=True).fit(wrap(X), sensitive_features=groups)
+    plain = DeltaFairPCA(2, penalty=0.5)
     plain.fit(StandardScaler().fit_transform(X), sensitive_features=groups)
     np.testing.assert_allclose(own.scale_, StandardScaler().fit(X).scale_, rtol=1e-12)
     np.testing.assert_allclose(
         own.explained_variance_.sum(), plain.explained_variance_.sum(), rtol=0.02
     )
-    assert np.isclose(own.leak_, plain.leak_, atol=0.02)
+    assert np.isclose(own.leakage_, plain.leakage_, atol=0.02)
 
 
 def test_famd_divides_indicators_by_the_root_of_their_share(rng):
@@ -131,7 +131,7 @@ def test_a_share_is_that_of_plain_pca_and_none_is_all_there_is_room_for(table):
     assert FairPCA(0.99999, **options).fit(X, sensitive_features=groups).n_components_ == 4
     doubled = np.column_stack([X, X])  # what does not vary is no component
     assert FairPCA(None, **options).fit(doubled, sensitive_features=groups).n_components_ == 4
-    found = DeltaFairPCA(0.5, price=0.1, standardize=True).fit(X, sensitive_features=groups)
+    found = DeltaFairPCA(0.5, penalty=0.1, standardize=True).fit(X, sensitive_features=groups)
     assert found.transform(X).shape[1] == found.n_components_ == 2
 
 

@@ -110,9 +110,9 @@ def check_attributes(fair, settings, X, groups, strata, weights):
     same(fair.mean_gap_, mean_gap, "mean_gap_", 1e-7, spread)
     same(fair.cov_gap_, cov_gap, "cov_gap_", 1e-7, unit + 1e-12 * np.abs(X).max() ** 2)
     certificate = fair.certificate_
-    price = settings.get("cov_weight", 1.0) if settings.get("cov_tol") is None else 0.0
-    value = fair.explained_variance_.sum() - price * cov_gap
-    same(certificate.objective, value, "objective", 1e-6, unit * (1 + price))
+    penalty = settings.get("cov_weight", 1.0) if settings.get("cov_tol") is None else 0.0
+    value = fair.explained_variance_.sum() - penalty * cov_gap
+    same(certificate.objective, value, "objective", 1e-6, unit * (1 + penalty))
     assert certificate.bound >= certificate.objective, "bound below the objective"
     if settings["mean_tol"] is not None:
         assert mean_gap <= settings["mean_tol"] + 1e-6 * spread, "mean_tol not kept"

@@ -54,7 +54,7 @@ def check_kernel(rng, X, z, weights):
 
 def check_delta(rng, X, z, weights):
     z = np.minimum(z, 1)
-    fair = DeltaFairPCA(1, price=float(rng.choice([0.0, 0.5])), random_state=0)
+    fair = DeltaFairPCA(1, penalty=float(rng.choice([0.0, 0.5])), random_state=0)
     fair.fit(X, sensitive_features=z, sample_weight=weights)
     U, V = fair.transform(X), fair.components_
     mean, covariance = moments(X, np.ones(len(X)) if weights is None else weights)

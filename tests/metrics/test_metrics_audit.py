@@ -1,4 +1,4 @@
-"""The audit: what it can check, small groups, its budget, attackers and interrupts."""
+"""The audit: what it can check, small groups, its budget, adversaries and interrupts."""
 
 import json
 import tracemalloc
@@ -10,11 +10,11 @@ import pytest
 from fairpca import FairPCA
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
 from fairpca.metrics import audit, cov_gap, delta_fairness, mean_gap
-from fairpca.metrics._attackers import attack
+from fairpca.metrics._adversaries import attack
 from fairpca.metrics._budget import Budget, cost_of
 from fairpca.rows import Rows
 
-QUICK = {"n_permutations": 9, "slow_permutations": 2, "attackers": ()}
+QUICK = {"n_permutations": 9, "slow_permutations": 2, "adversaries": ()}
 
 
 @pytest.fixture
@@ -107,12 +107,12 @@ class TestSmallGroups:
         rng = np.random.default_rng(4)
         z = rng.integers(0, 4, 900)
         U = rng.normal(size=900) + 0.4 * (z == 3)
-        report = audit(U, z, families=("linear",), attackers=("linear",), n_permutations=0)
+        report = audit(U, z, families=("linear",), adversaries=("linear",), n_permutations=0)
         worst = report.headline
         assert worst.n_compared == 6 + 4
         assert f"allows for {worst.n_compared} comparisons" in repr(report)
         alone = [pair.held_out for pair in report.results[0].pairs]
-        alone += [attack.held_out for attack in report.attacks]
+        alone += [attack.held_out for attack in report.adversaries]
         [same] = {(new.low, new.high) for new in alone if new.worst_of(10) == worst.held_out}
         assert worst.held_out.low < same[0] < same[1] < worst.held_out.high
         assert worst.held_out.confidence == 0.95  # of all ten together
@@ -136,7 +136,7 @@ class TestSmallGroups:
         # Every pair has a small group, but one group against the rest has not.
         z = np.repeat(["a", "b", "c"], [100, 20, 15])
         U = np.random.default_rng(0).normal(size=(135, 2)) + 3.0 * (z == "b")[:, None]
-        report = audit(U, z, families=("linear",), **QUICK | {"attackers": ("linear",)})
+        report = audit(U, z, families=("linear",), **QUICK | {"adversaries": ("linear",)})
         assert all(pair.small for pair in report.results[0].pairs)
         worst = report.headline
         assert (worst.by, worst.pair, worst.n_compared) == (
@@ -162,18 +162,18 @@ class TestBudget:
         rng = np.random.default_rng(0)
         z = np.repeat(list("abcde"), [10_000, 5000, 100, 100, 100])
         U = rng.normal(size=(len(z), 2)) + 4.0 * (z > "b")[:, None]
-        attacks, values = [], []
-        asked = {"compare": "one-vs-rest", "attackers": ("linear",), "families": ("linear",)}
+        adversaries, values = [], []
+        asked = {"compare": "one-vs-rest", "adversaries": ("linear",), "families": ("linear",)}
         for seed in range(5):
             report = audit(U, z, **asked, budget=1, random_state=seed)
             assert "linear svm: measured on a sample of" in report.cut[0]
-            assert "attacker linear: on a sample of" in report.cut[2]
-            attacks += [a.held_out.value for a in report.attacks if a.groups[1] == "a"]
+            assert "adversary linear: on a sample of" in report.cut[2]
+            adversaries += [a.held_out.value for a in report.adversaries if a.groups[1] == "a"]
             values += [p.value for p in report.results[0].pairs if p.groups[1] == "a"]
         whole = delta_fairness(U, z == "a").value
         # 0.06 on all rows; as they are drawn, samples say 0.33 and 0.46.
         assert np.mean(values) == pytest.approx(whole, abs=0.05)
-        assert np.mean(attacks) == pytest.approx(whole, abs=0.07)
+        assert np.mean(adversaries) == pytest.approx(whole, abs=0.07)
 
     def test_many_groups_against_the_rest(self):
         z = np.repeat(np.arange(60), 40)
@@ -199,7 +199,7 @@ class TestBudget:
         U = rng.normal(size=(6000, 3)) + 0.3 * z[:, None]
         # Fitted rows: the means agree, which used to take a search for each permutation.
         U -= np.where(z[:, None], U[z].mean(axis=0), U[~z].mean(axis=0))
-        options = {"families": ("linear", "cdf"), "attackers": ("trees",), "budget": 12.0}
+        options = {"families": ("linear", "cdf"), "adversaries": ("trees",), "budget": 12.0}
         report, again = (audit(U, z, **options) for _ in range(2))
         assert json.dumps(report.to_dict()) == json.dumps(again.to_dict())
         assert any("linear svm: measured on a sample of" in what for what in report.cut)
@@ -225,12 +225,12 @@ class TestBudget:
         U, frame = people
         report = audit(U, frame["sex"])
         assert report.results == ()
-        assert report.attacks == ()
+        assert report.adversaries == ()
         assert report.mmd2 is None
         assert len(report.cut) == 9
         [line] = [line for line in repr(report).splitlines() if "cut to keep" in line]
         assert line.count("not measured, the budget was used up") == 1
-        assert "attacker trees, attacker mlp, MMD²" in line
+        assert "adversary trees, adversary mlp, MMD²" in line
         assert report.headline is None
         assert "MMD² –" in repr(report)
         json.dumps(report.to_dict(), allow_nan=False)
@@ -280,7 +280,7 @@ class TestBudget:
             ({"budget": np.nan}, "budget must be"),
             ({"min_group": 1}, "min_group must be"),
             ({"confidence": 1.0}, "confidence must be"),
-            ({"attackers": ("tree",)}, "attackers must be some of"),
+            ({"adversaries": ("tree",)}, "adversaries must be some of"),
             ({"n_permutations": -1}, "n_permutations must be"),
             ({"slow_permutations": 0.5}, "n_permutations must be"),
         ],
@@ -290,21 +290,21 @@ class TestBudget:
             audit(people[0], people[1], **options)
 
 
-class TestAttackers:
+class TestAdversaries:
     def test_trees_and_networks_see_what_half_spaces_cannot(self):
         # Exclusive or: every half-space flags both groups alike.
         rng = np.random.default_rng(0)
         U = rng.normal(size=(1200, 2))
         z = U[:, 0] * U[:, 1] > 0
         report = audit(U, z, families=(), n_permutations=0)
-        found = {a.attacker: a.held_out for a in report.attacks}
+        found = {a.adversary: a.held_out for a in report.adversaries}
         assert found["linear"].value < 0.3
         for name in ("gaussian", "trees", "mlp"):
             assert found[name].low > 0.6
             assert found[name].p_value < 1e-10
-        assert report.strongest.attacker != "linear"
-        assert report.headline.by == report.strongest.attacker
-        assert report.to_dict()["strongest"]["attacker"] == report.strongest.attacker
+        assert report.strongest.adversary != "linear"
+        assert report.headline.by == report.strongest.adversary
+        assert report.to_dict()["strongest"]["adversary"] == report.strongest.adversary
 
     def test_several_groups_face_the_rest_and_strata_stay_apart(self, people):
         U, frame = people
@@ -313,19 +313,19 @@ class TestAttackers:
         assert [(a.groups, tuple(a.stratum.values())) for a in found] == [
             (("rest", level), (sex,)) for sex in "fm" for level in "abc"
         ]
-        report = audit(rows, families=(), attackers=("trees",))
-        assert {a.groups for a in report.attacks} == {("rest", level) for level in "abc"}
+        report = audit(rows, families=(), adversaries=("trees",))
+        assert {a.groups for a in report.adversaries} == {("rest", level) for level in "abc"}
 
     def test_none_without_new_rows(self, people):
         U, frame = people
-        assert audit(U, frame["sex"], families=(), cross_fit=False).attacks == ()
+        assert audit(U, frame["sex"], families=(), cross_fit=False).adversaries == ()
 
 
 def test_to_dict_has_all_that_a_page_needs(people):
     U, frame = people
     report = audit(U, frame, n_permutations=9, slow_permutations=1)
     document = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert {"headline", "delta", "attacks", "strongest", "contrasts", "small_groups"} <= set(
+    assert {"headline", "delta", "adversaries", "strongest", "contrasts", "small_groups"} <= set(
         document
     )
     assert document["asked"]["budget"] == 60.0

@@ -106,12 +106,12 @@ def test_a_weight_of_two_is_a_row_twice(table):
 @pytest.mark.parametrize("compare", ["pairs", "one-vs-rest"])
 @pytest.mark.parametrize("strata", [False, True])
 def test_held_out_figures_are_those_of_the_held_out_rows(table, compare, strata):
-    """The promise of the issue: to 1e-9, for any tolerance, price and number of components."""
+    """The promise of the issue: to 1e-9, for any tolerance, penalty and number of components."""
     control = table["x"] > 0 if strata else None
     folded = FoldedMoments.from_arrays(table[FEATURES], table[["g", "h"]], control, folds=3)
     folds = fold_of(Rows.read(table[FEATURES], table[["g", "h"]], control), 3)
-    for index, (d, tol, price) in enumerate([(1, 0.2, 0.0), (2, 0.3, 1.0), (3, None, 0.5)]):
-        fair = FairPCA(d, mean_tol=tol, cov_weight=price, certify=False)
+    for index, (d, tol, penalty) in enumerate([(1, 0.2, 0.0), (2, 0.3, 1.0), (3, None, 0.5)]):
+        fair = FairPCA(d, mean_tol=tol, cov_weight=penalty, certify=False)
         fair.fit_moments(folded.train(index))
         found = figures(folded.folds[index], fair.components_, compare)
         new = table[folds == index]

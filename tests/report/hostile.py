@@ -32,7 +32,7 @@ def hostile_page():
         groups,
         model=FairPCA(2, mean_tol=0.5),
         families=("linear",),
-        attackers=("linear", "trees"),
+        adversaries=("linear", "trees"),
         n_permutations=19,
         slow_permutations=0,
         decision=rng.random(n) < 0.5,

@@ -91,7 +91,7 @@ def test_everything_that_was_promised_is_there(page):
     summary = page.summary
     assert summary["fit"]["held_out"]["folds"] == 3
     assert summary["fit"]["held_out"]["mean_gap"] > summary["fit"]["fair"]["mean_gap"]
-    assert summary["fit"]["tradeoff"][0]["price"] == 0.0
+    assert summary["fit"]["tradeoff"][0]["penalty"] == 0.0
     assert any(point["chosen"] for point in summary["fit"]["tradeoff"])
     assert len(summary["record"]["rows_sha256"]) == 64
     assert "compliance" in html  # only to say that it is none
@@ -109,7 +109,7 @@ def test_the_files_hold_the_same(page, tmp_path):
     card = page.to_markdown(tmp_path / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# Model card: \\<script\\>")
     assert not re.search(r"(?<!\\)[<\[]", card)
-    for line in page.summary["audit"]["by_attacker"]:
+    for line in page.summary["audit"]["by_adversary"]:
         assert f"| {line['held_out']['value']:.3f} |" in card
     tables = [line for line in card.splitlines() if line.startswith("|")]
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
@@ -120,7 +120,7 @@ def test_an_audit_alone_makes_a_page(tmp_path):
     rng = np.random.default_rng(0)
     U, z = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
     U[z == "b"] += 3.0
-    report = audit(U, z, families=("linear",), attackers=("linear",), n_permutations=19, budget=5)
+    report = audit(U, z, families=("linear",), adversaries=("linear",), n_permutations=19, budget=5)
     html = report.to_html(tmp_path / "a.html", title="Only figures").read_text(encoding="utf-8")
     assert "<h1>Only figures</h1>" in html
     assert "Classifiers tell the groups apart clearly." in html
@@ -131,7 +131,7 @@ def test_an_audit_alone_makes_a_page(tmp_path):
 def test_a_representation_without_a_model():
     rng = np.random.default_rng(0)
     U, z = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
-    quick = {"families": ("linear",), "attackers": (), "n_permutations": 19, "budget": 5}
+    quick = {"families": ("linear",), "adversaries": (), "n_permutations": 19, "budget": 5}
     page = audit_report(U, z, cross_fit=False, **quick)
     assert page.summary["verdict"]["word"] == "unknown"
     assert page.summary["fit"] is None
@@ -144,7 +144,7 @@ def test_a_representation_without_a_model():
 def test_the_digest_is_of_the_rows():
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(60, 3)), np.repeat(["a", "b"], 30)
-    quick = {"families": (), "attackers": (), "budget": 2}
+    quick = {"families": (), "adversaries": (), "budget": 2}
     first, same, other = (
         audit_report(A, z, **quick).summary["record"]["rows_sha256"]
         for A in (X, np.asfortranarray(X), X + 1e-9)
@@ -156,7 +156,12 @@ def test_numeric_attributes_and_strata(tmp_path):
     rng = np.random.default_rng(0)
     X, age = rng.normal(size=(150, 4)), rng.uniform(20, 60, 150)
     X[:, 0] += age / 10
-    quick = {"families": ("linear",), "attackers": (), "n_permutations": 0, "slow_permutations": 0}
+    quick = {
+        "families": ("linear",),
+        "adversaries": (),
+        "n_permutations": 0,
+        "slow_permutations": 0,
+    }
     page = audit_report(
         X, age, control_features=rng.integers(0, 2, 150), model=FairPCA(1), budget=3, **quick
     )
@@ -183,7 +188,7 @@ def test_groups_are_encoded_once(monkeypatch):
 
     monkeypatch.setattr(room, "encode_groups", counted)
     rng = np.random.default_rng(0)
-    quick = {"families": ("linear",), "attackers": ("linear",), "n_permutations": 0, "budget": 3}
+    quick = {"families": ("linear",), "adversaries": ("linear",), "n_permutations": 0, "budget": 3}
     audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), **quick)
     assert calls == ["sensitive_features"]
 
@@ -210,7 +215,7 @@ def test_rows_of_unknown_group_are_counted_and_figures_never_replace_the_page(tm
     rng = np.random.default_rng(0)
     sex = rng.choice(["f", "m"], 120).astype(object)
     sex[:9] = None
-    less = {"families": ("linear",), "attackers": (), "n_permutations": 0, "slow_permutations": 0}
+    less = {"families": ("linear",), "adversaries": (), "n_permutations": 0, "slow_permutations": 0}
     options = {"model": FairPCA(1), "missing_groups": "leave-out", **less}
     page = audit_report(rng.normal(size=(120, 3)), sex, **options)
     [(_, count)] = page.summary["data"]["unknown"].items()
@@ -222,7 +227,7 @@ def test_rows_of_unknown_group_are_counted_and_figures_never_replace_the_page(tm
 def test_small_groups_that_are_the_headline_are_not_said_never_to_be():
     z = np.repeat(["a", "b"], 12)
     U = np.random.default_rng(0).normal(size=(24, 2))
-    less = {"families": ("linear",), "attackers": (), "n_permutations": 0, "slow_permutations": 0}
+    less = {"families": ("linear",), "adversaries": (), "n_permutations": 0, "slow_permutations": 0}
     html = audit_report(U, z, **less).html()
     assert "fewer than 30 rows" in html
     assert "never the headline" not in html

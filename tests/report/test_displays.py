@@ -125,7 +125,7 @@ def test_a_display_fits_into_axes_of_a_grid(data, fair):
 @pytest.mark.parametrize("make", [FairKernelPCA, DeltaFairPCA])
 def test_estimators_without_moments_are_compared_with_plain_ones_of_the_rows(data, make):
     X, z = data
-    options = {"rank": 20} if make is FairKernelPCA else {"price": 1.0}
+    options = {"rank": 20} if make is FairKernelPCA else {"penalty": 1.0}
     model = make(2, **options).fit(X, sensitive_features=z)
     display = BeforeAfterDisplay.from_estimator(model, X, sensitive_features=z)
     plain = display.scores["Plain PCA"]
@@ -241,18 +241,18 @@ def test_delta_beside_null_and_interval(data, fair):
     assert any(np.isclose(x, result.value) for x, _ in points)
 
 
-def test_an_audit_has_a_line_for_each_family_and_attacker(data, fair):
+def test_an_audit_has_a_line_for_each_family_and_adversary(data, fair):
     X, z = data
     report = audit(
-        fair.transform(X), z, families=("linear",), attackers=("linear", "trees"),
+        fair.transform(X), z, families=("linear",), adversaries=("linear", "trees"),
         n_permutations=19, slow_permutations=0, random_state=0,
     )  # fmt: skip
     display = DeltaDisplay.from_audit(report)
     names = [text.get_text() for text in display.ax_.get_yticklabels()]
-    assert sorted(names[-2:]) == ["attacker: linear", "attacker: trees"]
+    assert sorted(names[-2:]) == ["adversary: linear", "adversary: trees"]
     assert len(names) == len(report.results) + 2
     strongest = report.strongest
-    (bar,) = [b for b in display.bars if b.label == f"attacker: {strongest.attacker}"]
+    (bar,) = [b for b in display.bars if b.label == f"adversary: {strongest.adversary}"]
     assert bar.held_out == (
         strongest.held_out.value, strongest.held_out.low, strongest.held_out.high
     )  # fmt: skip
@@ -285,27 +285,27 @@ def test_tradeoff_along_prices_is_measured_on_other_rows(data):
         asked.append(len(U))
         return cov_gap(U, groups)
 
-    display = TradeoffDisplay.from_prices(
-        FairPCA(2), X, sensitive_features=z, prices=(0.0, 1.0, 10.0), measure=spy, test_size=0.25
+    display = TradeoffDisplay.from_penalties(
+        FairPCA(2), X, sensitive_features=z, penalties=(0.0, 1.0, 10.0), measure=spy, test_size=0.25
     )
     assert asked == [111] * 4
     drawn = line(display.ax_, "fair")
-    assert_allclose(drawn, np.column_stack([display.leak, 100 * display.variance]))
+    assert_allclose(drawn, np.column_stack([display.leakage, 100 * display.variance]))
     assert (display.bound >= display.variance - 1e-12).all()
     assert_allclose(line(display.ax_, "plain PCA")[0], [display.plain[0], 100 * display.plain[1]])
     assert display.plain[1] > display.variance.max()
     assert "spy, rows not fitted" in display.ax_.get_xlabel()
     with pytest.raises(InvalidInputError, match="measure"):
-        TradeoffDisplay.from_prices(FairPCA(2), X, sensitive_features=z, measure="nothing")
+        TradeoffDisplay.from_penalties(FairPCA(2), X, sensitive_features=z, measure="nothing")
 
 
 @pytest.mark.parametrize("measure", ["mean_gap", "linear"])
 def test_tradeoff_has_other_measures(data, measure):
     X, z = data
-    display = TradeoffDisplay.from_prices(
-        FairPCA(2), X, sensitive_features=z, prices=(1.0,), measure=measure
+    display = TradeoffDisplay.from_penalties(
+        FairPCA(2), X, sensitive_features=z, penalties=(1.0,), measure=measure
     )
-    assert display.plain[0] > display.leak[0]
+    assert display.plain[0] > display.leakage[0]
 
 
 def test_tradeoff_of_a_path(data, fair):
@@ -317,13 +317,13 @@ def test_tradeoff_of_a_path(data, fair):
     assert_allclose(display.plain[1], PCA(2).fit(X).explained_variance_ratio_.sum())
     assert display.plain[0] > model.delta_
     assert np.isfinite(display.bound).sum() == 1
-    with pytest.raises(InvalidInputError, match="from_prices"):
+    with pytest.raises(InvalidInputError, match="from_penalties"):
         TradeoffDisplay.from_estimator(fair)
 
 
 def test_coinciding_prices_are_written_as_a_range():
     display = TradeoffDisplay([0.5, 0.5, 0.1], [0.4, 0.4, 0.2], [0.0, 0.1, 3.0]).plot()
-    assert [text.get_text() for text in display.ax_.texts] == ["price 0 to 0.1", "3"]
+    assert [text.get_text() for text in display.ax_.texts] == ["penalty 0 to 0.1", "3"]
 
 
 def test_a_display_is_drawn_again_from_its_data(fair):

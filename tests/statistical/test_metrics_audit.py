@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-import fairpca.metrics._attackers as panel
+import fairpca.metrics._adversaries as panel
 from fairpca.metrics import audit, decision_rates, delta_fairness
-from fairpca.metrics._attackers import attack
+from fairpca.metrics._adversaries import attack
 from fairpca.metrics._budget import Part
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._measure import Settings, halves_of, train
@@ -45,22 +45,22 @@ def test_intervals_of_half_spaces_cover_their_true_difference_of_rates(shift, we
     assert within(covered)
 
 
-@pytest.mark.parametrize("attacker", ["linear", "gaussian", "trees", "mlp"])
-def test_intervals_of_attackers_cover_what_they_attain_on_many_new_rows(attacker, monkeypatch):
+@pytest.mark.parametrize("adversary", ["linear", "gaussian", "trees", "mlp"])
+def test_intervals_of_adversaries_cover_what_they_attain_on_many_new_rows(adversary, monkeypatch):
     rng = np.random.default_rng(5)
     fresh, labels = two_groups(rng, 30_000, 2, 1.0)
-    trainer = panel._TRAINERS[attacker]
+    trainer = panel._TRAINERS[adversary]
     kept = {}
 
     def keep(rows, signs, settings):
         kept["predict"] = trainer(rows, signs, settings)
         return kept["predict"]
 
-    monkeypatch.setitem(panel._TRAINERS, attacker, keep)
+    monkeypatch.setitem(panel._TRAINERS, adversary, keep)
     covered = []
     for seed in range(200):
         U, z = two_groups(rng, 300, 2, 1.0)
-        [found] = attack(Rows.read(U, z).pairs(), attacker, seed, 0.95, 100)
+        [found] = attack(Rows.read(U, z).pairs(), adversary, seed, 0.95, 100)
         flagged = kept["predict"](fresh)
         truth = flagged[labels].mean() - flagged[~labels].mean()
         covered.append(found.held_out.low <= truth <= found.held_out.high)
@@ -73,7 +73,7 @@ def test_the_interval_of_a_headline_covers_though_it_is_the_worst_of_many():
     covered, alone = [], []
     for seed in range(200):
         U, z = rng.normal(size=(600, 2)), rng.permutation(np.arange(600) % 6)
-        report = audit(U, z, families=(), attackers=("linear",), random_state=seed)
+        report = audit(U, z, families=(), adversaries=("linear",), random_state=seed)
         assert report.headline.n_compared == 6
         for hits, new in ((covered, report.headline.held_out), (alone, report.strongest.held_out)):
             hits.append(new.low <= 0.0 <= new.high)
@@ -117,7 +117,7 @@ def test_p_values_of_every_statistic_are_uniform_within_any_budget(statistic, bu
     for seed in range(100):
         U, z = two_groups(rng, n, 2, 0.0)
         report = audit(
-            U, z, attackers=(), cross_fit=False, budget=budget, random_state=seed, **options
+            U, z, adversaries=(), cross_fit=False, budget=budget, random_state=seed, **options
         )
         found.append(report.results[place].p_value)
     known = [p for p in found if p is not None]
@@ -141,7 +141,7 @@ def test_p_values_of_a_sample_of_unequal_groups_are_uniform(monkeypatch):
             z,
             compare="one-vs-rest",
             families=("linear",),
-            attackers=(),
+            adversaries=(),
             n_permutations=19,
             slow_permutations=0,
             cross_fit=False,
@@ -204,7 +204,7 @@ def test_p_values_of_an_audit_are_uniform_within_any_budget(budget, cross_fit):
             U,
             z,
             families=("cdf",),
-            attackers=(),
+            adversaries=(),
             orthants="one",
             n_permutations=39,
             budget=budget,

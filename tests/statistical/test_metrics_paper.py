@@ -51,9 +51,9 @@ def mean_constrained(X, z):
 
 
 def both_constrained(X, z):
-    # The paper's price of 0.01 in covariance units.
-    price = 0.01 * np.sqrt(X.size)
-    fair = FairPCA(2, solver="paper", mean_tol=0.0, cov_weight=price)
+    # The paper's penalty of 0.01 in covariance units.
+    penalty = 0.01 * np.sqrt(X.size)
+    fair = FairPCA(2, solver="paper", mean_tol=0.0, cov_weight=penalty)
     return fair.fit(X, sensitive_features=z).components_.T
 
 

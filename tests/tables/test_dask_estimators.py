@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*inplace keyword:DeprecationWar
 MODELS = {
     "kernel": FairKernelPCA(2, n_landmarks=25, cov_weight=0.0),
     "kernel by lot": FairKernelPCA(2, n_landmarks=25, cov_weight=0.0, landmarks="uniform"),
-    "delta": DeltaFairPCA(2, price=1.0),
+    "delta": DeltaFairPCA(2, penalty=1.0),
 }
 
 
@@ -87,7 +87,7 @@ def test_missing_values_are_dropped_or_imputed_as_in_memory(missing, max_rows, f
     frame["sex"] = frame["sex"].astype(object)
     frame.loc[::50, "sex"] = None
     about = {"missing": missing, "missing_groups": "own", "standardize": True}
-    model = DeltaFairPCA(2, price=1.0, max_rows=max_rows, **about)
+    model = DeltaFairPCA(2, penalty=1.0, max_rows=max_rows, **about)
     kind = {"drop-rows": DroppedRowsWarning, "mean": ImputedValuesWarning}[missing]
     with pytest.warns(kind, match="4 of 800"):
         expected = clone(model).fit(frame[FEATURES], sensitive_features=frame["sex"])
@@ -166,7 +166,7 @@ def test_a_killed_worker_changes_nothing(frame, monkeypatch):
     given = {"sensitive_features": table["sex"], "sample_weight": table["w"]}
     models = (
         FairKernelPCA(2, n_landmarks=8, cov_weight=0.0),
-        DeltaFairPCA(2, price=1.0, max_rows=300),
+        DeltaFairPCA(2, penalty=1.0, max_rows=300),
     )
     undisturbed = [model.fit(table[FEATURES], **given).components_ for model in models]
     made = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1"}

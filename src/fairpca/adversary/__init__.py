@@ -1,13 +1,13 @@
 """What a representation gives away to a kernel ridge classifier, and ascent against it.
 
-The leak is the R² of a ridge regression of the group labels on random Fourier features of the
+The leakage is the R² of a ridge regression of the group labels on random Fourier features of the
 whitened scores. Its gradient is exact, so that a basis can be chosen for variance and against the
-leak. This is the one room after the moments that needs rows.
+leakage. This is the one room after the moments that needs rows.
 """
 
-from fairpca.adversary._ascent import Aim, Ascent, Point
-from fairpca.adversary._leak import Leak, random_frequencies, whitened
-from fairpca.adversary._space import Space, find_space, follow_path
+from fairpca.adversary._ascent import Ascent, PathTarget, Point
+from fairpca.adversary._leakage import Leakage, random_frequencies, whitened
+from fairpca.adversary._space import Space, find_space, fit_path
 from fairpca.adversary._targets import Targets, form_targets, thinned
 from fairpca.adversary._unseen import (
     MIN_ROWS,
@@ -19,9 +19,9 @@ from fairpca.adversary._unseen import (
 
 __all__ = [
     "MIN_ROWS",
-    "Aim",
     "Ascent",
-    "Leak",
+    "Leakage",
+    "PathTarget",
     "Point",
     "Side",
     "Space",
@@ -29,7 +29,7 @@ __all__ = [
     "Unseen",
     "cross_fitted",
     "find_space",
-    "follow_path",
+    "fit_path",
     "form_targets",
     "largest_difference",
     "random_frequencies",

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fairpca._progress import Counter
-from fairpca.adversary._ascent import Aim, Ascent, Point
+from fairpca.adversary._ascent import Ascent, PathTarget, Point
 from fairpca.adversary._targets import form_targets
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import (
@@ -29,7 +29,7 @@ FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 
 # Directions with less than this share of the largest variance are rounding.
 _ZERO = 1e-10
-# Prices of covariance gaps whose fair bases the ascent starts from; 0: equal means only.
+# Penalties of covariance gaps whose fair bases the ascent starts from; 0: equal means only.
 _START_WEIGHTS = (0.0, 1.0, 10.0)
 # Of the directions in which covariances differ the most, at most so many are left out of a start.
 _MOST_DROPPED = 32
@@ -88,9 +88,11 @@ class Space:
         return bases
 
     def plain(self) -> Point:
-        """Return the point without a price."""
+        """Return the point without a penalty."""
         V = np.eye(len(self.variances))[:, : self.problem.n_components]
-        return Point(Aim(0.0), V, float(self.variances[: V.shape[1]].sum()) / self.total, 0.0)
+        return Point(
+            PathTarget(0.0), V, float(self.variances[: V.shape[1]].sum()) / self.total, 0.0
+        )
 
     def bounded(self, V: Array, mean_gap: float, cov_gap: float, *, certify: bool) -> Solution:
         """Return a basis with the bound on the variance of all bases with gaps as small.
@@ -172,22 +174,22 @@ def find_space(
     )
 
 
-def follow_path(
+def fit_path(
     space: Space,
     rows: Rows,
     form_contrasts: FormContrasts,
-    aims: Sequence[Aim],
+    aims: Sequence[PathTarget],
     random: np.random.Generator,
     counter: Counter | None = None,
     *,
-    holes: int = 0,
+    gap_points: int = 0,
 ) -> list[Point]:
     """Find the best basis for every aim, with leaks measured on rows (a sample, as a rule).
 
-    As many more points as `holes` are sought where the path has the largest ones.
+    As many more points as `gap_points` are sought where the path has the largest gaps.
     """
     targets, order = form_targets(rows, form_contrasts)
     X = space.coordinates(rows.X)[order]
     ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
     with single_blas_thread():
-        return ascent.path(space.starts(), aims, space.within_means, counter, holes=holes)
+        return ascent.path(space.starts(), aims, space.within_means, counter, gap_points=gap_points)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._progress import Counter
-from fairpca.adversary._ascent import Aim
-from fairpca.adversary._space import FormContrasts, Space, find_space, follow_path
+from fairpca.adversary._ascent import PathTarget
+from fairpca.adversary._space import FormContrasts, Space, find_space, fit_path
 from fairpca.adversary._targets import Targets, form_targets, quiet
 from fairpca.exceptions import GroupsError, InfeasibleError, SmallGroupWarning
 from fairpca.linalg import Array
@@ -111,7 +111,7 @@ def cross_fitted(
     form_contrasts: FormContrasts,
     n_components: int,
     mean_tol: float | None,
-    aims: Sequence[Aim],
+    aims: Sequence[PathTarget],
     random: np.random.Generator,
     judge: Judge,
     counter: Counter | None = None,
@@ -132,7 +132,7 @@ def cross_fitted(
     found: list[dict[str, list[Unseen]]] = [{} for _ in aims]
     for train, test, space in zip(parts, parts[::-1], spaces, strict=True):
         pair = _Pair(train, test, form_contrasts, random)
-        path = follow_path(space, pair.train, form_contrasts, aims, random, counter)
+        path = fit_path(space, pair.train, form_contrasts, aims, random, counter)
         known: dict[int, dict[str, Unseen]] = {}
         for point, values in zip(path, found, strict=True):
             key = id(point.basis)  # aims that choose the same basis
@@ -156,7 +156,7 @@ def _halves_with_room(
         except InfeasibleError as error:
             reason = error
     raise InfeasibleError(
-        f"Δ on unseen rows is measured on halves of them, and for a half: {reason} Or give price "
+        f"Δ on unseen rows is measured on halves of them, and for a half: {reason} Or give penalty "
         "instead of delta, which measures nothing.",
         parameter="n_components",
     ) from reason
@@ -168,7 +168,7 @@ def _check_sizes(rows: Rows, form_contrasts: FormContrasts) -> None:
     small = [name for name, side in sides.items() if side.smallest < 2 * MIN_ROWS]
     advice = (
         f"Δ on unseen rows needs at least {2 * MIN_ROWS} rows in each of two groups. Merge small "
-        "groups, or give price instead of delta, which measures nothing."
+        "groups, or give penalty instead of delta, which measures nothing."
     )
     attributes = {name.split(":")[0] for name in sides}
     if {name.split(":")[0] for name in sides if name not in small} != attributes:

@@ -140,7 +140,7 @@ Examples:
   fairpca audit reduced.csv --sensitive sex --features fairpca0,fairpca1
   fairpca audit people.parquet --sensitive race --control income --family linear --json
   fairpca audit people.csv --sensitive sex,race --joint --decision hired --label qualified
-  fairpca audit people.csv --sensitive age --numeric age --budget 10 --attackers trees
+  fairpca audit people.csv --sensitive age --numeric age --budget 10 --adversaries trees
 """
 )
 @click.argument("data", nargs=-1, metavar="[DATA]...")
@@ -152,7 +152,7 @@ def audit(data: tuple[str, ...], **given: Any) -> int:
     largest difference between the shares of two groups that one of them flags: 0 where none sees
     a difference, 1 where one separates the groups. Beside it stand its value under permuted
     groups, its value on rows not trained on, and an upper bound of the true Δ. A panel of
-    attackers tries the same on rows it was not trained on.
+    adversaries tries the same on rows it was not trained on.
 
     It keeps to a budget of processor time and says what was cut; after Ctrl-C it prints what is
     ready. With --decision or --score it compares how often groups are selected as well.

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca._choices import ADVERSARIES, FAMILIES
 from fairpca.cli import INTERRUPTED
 from fairpca.cli._messages import add_note, collected_notes, print_notes
 from fairpca.cli._progress import Stages
@@ -112,7 +112,7 @@ def audit_options(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
     return {
         **{name: given[name] for name in _SAME},
         "families": given["families"] or FAMILIES,
-        "attackers": [a for a in given["attackers"] or ATTACKERS if a != "none"],
+        "adversaries": [a for a in given["adversaries"] or ADVERSARIES if a != "none"],
         "compare": given["compare"] or ("pairs" if reference is None else "reference"),
         "reference": reference,
         "n_permutations": given["permutations"],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from fairpca._choices import ADVERSARIES
+from fairpca._choices import DELTA_FAMILIES
 from fairpca._progress import Progress
 from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain
@@ -60,7 +60,7 @@ def against_classifiers(
     """Replace the fair fit by one that holds classifiers below `delta`."""
     shared = set(DeltaFairPCA().get_params()) & set(FairPCA().get_params())
     settings = {name: getattr(comparison.fair, name) for name in shared}
-    fair = DeltaFairPCA(delta=delta, family=family or ADVERSARIES[0], **settings)
+    fair = DeltaFairPCA(delta=delta, family=family or DELTA_FAMILIES[0], **settings)
     fair.fit_sample(rows, moments, progress)
     return replace(comparison, fair=fair)
 
@@ -69,7 +69,7 @@ def path_document(fair: FairPCA | DeltaFairPCA) -> dict[str, Any]:
     """Gather the trade-off, where there is one."""
     if not isinstance(fair, DeltaFairPCA):
         return {}
-    chosen = {"price": fair.price_, "leak": fair.leak_, "delta": fair.delta_}
+    chosen = {"penalty": fair.penalty_, "leakage": fair.leakage_, "delta": fair.delta_}
     chosen |= {"delta_error": fair.delta_error_, "delta_chance": fair.delta_chance_}
     points = zip(*fair.path_.values(), strict=True)
     path = [dict(zip(fair.path_, point, strict=True)) for point in points]

@@ -107,8 +107,8 @@ def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
         raise click.UsageError("--cov-tol and --cov-weight exclude each other: give one of them.")
     if given["adversary"] is not None and given["delta"] is None:
         raise click.UsageError("--adversary says who may find out how much: give --delta as well.")
-    prices = given["cov_tol"], given["cov_weight"]
-    if given["delta"] is not None and prices != (None, None):
+    penalties = given["cov_tol"], given["cov_weight"]
+    if given["delta"] is not None and penalties != (None, None):
         raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
     if given["famd"] and given["no_standardize"]:
         raise click.UsageError("--famd and --no-standardize exclude each other: give one of them.")

@@ -32,7 +32,7 @@ _SAME = """
     max_cells max_levels sensitive control weight numeric features categorical missing
     missing_groups unknown keep sql database into engine scheduler master checkpoint separator
     confidence max_samples slow_permutations objective original
-    min_group budget attackers decision score label positive drop target
+    min_group budget adversaries decision score label positive drop target
 """
 _OPTION |= {name: f"--{name.replace('_', '-')}" for name in _SAME.split()}
 _SETTING = re.compile(r"(?<!-)\b(missing|missing_groups|unknown|numeric)=\[?'([^']+)'\]?")

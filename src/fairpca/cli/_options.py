@@ -10,8 +10,8 @@ import click
 
 from fairpca._choices import (
     ADVERSARIES,
-    ATTACKERS,
     COMPARE,
+    DELTA_FAMILIES,
     ENGINES,
     FAMILIES,
     GROUPLESS,
@@ -124,7 +124,7 @@ _PROBLEM = (
         "Variance to give up per unit of covariance gap; 0: equal means only. Default: 1, or none "
         "with --cov-tol.",
     ),
-    _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a price on it."),
+    _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a penalty on it."),
     _choice(
         "--compare",
         COMPARE,
@@ -164,7 +164,9 @@ _AGAINST = (
         "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
         "reads the rows into memory.",
     ),
-    _choice("--adversary", ADVERSARIES, f"Who they are, with --delta. Default: {ADVERSARIES[0]}."),
+    _choice(
+        "--adversary", DELTA_FAMILIES, f"Who they are, with --delta. Default: {DELTA_FAMILIES[0]}."
+    ),
 )
 _LEAVE_OUT = _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out.")
 _ORIGINAL = _columns(
@@ -232,8 +234,8 @@ _MEASURED = (
         "limit.",
     ),
     _choice(
-        "--attackers",
-        (*ATTACKERS, "none"),
+        "--adversaries",
+        (*ADVERSARIES, "none"),
         "Classifiers to train on one half and measure on the other; repeat for several. "
         "Default: all.",
         multiple=True,

@@ -23,8 +23,8 @@ _ROUNDING = 1e-9
 _LONGEST_NAME = 200
 _ABOUT = {
     "total": "",
-    "worst-variance": " (variance less price of the gap, of the worst-served group)",
-    "worst-loss": " (minus loss and price of the gap, of the worst-served group)",
+    "worst-variance": " (variance less penalty of the gap, of the worst-served group)",
+    "worst-loss": " (minus loss and penalty of the gap, of the worst-served group)",
 }
 
 
@@ -109,11 +109,11 @@ def _summary(comparison: Comparison) -> Table:
 
 
 def _path(fair: Any) -> Table:
-    table = new_table("What may leak, and what it costs")
-    for name in ("price", "variance kept", "leak (R²)", "Δ on unseen rows", "", "note"):
+    table = new_table("Leakage along the path, and the variance it costs")
+    for name in ("penalty", "variance kept", "leakage (R²)", "Δ on unseen rows", "", "note"):
         table.add_column(name, justify="left" if name == "note" else "right")
-    for price, variance, leak, delta, error, chosen in zip(*fair.path_.values(), strict=True):
-        cells = (f"{price:.3f}", f"{100 * variance:.2f} %", f"{leak:.3f}", f"{delta:.3f}")
+    for penalty, variance, leakage, delta, error, chosen in zip(*fair.path_.values(), strict=True):
+        cells = (f"{penalty:.3f}", f"{100 * variance:.2f} %", f"{leakage:.3f}", f"{delta:.3f}")
         note, style = ("chosen", "bold") if chosen else ("", None)
         table.add_row(*cells, f"± {error:.3f}", note, style=style)
     table.caption = f"Chance alone stays below {fair.delta_chance_:.3f} in 95 of 100 cases."

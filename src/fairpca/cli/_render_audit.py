@@ -14,7 +14,7 @@ _FAMILIES = {"linear": "half-spaces", "rbf": "Gaussian SVM", "cdf": "orthants (K
 
 
 def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
-    """Print families with null and bound, attackers, the worst, gaps, every pair, decisions."""
+    """Print families with null and bound, adversaries, the worst, gaps, every pair, decisions."""
     out = new_console(heading)
     if report["delta"]:
         out.print(_deltas(report))
@@ -25,8 +25,8 @@ def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
             + (", or with method exact any classifier of its family." if whole else ".")
         )
         out.print()
-    if report["attacks"]:
-        out.print(_attackers(report))
+    if report["adversaries"]:
+        out.print(_adversaries(report))
     for line in _sentences(report):
         out.print(line)
     out.print()
@@ -39,17 +39,17 @@ def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
         out.print(_decisions(report["decisions"]))
 
 
-def _attackers(report: dict[str, Any]) -> Table:
-    """Show each attacker at its strongest."""
-    table = new_table("Attackers: trained on one half of the rows, measured on the other")
-    table.add_column("attacker")
+def _adversaries(report: dict[str, Any]) -> Table:
+    """Show each adversary at its strongest."""
+    table = new_table("Adversaries: trained on one half of the rows, measured on the other")
+    table.add_column("adversary")
     table.add_column("Δ on new rows", justify="right", style="bold")
     table.add_column(f"{100 * report['confidence']:g} % interval", justify="right")
     table.add_column("largest for", overflow="fold")
-    for entry in report["by_attacker"]:
+    for entry in report["by_adversary"]:
         new = entry["held_out"]
         span = f"{new['low']:.3f} to {new['high']:.3f}"
-        table.add_row(entry["attacker"], _share(new["value"]), span, shown(_label(entry)))
+        table.add_row(entry["adversary"], _share(new["value"]), span, shown(_label(entry)))
     return table
 
 

@@ -1,4 +1,4 @@
-"""DeltaFairPCA: the components that keep the most variance for what may leak."""
+"""DeltaFairPCA: the most variance at a limit on what classifiers predict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from fairpca import adversary
-from fairpca._choices import ADVERSARIES
+from fairpca._choices import DELTA_FAMILIES
 from fairpca._progress import Counter
 from fairpca.estimators._base import LinearEstimator
 from fairpca.estimators._caveats import advised, warn_of_features
@@ -28,10 +28,10 @@ from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.tables import is_lazy
 
-_PRICES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
-# Points that are sought beside those of the prices, where the path has the largest holes.
-_HOLES = 6
-# What is ascended beside a price that was given, as shares of it: local optima are many.
+_PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
+# Points that are sought beside those of the penalties, where the path has the largest gaps.
+_GAP_POINTS = 6
+# What is ascended beside a penalty that was given, as shares of it: local optima are many.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
@@ -44,9 +44,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
 
     `FairPCA` makes means and covariances of the groups alike, which stops linear and quadratic
     classifiers. Here an adversary is part of the objective: a kernel ridge regression of the groups
-    on the component scores, solved anew at every step. Its R² (the leak) has a price, the price
-    rises along a path, and the smallest one is taken at which no classifier of `family` tells the
-    groups apart by more than `delta` on rows it was not fitted to.
+    on the component scores, solved anew at every step. Its R² (the leakage) is penalised. Along a
+    path of rising penalties the smallest is chosen at which no classifier of `family` separates the
+    groups by more than `delta` on held-out rows.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         classifiers of `family` may reach on unseen rows. None: as low as chance allows.
     family : {"rbf", "linear", "trees"}, default="rbf"
         Who tries: Gaussian-kernel support vector machines, logistic regression, or boosted trees.
-    price : float or None, default=None
-        What a unit of leak costs, in logarithms of the variance: at a price of 2 a fall of the
-        leak by 0.05 is worth a tenth of the variance kept. Skips the search: nothing is measured
+    penalty : float or None, default=None
+        What a unit of leakage costs, in logarithms of the variance: at a penalty of 2 a fall of the
+        leakage by 0.05 is worth a tenth of the variance kept. Skips the search: nothing is measured
         on unseen rows, and `delta` and `family` have no effect.
     mean_tol : float or None, default=0.0
         As in `FairPCA`: 0 keeps the means exactly equal.
@@ -88,16 +88,16 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     Attributes
     ----------
     path_ : dict of lists
-        The trade-off: price, variance (share kept), leak (adjusted R² of the adversary), delta
+        The trade-off: penalty, variance (share kept), leakage (adjusted R² of the adversary), delta
         (Δ on unseen rows), delta_error (its standard error) and chosen, by falling variance. Some
-        points lie in holes between two prices, where no price has its best basis; they are given
-        prices between those. To get another point, ask for its Δ. ``pandas.DataFrame(path_)``.
-    price_ : float
-        Price of the point chosen; 0 for plain PCA.
-    leak_ : float
-        Leak of the components.
+        points lie in gaps between two penalties, where no penalty has its best basis; they get a
+        penalty between those. To get another point, ask for its Δ. ``pandas.DataFrame(path_)``.
+    penalty_ : float
+        Penalty of the point chosen; 0 for plain PCA.
+    leakage_ : float
+        Leakage of the components.
     delta_, delta_error_ : float or None
-        Δ at the chosen price, measured by cross-fitting: bases and classifiers fitted to one half
+        Δ at the chosen penalty, measured by cross-fitting: bases and classifiers fitted to one half
         of the rows, measured on the other. An estimate, not a proof for every classifier. None
         where nothing was measured.
     delta_chance_ : float or None
@@ -118,7 +118,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(0, 2, 400)
     >>> X = rng.normal(size=(400, 5)) * (1.0 + np.outer(group, [2.0, 0, 0, 0, 0]))
-    >>> fair = DeltaFairPCA(n_components=2, price=5.0).fit(X, sensitive_features=group)
+    >>> fair = DeltaFairPCA(n_components=2, penalty=5.0).fit(X, sensitive_features=group)
     >>> bool(np.abs(fair.components_[:, 0]).max() < 0.5)  # the feature that gives it away
     True
     """
@@ -130,8 +130,8 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: LinearEstimator._parameter_constraints[name] for name in _INHERITED},
         "delta": [Interval(Real, 0, 1, closed="both"), None],
-        "family": [StrOptions(set(ADVERSARIES))],
-        "price": [Interval(Real, 0, None, closed="left"), None],
+        "family": [StrOptions(set(DELTA_FAMILIES))],
+        "penalty": [Interval(Real, 0, None, closed="left"), None],
         "max_rows": [Interval(Integral, 100, None, closed="left")],
         "random_state": ["random_state"],
     }
@@ -142,7 +142,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         *,
         delta=None,
         family="rbf",
-        price=None,
+        penalty=None,
         mean_tol=0.0,
         compare="one-vs-rest",
         joint=False,
@@ -175,12 +175,12 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         Warns
         -----
         DeltaNotReachedWarning
-            If no price reaches `delta`; the components are those with the smallest Δ found.
+            If no penalty reaches `delta`; the components are those with the smallest Δ found.
         """
-        if self.delta is not None and self.price is not None:
+        if self.delta is not None and self.penalty is not None:
             raise InvalidInputError(
-                f"delta={self.delta!r} and price={self.price!r} are both set; set one of them.",
-                parameter="price",
+                f"delta={self.delta!r} and penalty={self.penalty!r} are both set; set one of them.",
+                parameter="penalty",
             )
         X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
         if is_lazy(X):
@@ -221,7 +221,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         >>> X, group = np.random.default_rng(0).normal(size=(500, 4)), np.arange(500) % 2
         >>> moments = GroupMoments.from_arrays(X, group)
         >>> sample = Rows.read(X[:200], group[:200])
-        >>> DeltaFairPCA(price=1.0).fit_sample(sample, moments).components_.shape
+        >>> DeltaFairPCA(penalty=1.0).fit_sample(sample, moments).components_.shape
         (2, 4)
         """
         learn_features(self, moments)
@@ -248,15 +248,20 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             self._set_delta(None)
         else:
             sample = adversary.thinned(rows, self.max_rows, random)
-            self.path_, point = self._walk(space, sample, random, progress)
-        self.price_, self.leak_ = self.path_["price"][self.path_["chosen"].index(True)], point.leak
+            self.path_, point = self._fit_path(space, sample, random, progress)
+        self.penalty_, self.leakage_ = (
+            self.path_["penalty"][self.path_["chosen"].index(True)],
+            point.leakage,
+        )
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
     @with_callbacks
-    def _walk(self, space, rows, random, progress):
+    def _fit_path(self, space, rows, random, progress):
         """Follow the path, and tell of every ascent on it."""
-        ascents = (len(_BEFORE) + 1) if self.price is not None else 3 * (len(_PRICES) + _HOLES)
+        ascents = (
+            (len(_BEFORE) + 1) if self.penalty is not None else 3 * (len(_PENALTIES) + _GAP_POINTS)
+        )
         counted = Counter(ascents, progress)
         with fit_task(self, ascents) as context:
 
@@ -270,12 +275,14 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     def _follow(self, space, rows, random, counter):
         """Return the path as a table and the point chosen on it."""
         given = (space, rows, self._form_contrasts)
-        if self.price is not None:
-            prices = [*(self.price * factor for factor in _BEFORE), float(self.price)]
-            points = adversary.follow_path(*given, _aims(prices), random, counter)
+        if self.penalty is not None:
+            penalties = [*(self.penalty * factor for factor in _BEFORE), float(self.penalty)]
+            points = adversary.fit_path(*given, _path_targets(penalties), random, counter)
             self._set_delta(None)
             return _path_table(points, None, len(points) - 1), points[-1]
-        points = adversary.follow_path(*given, _aims(_PRICES), random, counter, holes=_HOLES)
+        points = adversary.fit_path(
+            *given, _path_targets(_PENALTIES), random, counter, gap_points=_GAP_POINTS
+        )
         counter.skip(counter.total - counter.done - 2 * len(points))  # both halves are to come
         judge = judge_of(self.family, int(random.integers(2**31)))
         aims = [point.aim for point in points]
@@ -311,7 +318,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         mean_gap = max((gap for gap in gaps.mean if gap is not None), default=0.0)
         cov_gap = max((gap for gap in gaps.cov if gap is not None), default=0.0)
         solution = space.bounded(basis, mean_gap, cov_gap, certify=self.certify)
-        solution = replace(solution, n_iter=len(self.path_["price"]))
+        solution = replace(solution, n_iter=len(self.path_["penalty"]))
         self._keep(space.problem.covariance, contrasts, solution, space.total, span)
 
 
@@ -334,29 +341,29 @@ def _check_range(spread):
         )
 
 
-def _aims(prices):
-    return [adversary.Aim(price) for price in prices]
+def _path_targets(penalties):
+    return [adversary.PathTarget(penalty) for penalty in penalties]
 
 
 def _path_table(points, unseen, chosen):
     nothing = [None] * len(points)
     return {
-        "price": _rising_prices(points),
+        "penalty": _rising_penalties(points),
         "variance": [float(point.variance) for point in points],
-        "leak": [float(point.leak) for point in points],
+        "leakage": [float(point.leakage) for point in points],
         "delta": nothing if unseen is None else [found.value for found in unseen],
         "delta_error": nothing if unseen is None else [found.error for found in unseen],
         "chosen": [place == chosen for place in range(len(points))],
     }
 
 
-def _rising_prices(points):
-    """Prices of points; one in a hole, where no price leads, gets one between its ends'."""
-    prices = [float(point.aim.price) for point in points]
+def _rising_penalties(points):
+    """Penalties of points; one in a hole, where no penalty leads, gets one between its ends'."""
+    penalties = [float(point.aim.penalty) for point in points]
     inside = [place for place, point in enumerate(points) if point.aim.rise]
     if inside:
         ends = np.setdiff1d(np.arange(len(points)), inside)
-        between = np.exp(np.interp(inside, ends, np.log(np.take(prices, ends))))
-        for place, price in zip(inside, between.tolist(), strict=True):
-            prices[place] = price
-    return prices
+        between = np.exp(np.interp(inside, ends, np.log(np.take(penalties, ends))))
+        for place, penalty in zip(inside, between.tolist(), strict=True):
+            penalties[place] = penalty
+    return penalties

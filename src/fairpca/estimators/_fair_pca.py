@@ -49,10 +49,10 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Bound on the distance between group means after the projection. 0 makes them equal;
         None leaves them alone.
     cov_weight : float or None, default=None
-        Variance to give up per unit of the largest covariance gap. None means 1.0, or no price
+        Variance to give up per unit of the largest covariance gap. None means 1.0, or no penalty
         where `cov_tol` is given; 0 constrains the means only.
     cov_tol : float or None, default=None
-        Bound on the largest covariance gap, instead of a price on it.
+        Bound on the largest covariance gap, instead of a penalty on it.
     solver : {"refined", "deflation", "tight", "paper"}, default="refined"
         "refined": one component at a time, then local optimisation to the last digit, bounded by
         the tight relaxation. "deflation": the first step only. "tight": rounding of the tight

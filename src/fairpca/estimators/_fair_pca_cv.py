@@ -39,7 +39,7 @@ _WORST = Figures(math.inf, math.inf, 0.0, math.inf)
 
 
 class FairPCACV(LinearEstimator):
-    """FairPCA with tolerances, prices and a number of components chosen by held-out figures.
+    """FairPCA with tolerances, penalties and a number of components chosen by held-out figures.
 
     All that `FairPCA` knows it knows from moments, so one pass over the rows gives the moments of
     every fold, and every setting is fitted to all folds but one and measured on that one without
@@ -55,7 +55,7 @@ class FairPCACV(LinearEstimator):
     cov_weights : sequence of float, default=None
         Values of `cov_weight` to try; without `cov_tols` None stands for 0, 0.1, 0.3, 1, 3 and 10.
     cov_tols : sequence of float, default=None
-        Values of `cov_tol` to try, instead of prices.
+        Values of `cov_tol` to try, instead of penalties.
     folds : int, default=5
         Number of folds.
     figure : {"gaussian_bound", "mean_gap", "cov_gap"}, default="gaussian_bound"
@@ -204,13 +204,13 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             raise InvalidInputError(
                 "cov_weights and cov_tols are both set: give one of them.", parameter="cov_weights"
             )
-        prices = {"cov_weight": self.cov_weights}
+        penalties = {"cov_weight": self.cov_weights}
         if self.cov_tols is not None:
-            prices = {"cov_tol": self.cov_tols}
+            penalties = {"cov_tol": self.cov_tols}
         elif self.cov_weights is None:
-            prices = {"cov_weight": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)}
+            penalties = {"cov_weight": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)}
         counts = np.atleast_1d(self.n_components).tolist()
-        grid = {"n_components": counts, "mean_tol": self.mean_tols, **prices}
+        grid = {"n_components": counts, "mean_tol": self.mean_tols, **penalties}
         found = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
         for one, values in grid.items():
             name = one if one == "n_components" else f"{one}s"

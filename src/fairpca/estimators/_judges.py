@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 from sklearn.utils import gen_batches
 
-from fairpca._choices import ADVERSARIES
+from fairpca._choices import DELTA_FAMILIES
 
 # The widest kernel, divided by the number of components; scores have unit variance.
 _GAMMA = 0.5
@@ -58,7 +58,7 @@ def _weights(side):
     return side.weights * (len(side.weights) / side.weights.sum())
 
 
-_JUDGES = dict(zip(ADVERSARIES, (_gaussian, _linear, _trees), strict=True))
+_JUDGES = dict(zip(DELTA_FAMILIES, (_gaussian, _linear, _trees), strict=True))
 
 
 def judge_of(family, seed):

@@ -1,7 +1,7 @@
 """Measures of what a representation gives away about protected groups."""
 
-from fairpca._choices import ATTACKERS, FAMILIES
-from fairpca.metrics._attackers import Attack
+from fairpca._choices import ADVERSARIES, FAMILIES
+from fairpca.metrics._adversaries import AdversaryResult
 from fairpca.metrics._audit_report import AuditReport, Headline, SmallGroup
 from fairpca.metrics._classifiers import HalfSpaceRule, KernelRule, OrthantRule
 from fairpca.metrics._group_loss import group_loss
@@ -22,9 +22,9 @@ from fairpca.metrics.scorers import (
 )
 
 __all__ = [
-    "ATTACKERS",
+    "ADVERSARIES",
     "FAMILIES",
-    "Attack",
+    "AdversaryResult",
     "AuditReport",
     "DecisionReport",
     "DeltaComparison",

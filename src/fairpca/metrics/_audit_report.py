@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairpca._html import html_table
-from fairpca.metrics._attackers import Attack
+from fairpca.metrics._adversaries import AdversaryResult
 from fairpca.metrics._budget import cut_in_a_line
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._result import DeltaResult, null_cells
@@ -93,8 +93,8 @@ class AuditReport:
         Size of the representation.
     results : tuple of DeltaResult
         One for each family and method.
-    attacks : tuple of Attack
-        One for each attacker and pair, each on rows it was not trained on.
+    adversaries : tuple of AdversaryResult
+        One for each adversary and pair, each on rows it was not trained on.
     confidence : float
         Probability with which each bound and each interval holds.
     mean_gap, cov_gap, mmd2, gaussian_bound : float
@@ -130,7 +130,7 @@ class AuditReport:
     n_rows: int
     n_components: int
     results: tuple[DeltaResult, ...]
-    attacks: tuple[Attack, ...]
+    adversaries: tuple[AdversaryResult, ...]
     confidence: float
     mean_gap: float
     cov_gap: float
@@ -172,26 +172,26 @@ class AuditReport:
             for pair in result.pairs
             if pair.held_out is not None
         ]
-        every += [(a.attacker, a.label(), a.held_out, self._is_small(a)) for a in self.attacks]
+        every += [(a.adversary, a.label(), a.held_out, self._is_small(a)) for a in self.adversaries]
         found = [entry for entry in every if not entry[-1]] or every
         count = len(found)
         wide = (Headline(by, pair, new.worst_of(count), count, few) for by, pair, new, few in found)
         return max(wide, key=lambda entry: entry.held_out.low, default=None)
 
-    def _is_small(self, attack: Attack) -> bool:
+    def _is_small(self, attack: AdversaryResult) -> bool:
         return min(attack.held_out.n_rows) < self.min_group // 2  # half of the rows are held out
 
-    def _counted(self) -> list[Attack]:
-        """Return attacks on groups that are not small, unless all are."""
-        return [a for a in self.attacks if not self._is_small(a)] or list(self.attacks)
+    def _counted(self) -> list[AdversaryResult]:
+        """Return adversaries on groups that are not small, unless all are."""
+        return [a for a in self.adversaries if not self._is_small(a)] or list(self.adversaries)
 
-    def by_attacker(self) -> list[Attack]:
-        """Return the strongest attack of each attacker, by the lower end of its interval."""
-        found = {a.attacker: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
-        return [found[name] for name in self.options["attackers"] if name in found]
+    def by_adversary(self) -> list[AdversaryResult]:
+        """Return the strongest attack of each adversary, by the lower end of its interval."""
+        found = {a.adversary: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
+        return [found[name] for name in self.options["adversaries"] if name in found]
 
     @property
-    def strongest(self) -> Attack | None:
+    def strongest(self) -> AdversaryResult | None:
         """The attack that attains most, by the lower end of its interval."""
         return max(self._counted(), key=lambda attack: attack.held_out.low, default=None)
 
@@ -225,8 +225,8 @@ class AuditReport:
                 {**result.to_dict(), "bound": bound, "bound_of": of}
                 for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
             ],
-            "attacks": [attack.to_dict() for attack in self.attacks],
-            "by_attacker": [attack.to_dict() for attack in self.by_attacker()],
+            "adversaries": [attack.to_dict() for attack in self.adversaries],
+            "by_adversary": [attack.to_dict() for attack in self.by_adversary()],
             "strongest": None if self.strongest is None else self.strongest.to_dict(),
             "mean_gap": self.mean_gap,
             "cov_gap": self.cov_gap,
@@ -269,18 +269,18 @@ class AuditReport:
             for result in self.results
         ]  # fmt: skip
         rows += [
-            (f"attacker: {a.attacker}", None, None, None, None, a.held_out.text(), a.label())
-            for a in self.attacks
+            (f"adversary: {a.adversary}", None, None, None, None, a.held_out.text(), a.label())
+            for a in self.adversaries
         ]
         head = ("classifier", "Δ", "null mean", "null 95 %", "p", "on unseen rows", "pair")
         title = f"Audit of {self.n_rows} rows and {self.n_components} components"
         shown, more = rows[:40], len(rows) - 40
         notes = [line for line in self._more_lines() if not line.startswith("on new rows")]
-        notes += [f"{more} more attacks"] if more > 0 else []
+        notes += [f"{more} more adversaries"] if more > 0 else []
         return html_table(shown, head=head, title=title, note="; ".join(notes))
 
     def _more_lines(self) -> list[str]:
-        lines = [_held_out_line(a.attacker, a.held_out, a.label()) for a in self.by_attacker()]
+        lines = [_held_out_line(a.adversary, a.held_out, a.label()) for a in self.by_adversary()]
         if self.headline is not None:
             lines.append(f"on new rows, worst: {self.headline.by}: {self.headline.text()}")
         mmd2 = "–" if self.mmd2 is None else f"{self.mmd2:.4g}"

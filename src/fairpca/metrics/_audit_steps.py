@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca._choices import ATTACKERS, FAMILIES
+from fairpca._choices import ADVERSARIES, FAMILIES
 from fairpca._progress import Progress
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._attackers import attack
+from fairpca.metrics._adversaries import attack
 from fairpca.metrics._audit_report import AuditReport, SmallGroup
 from fairpca.metrics._budget import Budget, Part, cost_of
 from fairpca.metrics._intervals import check_limits
@@ -45,7 +45,7 @@ class Options:
     """What was asked for, under the names of `audit`."""
 
     families: Sequence[str]
-    attackers: Sequence[str]
+    adversaries: Sequence[str]
     compare: str
     joint: bool
     reference: Any
@@ -61,7 +61,7 @@ class Options:
 
     def checked(self) -> Options:
         """Refuse what cannot be meant."""
-        for name, known in (("families", FAMILIES), ("attackers", ATTACKERS)):
+        for name, known in (("families", FAMILIES), ("adversaries", ADVERSARIES)):
             given = getattr(self, name)
             if isinstance(given, str) or any(word not in known for word in given):
                 raise InvalidInputError(
@@ -126,7 +126,7 @@ class Audit:
             n_rows=len(self._rows),
             n_components=self._d,
             results=(),
-            attacks=(),
+            adversaries=(),
             confidence=float(options.confidence),
             mean_gap=largest_gap(large, "mean_gap"),
             cov_gap=largest_gap(large, "cov_gap"),
@@ -145,8 +145,8 @@ class Audit:
             is_line = self._d == 1 and kind == "search"  # a single component is exact
             if family in self._options.families and not is_line:
                 yield f"{family} {method}", partial(self._measure, family, method, kind)
-        for attacker in self._options.attackers:
-            yield f"attacker {attacker}", partial(self._attack, attacker)
+        for adversary in self._options.adversaries:
+            yield f"adversary {adversary}", partial(self._attack, adversary)
         yield "MMD²", self._mmd2
 
     def _measure(self, family: str, method: str, kind: str, report: AuditReport) -> AuditReport:
@@ -183,8 +183,8 @@ class Audit:
         self, kind: str, permutations: int, strata: Sequence[Stratum] | None = None
     ) -> Part | None:
         n_pairs = max(len(stratum.pairs) for stratum in strata or self._strata)
-        if kind == "attackers":
-            n_pairs *= len(self._options.attackers)
+        if kind == "adversaries":
+            n_pairs *= len(self._options.adversaries)
         shape = self._options.settings("cdf", "search", self._d, 0).orthants
         cost = cost_of(kind, self._d, n_pairs, 2**self._d if shape == "all" else 1)
         return self._budget.plan(kind, cost, len(self._rows), permutations)
@@ -223,22 +223,22 @@ class Audit:
             said.append(f"{made} permutations instead of {asked}")
         return _cut(report, f"{name}: {', '.join(said)}") if said else report
 
-    def _attack(self, attacker: str, report: AuditReport) -> AuditReport:
+    def _attack(self, adversary: str, report: AuditReport) -> AuditReport:
         compare = self._options.compare
         rest: dict[str, Any] = {"compare": "one-vs-rest"} if compare == "pairs" else {}
         everything, _ = self._sampled(len(self._rows), **rest)
-        part = self._plan("attackers", 0, everything)
+        part = self._plan("adversaries", 0, everything)
         if part is None:
-            return _cut(report, f"attacker {attacker}: not tried, too many pairs for the budget")
+            return _cut(report, f"adversary {adversary}: not tried, too many pairs for the budget")
         strata, n_rows = self._sampled(part.rows, **rest)
         if n_rows < len(self._rows):
-            text = f"attacker {attacker}: on a sample of {n_rows} of {len(self._rows)} rows"
+            text = f"adversary {adversary}: on a sample of {n_rows} of {len(self._rows)} rows"
             report = _cut(report, text)
         options = self._options
         found = attack(
-            strata, attacker, options.random_state, report.confidence, options.max_samples
+            strata, adversary, options.random_state, report.confidence, options.max_samples
         )
-        return replace(report, attacks=(*report.attacks, *found))
+        return replace(report, adversaries=(*report.adversaries, *found))
 
     def _mmd2(self, report: AuditReport) -> AuditReport:
         size = _MMD_ROWS if self._budget.seconds else len(self._rows)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 PLANNED = 1 / 3
 # What each step of an audit may take of it, if all are asked for.
-SHARES = {"svm": 0.1, "search": 0.2, "rbf": 0.25, "cdf": 0.1, "attackers": 0.35}
+SHARES = {"svm": 0.1, "search": 0.2, "rbf": 0.25, "cdf": 0.1, "adversaries": 0.35}
 LEAST_PERMUTATIONS = 19  # fewer cannot give p = 0.05
 
 
@@ -50,7 +50,7 @@ def cost_of(kind: str, d: int, n_pairs: int, n_orthants: int = 1) -> Cost:
     if kind == "cdf":
         size = n_pairs * n_orthants * (d + 2)
         return Cost(6e-10 * size, 6e-11 * size, 2)
-    return Cost(3e-5 * n_pairs * (1 + d / 10), 0.0)  # an attacker
+    return Cost(3e-5 * n_pairs * (1 + d / 10), 0.0)  # an adversary
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fairpca._choices import ATTACKERS, FAMILIES, UNGROUPED
+from fairpca._choices import ADVERSARIES, FAMILIES, UNGROUPED
 from fairpca._progress import Progress
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
@@ -23,7 +23,7 @@ def audit(
     sensitive_features: Any = None,
     *,
     families: Sequence[str] = FAMILIES,
-    attackers: Sequence[str] = ATTACKERS,
+    adversaries: Sequence[str] = ADVERSARIES,
     compare: str = "pairs",
     joint: bool = False,
     reference: Any = None,
@@ -47,7 +47,7 @@ def audit(
     original: Any = None,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Measure a representation by every family and attacker, with nulls, intervals and bounds.
+    """Measure a representation by every family and adversary, with nulls, intervals and bounds.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def audit(
         as in `FairPCA` for the gaps.
     families : sequence of str
         Which of "linear", "rbf" and "cdf" to compute.
-    attackers : sequence of str
+    adversaries : sequence of str
         Which of "linear", "gaussian", "trees" and "mlp" to train on one half of the rows and
         measure on the other; attributes of several groups one against the rest.
     compare, joint, reference, control_features, sample_weight
@@ -113,13 +113,13 @@ def audit(
     >>> from fairpca.metrics import audit
     >>> z = np.repeat([0, 1], 40)
     >>> U = np.random.default_rng(1).normal(size=(80, 2))
-    >>> report = audit(U, z, families=("cdf",), attackers=(), n_permutations=99)
+    >>> report = audit(U, z, families=("cdf",), adversaries=(), n_permutations=99)
     >>> bool(report.results[0].p_value > 0.05)
     True
     """
     options = Options(
         families=families,
-        attackers=attackers if cross_fit else (),
+        adversaries=adversaries if cross_fit else (),
         compare=compare,
         joint=joint,
         reference=reference,

@@ -40,7 +40,7 @@ def draw_pictures(
 ) -> dict[str, Picture]:
     """Draw what there are data for; a picture that cannot be drawn is left out."""
     drawings: dict[str, Callable[[], Any]] = {}
-    if report.results or report.attacks:
+    if report.results or report.adversaries:
         drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
     if fitted is not None:
         drawings["loadings"] = lambda: _loadings(fitted)
@@ -77,7 +77,10 @@ def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
     """Draw the attribute of the worst pair, or the first one."""
     groups = rows.halved().groups
     columns = groups.categorical if groups is not None else ()
-    pairs: Any = (*report.attacks, *(pair for result in report.results for pair in result.pairs))
+    pairs: Any = (
+        *report.adversaries,
+        *(pair for result in report.results for pair in result.pairs),
+    )
     label = None if report.headline is None else report.headline.pair
     worst = next((pair.attribute for pair in pairs if pair.label() == label), "")
     column = next((c for c in columns if c.name == worst), columns[0])
@@ -109,7 +112,7 @@ def _tradeoff(points: list[dict[str, Any]]) -> Any:
     return TradeoffDisplay(
         [point["cov_gap"] for point in points],
         [point["variance"] for point in points],
-        [point["price"] for point in points],
+        [point["penalty"] for point in points],
         measure="covariance gap",
         error=[point["cov_gap_std"] for point in points],
         chosen=chosen[0] if chosen else None,

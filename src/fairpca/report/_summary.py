@@ -17,7 +17,7 @@ from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.rows import Rows
 
-PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 _BLOCK = 4096
 _LOADINGS = 8  # features named for each component
@@ -203,17 +203,17 @@ def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
 
 
 def _tradeoff(fair: FairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
-    """Fit along prices of the covariance gap, and measure every fold that was left out."""
+    """Fit along penalties of the covariance gap, and measure every fold that was left out."""
     if folded is None or fair.objective != "total":
         return []
-    prices: Sequence[float] = PRICES
+    penalties: Sequence[float] = PENALTIES
     chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight
     if chosen is not None:
-        prices = sorted({*PRICES, float(chosen)})
+        penalties = sorted({*PENALTIES, float(chosen)})
     points = []
-    for price in prices:
-        model = _unfitted(fair).set_params(cov_weight=price, cov_tol=None)
+    for penalty in penalties:
+        model = _unfitted(fair).set_params(cov_weight=penalty, cov_tol=None)
         found = held_out_summary(model, folded)
         if found is not None:
-            points.append({"price": price, "chosen": price == chosen, **found})
+            points.append({"penalty": penalty, "chosen": penalty == chosen, **found})
     return points

@@ -71,7 +71,7 @@ def audit_report(
     >>> rng = np.random.default_rng(0)
     >>> sex = np.repeat(["f", "m"], 100)
     >>> X = rng.normal(size=(200, 4)) + 2 * (sex == "m")[:, None]
-    >>> page = audit_report(X, sex, model=FairPCA(2), families=("linear",), attackers=())
+    >>> page = audit_report(X, sex, model=FairPCA(2), families=("linear",), adversaries=())
     >>> page.summary["verdict"]["before"]["held_out"]["value"] > 0.8
     True
     """

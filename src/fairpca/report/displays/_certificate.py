@@ -157,7 +157,7 @@ class CertificateDisplay(Display):
             self._draw_steps(ax)
             self._draw_end(ax, len(self.steps))
             ax.xaxis.get_major_locator().set_params(integer=True)
-            ax.set(xlabel="step", ylabel="variance less price of the gap")
+            ax.set(xlabel="step", ylabel="variance less penalty of the gap")
             ax.set_title("How basis and bound were found")
             ax.legend(loc="best")
         return self._drawn(ax)

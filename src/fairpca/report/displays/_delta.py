@@ -41,7 +41,7 @@ class DeltaBar:
 
 
 class DeltaDisplay(Display):
-    """Δ by family and attacker, beside its null and its interval.
+    """Δ by family and adversary, beside its null and its interval.
 
     A value on rows that a classifier was fitted to has to be compared with its null, the grey bar:
     inside it, nothing was found. A value on unseen rows has an interval, to be compared with zero.
@@ -93,7 +93,7 @@ class DeltaDisplay(Display):
 
     @classmethod
     def from_audit(cls, report: AuditReport, *, ax: Any = None) -> DeltaDisplay:
-        """Draw an audit: its families, and each attacker for the pair where it attains most.
+        """Draw an audit: its families, and each adversary for the pair where it attains most.
 
         Parameters
         ----------
@@ -109,10 +109,10 @@ class DeltaDisplay(Display):
         """
         bars = [_bar_of(result) for result in report.results]
         best: dict[str, Any] = {}
-        for attack in sorted(report.attacks, key=lambda attack: attack.held_out.low):
-            best[attack.attacker] = attack.held_out
+        for attack in sorted(report.adversaries, key=lambda attack: attack.held_out.low):
+            best[attack.adversary] = attack.held_out
         bars += [
-            DeltaBar(f"attacker: {name}", held_out=(new.value, new.low, new.high))
+            DeltaBar(f"adversary: {name}", held_out=(new.value, new.low, new.high))
             for name, new in best.items()
         ]
         return cls(bars).plot(ax)

@@ -137,8 +137,8 @@ class ScreeDisplay(Display):
 
 def variance_bound(estimator: Any) -> float | None:
     """Largest share of the variance with gaps as small as those found, None where not known."""
-    # The objective is the variance less a price for the gap, so that what it can still gain is what
-    # the variance can still gain without a larger gap.
+    # The objective is the variance less a penalty for the gap: what it can still gain is what the
+    # variance can still gain without a larger gap.
     certificate = getattr(estimator, "certificate_", None)
     if certificate is None or getattr(estimator, "objective", "total") != "total":
         return None

@@ -21,11 +21,11 @@ from fairpca.report.displays._scree import variance_bound
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
 
-PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class _Point(NamedTuple):
-    leak: float
+    leakage: float
     variance: float
 
 
@@ -42,28 +42,28 @@ _MEASURES: dict[str, tuple[str, Callable[[Any, Any], float]]] = {
 
 
 class TradeoffDisplay(Display):
-    """Variance kept against what is left of the groups, along prices.
+    """Variance kept against what is left of the groups, along penalties.
 
     Parameters
     ----------
-    leak : ndarray of shape (k,)
-        Gap or Δ at every price, on rows that were not fitted.
+    leakage : ndarray of shape (k,)
+        Gap or Δ at every penalty, on rows that were not fitted.
     variance : ndarray of shape (k,)
         Share of the variance kept.
-    price : ndarray of shape (k,)
-        The prices.
+    penalty : ndarray of shape (k,)
+        The penalties.
     measure : str, default "Δ"
-        Name of what `leak` is.
+        Name of what `leakage` is.
     error : ndarray of shape (k,), optional
-        Standard errors of `leak`.
+        Standard errors of `leakage`.
     bound : ndarray of shape (k,), optional
         Largest share of the variance with gaps as small as those found; NaN: not known.
     plain : tuple of two float, optional
-        Leak and variance of plain components.
+        Leakage and variance of plain components.
     chosen : int, optional
-        Position of the price that was chosen.
+        Position of the penalty that was chosen.
     chance : float, optional
-        What `leak` stays below when nothing leaks.
+        What `leakage` stays below when nothing leaks.
 
     Attributes
     ----------
@@ -77,8 +77,8 @@ class TradeoffDisplay(Display):
     >>> from fairpca.report import TradeoffDisplay
     >>> diabetes = load_diabetes_sex()
     >>> X, sex = diabetes.data, diabetes.sensitive_features
-    >>> display = TradeoffDisplay.from_prices(
-    ...     FairPCA(2), X, sensitive_features=sex, prices=(0.0, 1.0, 10.0)
+    >>> display = TradeoffDisplay.from_penalties(
+    ...     FairPCA(2), X, sensitive_features=sex, penalties=(0.0, 1.0, 10.0)
     ... )
     >>> bool(display.variance[0] > display.variance[-1]), display.measure
     (True, 'covariance gap')
@@ -86,9 +86,9 @@ class TradeoffDisplay(Display):
 
     def __init__(
         self,
-        leak: Any,
+        leakage: Any,
         variance: Any,
-        price: Any,
+        penalty: Any,
         *,
         measure: str = "Δ",
         error: Any = None,
@@ -97,7 +97,7 @@ class TradeoffDisplay(Display):
         chosen: int | None = None,
         chance: float | None = None,
     ) -> None:
-        self.leak, self.variance, self.price = map(_floats, (leak, variance, price))
+        self.leakage, self.variance, self.penalty = map(_floats, (leakage, variance, penalty))
         self.measure = measure
         self.error = None if error is None else _floats(error)
         self.bound = None if bound is None else _floats(bound)
@@ -120,7 +120,7 @@ class TradeoffDisplay(Display):
         Parameters
         ----------
         estimator : DeltaFairPCA
-            Fitted. Δ is on unseen rows; the leak is drawn where a price was given.
+            Fitted. Δ is on unseen rows; the leakage is drawn where a penalty was given.
         X, sensitive_features, control_features : array-like, optional
             The rows that were fitted: plain PCA is then measured in the same way.
         ax : matplotlib Axes, optional
@@ -137,22 +137,22 @@ class TradeoffDisplay(Display):
         path = getattr(estimator, "path_", None)
         if path is None:
             raise InvalidInputError(
-                f"{type(estimator).__name__} has no path of prices: use "
-                "TradeoffDisplay.from_prices.",
+                f"{type(estimator).__name__} has no path of penalties: use "
+                "TradeoffDisplay.from_penalties.",
                 parameter="estimator",
             )
         measured = path["delta"][0] is not None
         chosen = path["chosen"].index(True)
-        bound = np.full(len(path["price"]), np.nan)
+        bound = np.full(len(path["penalty"]), np.nan)
         bound[chosen] = variance_bound(estimator) or np.nan
         plain = None
         if X is not None and measured:
             plain = _plain_on_path(estimator, X, sensitive_features, control_features)
         return cls(
-            path["delta"] if measured else path["leak"],
+            path["delta"] if measured else path["leakage"],
             path["variance"],
-            path["price"],
-            measure=f"Δ, {estimator.family}" if measured else "leak (R² of the adversary)",
+            path["penalty"],
+            measure=f"Δ, {estimator.family}" if measured else "leakage (R² of the adversary)",
             error=path["delta_error"] if measured else None,
             bound=bound,
             plain=plain,
@@ -161,20 +161,20 @@ class TradeoffDisplay(Display):
         ).plot(ax, **options)
 
     @classmethod
-    def from_prices(
+    def from_penalties(
         cls,
         estimator: Any,
         X: Any,
         *,
         sensitive_features: Any,
-        prices: Sequence[float] = PRICES,
+        penalties: Sequence[float] = PENALTIES,
         measure: str | Callable[[Any, Any], float] = "cov_gap",
         test_size: float = 0.4,
         random_state: int = 0,
         ax: Any = None,
         **options: Any,
     ) -> TradeoffDisplay:
-        """Fit along prices of the covariance gap, and measure rows that were not fitted.
+        """Fit along penalties of the covariance gap, and measure rows that were not fitted.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class TradeoffDisplay(Display):
             Fitted or not; copies are fitted with every `cov_weight`.
         X, sensitive_features : array-like or data frame
             Rows and their groups.
-        prices : sequence of float
+        penalties : sequence of float
             Values of `cov_weight`.
         measure : {"cov_gap", "mean_gap", "linear", "rbf"} or callable, default "cov_gap"
             What is measured: a gap, Δ of a family, or a function of scores and groups.
@@ -212,25 +212,25 @@ class TradeoffDisplay(Display):
             X, sensitive_features, test_size=test_size, stratify=codes, random_state=random_state
         )
         points, bounds = [], []
-        for price in prices:
-            fair = clone(estimator).set_params(cov_weight=price, cov_tol=None)
+        for penalty in penalties:
+            fair = clone(estimator).set_params(cov_weight=penalty, cov_tol=None)
             fair.fit(train, sensitive_features=z_train)
             points.append(_measured(fair, test, z_test, ask))
             bounds.append(variance_bound(fair) or np.nan)
         plain = _measured(plain_model(fair, train, z_train), test, z_test, ask)
-        leak, variance = zip(*points, strict=True)
-        drawn = cls(leak, variance, prices, measure=str(name), bound=bounds, plain=plain)
+        leakage, variance = zip(*points, strict=True)
+        drawn = cls(leakage, variance, penalties, measure=str(name), bound=bounds, plain=plain)
         return drawn.plot(ax, **options)
 
-    def plot(self, ax: Any = None, *, prices: bool = True) -> TradeoffDisplay:
+    def plot(self, ax: Any = None, *, penalties: bool = True) -> TradeoffDisplay:
         """Draw the curve.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             Where to draw; a new figure without it.
-        prices : bool, default True
-            Whether each point gets its price.
+        penalties : bool, default True
+            Whether each point gets its penalty.
 
         Returns
         -------
@@ -244,47 +244,47 @@ class TradeoffDisplay(Display):
                     0.0, self.chance, color="0.93", linewidth=0, label="chance alone", zorder=0
                 )
             if self.error is not None:
-                ax.errorbar(self.leak, 100 * self.variance, xerr=self.error, fmt="none",
+                ax.errorbar(self.leakage, 100 * self.variance, xerr=self.error, fmt="none",
                             ecolor="0.7", elinewidth=1, zorder=1)  # fmt: skip
-            ax.plot(self.leak, 100 * self.variance, "o-", color=FAIR, markersize=6, label="fair")
+            ax.plot(self.leakage, 100 * self.variance, "o-", color=FAIR, markersize=6, label="fair")
             self._draw_marks(ax)
             ax.margins(x=0.08, y=0.1)
-            if prices:
-                self._write_prices(ax)
+            if penalties:
+                self._write_penalties(ax)
             ax.set(xlabel=f"{self.measure}, rows not fitted", ylabel="variance kept, %")
             ax.set_title("What fairness costs")
             ax.legend(loc="lower right")
         return self._drawn(ax)
 
     def _draw_marks(self, ax: Any) -> None:
-        """Draw the bound, plain components and the price that was chosen."""
+        """Draw the bound, plain components and the penalty that was chosen."""
         if self.bound is not None and np.isfinite(self.bound).any():
-            ax.plot(self.leak, 100 * self.bound, "_", color=BOUND, markersize=13,
+            ax.plot(self.leakage, 100 * self.bound, "_", color=BOUND, markersize=13,
                     markeredgewidth=1.6, label="bound for such gaps")  # fmt: skip
         if self.plain is not None:
-            ax.plot(self.plain.leak, 100 * self.plain.variance, "s", color=PLAIN, markersize=8,
+            ax.plot(self.plain.leakage, 100 * self.plain.variance, "s", color=PLAIN, markersize=8,
                     label="plain PCA")  # fmt: skip
         if self.chosen is not None:
-            place = self.leak[self.chosen], 100 * self.variance[self.chosen]
+            place = self.leakage[self.chosen], 100 * self.variance[self.chosen]
             ax.plot(*place, "*", color=ACCENT, markersize=15, label="chosen", zorder=4)
 
-    def _write_prices(self, ax: Any) -> None:
-        """Write prices beside points; those of points that coincide as a range."""
-        points = np.column_stack([self.leak, 100 * self.variance])
+    def _write_penalties(self, ax: Any) -> None:
+        """Write penalties beside points; those of points that coincide as a range."""
+        points = np.column_stack([self.leakage, 100 * self.variance])
         scale = np.diff(np.array([ax.get_xlim(), ax.get_ylim()])).T[0]
         runs = [[0]]
         for index in range(1, len(points)):
             near = np.abs((points[index] - points[runs[-1][0]]) / scale).max() < 0.06
             runs[-1].append(index) if near else runs.append([index])
         for run in runs:
-            ends = dict.fromkeys(_short(self.price[index]) for index in (run[0], run[-1]))
-            text = ("price " if run[0] == 0 else "") + " to ".join(ends)
+            ends = dict.fromkeys(_short(self.penalty[index]) for index in (run[0], run[-1]))
+            text = ("penalty " if run[0] == 0 else "") + " to ".join(ends)
             place = {"textcoords": "offset points", "color": "0.25", "fontsize": 8.5}
             ax.annotate(text, points[run].mean(axis=0), (8, -13), **place)
 
 
-def _short(price: float) -> str:
-    return f"{price:.2g}" if price < 10 else f"{price:.0f}"
+def _short(penalty: float) -> str:
+    return f"{penalty:.2g}" if penalty < 10 else f"{penalty:.0f}"
 
 
 def _floats(values: Any) -> NDArray[np.float64]:
@@ -292,8 +292,8 @@ def _floats(values: Any) -> NDArray[np.float64]:
 
 
 def _measured(model: Any, test: Any, groups: Any, ask: Callable[[Any, Any], float]) -> _Point:
-    leak = float(ask(np.asarray(model.transform(test)), groups))
-    return _Point(leak, float(np.sum(model.explained_variance_ratio_)))
+    leakage = float(ask(np.asarray(model.transform(test)), groups))
+    return _Point(leakage, float(np.sum(model.explained_variance_ratio_)))
 
 
 def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
@@ -305,7 +305,12 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     random = np.random.default_rng(0)
     sample = adversary.thinned(rows, estimator.max_rows, random)
     judge = judge_of(estimator.family, 0)
-    asked = (estimator._form_contrasts, len(estimator.components_), None, [adversary.Aim(0.0)])
+    asked = (
+        estimator._form_contrasts,
+        len(estimator.components_),
+        None,
+        [adversary.PathTarget(0.0)],
+    )
     unseen = adversary.cross_fitted(sample, *asked, random, judge)
     kept = plain_model(estimator, X, groups).explained_variance_ratio_
     return _Point(unseen[0].value, float(np.sum(kept)))

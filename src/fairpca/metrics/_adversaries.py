@@ -1,4 +1,4 @@
-"""A panel of attackers: each is trained on one half of the rows and measured on the other."""
+"""A panel of adversaries: each is trained on one half of the rows and measured on the other."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Predict = Callable[[Array], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
-class Attack:
-    """What one attacker attains for one pair of groups.
+class AdversaryResult:
+    """What one adversary attains for one pair of groups.
 
     Parameters
     ----------
-    attacker : str
+    adversary : str
         "linear" (half-spaces), "gaussian" (kernel SVM), "trees" (boosted trees) or "mlp" (a small
         neural network).
     attribute : str
@@ -41,13 +41,13 @@ class Attack:
 
     Examples
     --------
-    >>> from fairpca.metrics import Attack, HeldOut
+    >>> from fairpca.metrics import AdversaryResult, HeldOut
     >>> held_out = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
-    >>> Attack("trees", "sex", ("f", "m"), {}, held_out).held_out.low
+    >>> AdversaryResult("trees", "sex", ("f", "m"), {}, held_out).held_out.low
     0.2
     """
 
-    attacker: str
+    adversary: str
     attribute: str
     groups: tuple[Level, Level]
     stratum: dict[str, Level]
@@ -63,9 +63,9 @@ class Attack:
 
 
 def attack(
-    strata: Sequence[Stratum], attacker: str, seed: int, confidence: float, max_samples: int
-) -> list[Attack]:
-    """Let one attacker try every pair that has enough rows for two halves."""
+    strata: Sequence[Stratum], adversary: str, seed: int, confidence: float, max_samples: int
+) -> list[AdversaryResult]:
+    """Let one adversary try every pair that has enough rows for two halves."""
     found = []
     with single_blas_thread():
         for stratum in strata:
@@ -76,11 +76,11 @@ def attack(
                 half = halves_of(signs, seed)
                 known, new = (np.flatnonzero(half == part) for part in (1, 2))
                 settings = Settings("rbf", "svm", max_samples=max_samples, seed=seed)
-                predict = _TRAINERS[attacker](stratum.rows.take(known), signs[known], settings)
+                predict = _TRAINERS[adversary](stratum.rows.take(known), signs[known], settings)
                 rows = stratum.rows.take(new)
                 held_out = HeldOut.of(predict(rows.X), signs[new], rows.weights, confidence)
                 place = (pair.attribute, pair.groups, dict(stratum.name))
-                found.append(Attack(attacker, *place, held_out))
+                found.append(AdversaryResult(adversary, *place, held_out))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The leak: how much of the labels a kernel ridge regression reads from a representation.
+"""The leakage: how much of the labels a kernel ridge regression reads from a representation.
 
 X: rows (n, r), S: their covariance, V or Y: a basis (r, d), B = Y·chol(YᵀSY)⁻ᵀ: the same basis
 whitened, Ω: frequencies (d, h), φ(u) = (cos Ωᵀu, sin Ωᵀu)/√h: random Fourier features.
@@ -31,7 +31,7 @@ def random_frequencies(n_components: int, n_features: int, random: np.random.Gen
     return np.asarray(directions / np.linalg.norm(directions, axis=0) * lengths)
 
 
-class Leak:
+class Leakage:
     """R² of ridge regressions of the targets on random features of whitened scores.
 
     Calling it with a basis Y returns the (smoothly) largest R² and its gradient. Every regression
@@ -57,7 +57,7 @@ class Leak:
         self.labels = targets.labels.T.astype(dtype) * self.root
 
     def __call__(self, Y: Array) -> tuple[float, Array]:
-        """Return the leak of a basis and its gradient in Y."""
+        """Return the leakage of a basis and its gradient in Y."""
         B, inverse = whitened(Y, self.S)
         features = self._features(B)
         amounts, beta, residual = self._regress(features)

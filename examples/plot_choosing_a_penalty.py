@@ -1,9 +1,9 @@
 """
-Choosing a price by looking
+Choosing a penalty by looking
 ===========================
 
 ``cov_weight`` is the variance given up for a unit of covariance gap. It has no natural scale, so
-look at what each price buys, on rows that were not fitted.
+look at what each penalty buys, on rows that were not fitted.
 """
 
 import matplotlib.pyplot as plt
@@ -21,20 +21,20 @@ X += np.outer(group, [1.0, 0, 0, 1.0, 0, 0, 0, 0, 0, 0])
 
 # %%
 # Each point is a fit to 60 % of the rows, measured on the others. The short lines are bounds: with
-# gaps as small, no components keep more. Prices at which the curve is steep are too high; prices
+# gaps as small, no components keep more. Penalties at which the curve is steep are too high; those
 # at which it is flat cost nothing.
-prices = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5, 5.0)
-TradeoffDisplay.from_prices(FairPCA(3), X, sensitive_features=group, prices=prices)
+penalties = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5, 5.0)
+TradeoffDisplay.from_penalties(FairPCA(3), X, sensitive_features=group, penalties=penalties)
 
 # %%
-# The same prices by what a linear and a Gaussian-kernel classifier find out.
+# The same penalties by what a linear and a Gaussian-kernel classifier find out.
 figure, axes = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
 for ax, measure in zip(axes, ("linear", "rbf"), strict=True):
-    TradeoffDisplay.from_prices(
+    TradeoffDisplay.from_penalties(
         FairPCA(3),
         X[::3],
         sensitive_features=group[::3],
-        prices=prices[::2],
+        penalties=penalties[::2],
         measure=measure,
         ax=ax,
     )

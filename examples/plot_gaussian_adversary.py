@@ -1,5 +1,5 @@
 """
-Against a Gaussian attacker
+Against a Gaussian adversary
 ===========================
 
 Equal means and covariances stop linear and quadratic classifiers. Here the groups lie on circles
@@ -34,5 +34,5 @@ for model in (fair, delta):
 BeforeAfterDisplay.from_estimator(delta, X, sensitive_features=group, plain=fair)
 
 # %%
-# The path of prices, each measured on rows that neither basis nor classifier has seen.
+# The path of penalties, each measured on rows that neither basis nor classifier has seen.
 TradeoffDisplay.from_estimator(delta, X, sensitive_features=group)
