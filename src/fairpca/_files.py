@@ -1,32 +1,35 @@
-"""The one way to write a file: beside its place, then moved there in one step."""
+"""The one way to write a file: at a temporary path, then moved to its place in one step."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import hashlib
 import json
 import math
 import os
-import sys
 import tempfile
 import tokenize
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
 from fairpca.exceptions import InvalidInputError
 
+VERSION = 1
+"""Of the format of all files that hold a header and arrays."""
+
+Content = TypeVar("Content")
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[Any]:
-    """Yield a place beside `path`; what is written there replaces it, or is gone after an error."""
+    """Yield a temporary path; what is written there replaces `path`, or is gone after an error."""
     # Without a file system an empty local file; a link is followed, so that what it points at is
     # replaced and not the link. In an Arrow file system a name, for a file or a directory. It is
     # new each time, so that several writers of one path do not meet.
@@ -38,51 +41,35 @@ def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[
     # The name of the target may be as long as a name may be: only its beginning is used.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.", suffix="~")
     os.close(handle)
-    beside = Path(name)
+    temporary = Path(name)
     try:
-        yield beside
-        beside.chmod(_mode(target))
-        os.replace(beside, target)
+        yield temporary
+        temporary.chmod(_mode(target))
+        os.replace(temporary, target)
     finally:
-        with suppress(FileNotFoundError):
-            beside.unlink()
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def _replacing_in(filesystem: Any, path: str) -> Iterator[str]:
-    """As `replacing`; where two directories cannot change places, the old one makes room first."""
+    """As `replacing`; a directory cannot be replaced in one step, so the old one is moved first."""
     folder, _, name = path.rpartition("/")
     names = (f".{name}.{uuid.uuid4().hex[:8]}.part" for _ in range(2))
-    beside, old = (f"{folder}/{hidden}" if folder else hidden for hidden in names)
+    temporary, old = (f"{folder}/{hidden}" if folder else hidden for hidden in names)
     try:
-        yield beside
+        yield temporary
         is_directory = filesystem.get_file_info(path).type.name == "Directory"
-        if is_directory and _exchanged(filesystem, beside, path):
-            return
         if is_directory:  # files are replaced in one step
             filesystem.move(path, old)
         try:
-            filesystem.move(beside, path)
+            filesystem.move(temporary, path)
         except BaseException:
             if is_directory:
                 filesystem.move(old, path)
             raise
         _remove(filesystem, old)
     finally:
-        _remove(filesystem, beside)
-
-
-def _exchanged(filesystem: Any, one: str, other: str) -> bool:
-    """Let two local directories change places in one step, where the system can."""
-    if filesystem.type_name != "local" or not sys.platform.startswith("linux"):
-        return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # an old C library
-        return False
-    found = rename(here, os.fsencode(one), here, os.fsencode(other), exchange)
-    return bool(found == 0)  # some file systems cannot
+        _remove(filesystem, temporary)
 
 
 def _remove(filesystem: Any, path: str) -> None:
@@ -102,26 +89,33 @@ def _mode(target: Path) -> int:
 
 
 def write_npz(
-    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    format: str,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Any],
 ) -> Path:
     """Write arrays with a JSON header and a checksum of both; ``.npz`` is added to other names."""
     target = Path(path)
     if not target.name.endswith(".npz"):
         target = target.with_name(target.name + ".npz")
-    sealed = {**header, "checksum": _checksum(header, arrays)}
-    with replacing(target) as beside, beside.open("wb") as file:
+    header = {"format": format, "version": VERSION, **header}
+    sealed = {**header, "checksum": checksum(header, arrays)}
+    with replacing(target) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, header=np.array(json.dumps(sealed)), **arrays)
     return target
 
 
 def read_npz(
-    path: str | os.PathLike[str], format: str, version: int, what: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what `write_npz` wrote, up to a format version; `what` names such a file."""
+    path: str | os.PathLike[str],
+    format: str,
+    what: str,
+    unpack: Callable[[dict[str, Any], dict[str, Any]], Content],
+) -> Content:
+    """Read what `write_npz` wrote, as `unpack` makes it of header and arrays; `what` names it."""
     name = os.fspath(path)
     try:
         # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle, _sound_places():
+        with Path(path).open("rb") as handle, _offsets_checked():
             _check_members(handle)
             with np.load(handle, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
@@ -130,16 +124,25 @@ def read_npz(
             raise ValueError("another format")
     except DAMAGED:
         raise InvalidInputError(f"{name!r} is not {what}, or it is damaged.") from None
-    if header.get("version") not in range(1, version + 1):
-        known = "1" if version == 1 else f"1 to {version}"
+    if header.get("version") != VERSION:
         raise InvalidInputError(
             f"{name!r} has format version {header.get('version')}, this fairpca reads version "
-            f"{known}: write it again, or use the fairpca that wrote it."
+            f"{VERSION}: write it again, or use the fairpca that wrote it."
         )
-    checksum = header.pop("checksum", None)  # files of 0.1.0 have none
-    if checksum is not None and checksum != _checksum(header, arrays):
+    if header.pop("checksum", None) != checksum(header, arrays):
         raise InvalidInputError(f"{name!r} is damaged (its checksum differs): write it again.")
-    return header, arrays
+    try:
+        return unpack(header, arrays)
+    except DAMAGED as error:
+        raise damaged_file(path, error) from None
+
+
+def damaged_file(path: str | os.PathLike[str], error: BaseException) -> InvalidInputError:
+    """Say that the content of a file cannot be used."""
+    return InvalidInputError(
+        f"{os.fspath(path)!r} is damaged, or of a kind that this fairpca does not know "
+        f"({error}): write it again."
+    )
 
 
 DAMAGED = (
@@ -161,7 +164,7 @@ DAMAGED = (
 
 
 @contextmanager
-def _sound_places() -> Iterator[None]:
+def _offsets_checked() -> Iterator[None]:
     """Turn a place before the beginning of a file, which the system refuses, into a ValueError."""
     try:
         yield
@@ -183,7 +186,8 @@ def _check_members(handle: IO[bytes]) -> None:
     handle.seek(0)
 
 
-def _checksum(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+def checksum(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+    """Return a digest of header and arrays."""
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -7,7 +7,6 @@ version, and by other programs: it is a zip of plain arrays and one JSON text.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -16,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairpca._files import DAMAGED, read_npz, write_npz
+from fairpca._files import read_npz, write_npz
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.moments._storage import pack_moments, unpack_moments
 from fairpca.solvers import Certificate
 
 FORMAT = "fairpca.model"
-VERSION = 1
 
 
 class ModelFile(NamedTuple):
@@ -37,8 +36,6 @@ def write_model(path: str | os.PathLike[str], model: ModelFile) -> Path:
     """Write a model; ``.npz`` is added to a name that does not end in it."""
     arrays: dict[str, Any] = {}
     header = {
-        "format": FORMAT,
-        "version": VERSION,
         "written_by": version("fairpca"),
         "class": model.kind,
         "state": {name: _encode(value, name, arrays) for name, value in model.state.items()},
@@ -46,31 +43,22 @@ def write_model(path: str | os.PathLike[str], model: ModelFile) -> Path:
             name: _encode(value, name, arrays) for name, value in model.parameters.items()
         },
     }
-    return write_npz(path, header, arrays)
+    return write_npz(path, FORMAT, header, arrays)
 
 
 def read_model_file(path: str | os.PathLike[str]) -> ModelFile:
     """Read a model and check that it is one that a fit can give."""
     what = "a model file, as the save method of an estimator writes it"
-    header, arrays = read_npz(path, FORMAT, VERSION, what)
-    try:
-        found = ModelFile(
-            header["class"],
-            {name: _decode(value, arrays) for name, value in header["parameters"].items()},
-            {name: _decode(value, arrays) for name, value in header["state"].items()},
-        )
-        _check_state(found.state)
-    except DAMAGED as error:
-        raise damaged_model(path, error) from None
-    return found
+    return read_npz(path, FORMAT, what, _unpack)
 
 
-def damaged_model(path: str | os.PathLike[str], error: BaseException) -> InvalidInputError:
-    """Say that a file does not hold a model that can be used."""
-    return InvalidInputError(
-        f"{os.fspath(path)!r} is damaged, or of a model that this fairpca does not know "
-        f"({error}): write it again."
+def _unpack(header: dict[str, Any], arrays: dict[str, Any]) -> ModelFile:
+    parameters, state = (
+        {name: _decode(value, arrays) for name, value in header[part].items()}
+        for part in ("parameters", "state")
     )
+    _check_state(state)
+    return ModelFile(header["class"], parameters, state)
 
 
 def _check_state(state: Mapping[str, Any]) -> None:
@@ -93,7 +81,7 @@ def _check_state(state: Mapping[str, Any]) -> None:
     if (state["explained_variance_"] < 0).any():
         raise ValueError("a variance is negative")
     widths = [state["n_features_in_"], len(state.get("feature_names_in_", state["mean_"]))]
-    scale = state.get("scale_")
+    scale = state["scale_"]
     if scale is not None:
         widths.append(len(scale))
         if not (np.isfinite(scale).all() and (scale > 0).all()):
@@ -120,13 +108,14 @@ def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
         return {"certificate": asdict(value)}
     if isinstance(value, np.ndarray) and value.dtype.kind == "O":
         return {"objects": [_encode(item, name, arrays) for item in value.tolist()]}
-    key = f"{name}.{len(arrays)}"
     if isinstance(value, np.ndarray):
+        key = f"{name}.{len(arrays)}"
         arrays[key] = value
         return {"array": key}
     if isinstance(value, GroupMoments):
-        arrays[key] = _moments_to_bytes(value)
-        return {"moments": key}
+        header, stacks = pack_moments(value)
+        arrays |= {f"{name}/{part}": stack for part, stack in stacks.items()}
+        return {"moments": [name, header]}
     raise InvalidInputError(
         f"{name} is a {type(value).__name__}, which cannot be written to a model file: only "
         "numbers, text, arrays and lists of them can."
@@ -147,20 +136,10 @@ def _decode(value: Any, arrays: dict[str, Any]) -> Any:
     if kind == "certificate":
         return Certificate(**content)
     if kind == "moments":
-        return _moments_from_bytes(arrays[content])
+        name, header = content
+        prefix = f"{name}/"
+        stacks = {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+        return unpack_moments(header, stacks)
     if kind == "array":
         return arrays[content]
     raise ValueError(f"a value of kind {kind!r}")
-
-
-def _moments_to_bytes(moments: GroupMoments) -> Any:
-    """Moments in their own format, so that there is one description of it only."""
-    with tempfile.TemporaryDirectory() as folder:
-        return np.fromfile(moments.save(Path(folder, "moments.npz")), dtype=np.uint8)
-
-
-def _moments_from_bytes(content: Any) -> GroupMoments:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "moments.npz")
-        path.write_bytes(content.tobytes())
-        return GroupMoments.load(path)

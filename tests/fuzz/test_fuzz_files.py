@@ -16,6 +16,7 @@ import pytest
 from fuzzing import campaign
 
 from fairpca import FairPCA, GroupMoments
+from fairpca._files import checksum
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 
@@ -56,8 +57,7 @@ def edit(rng, content):
     with np.load(io.BytesIO(content)) as file:
         arrays = dict(file)
     header = json.loads(str(arrays["header"]))
-    if rng.random() < 0.7:
-        header.pop("checksum")  # as if 0.1.0 had written it
+    stale = header.pop("checksum")
     name = str(rng.choice([key for key in arrays if key != "header"]))
     array = arrays[name]
     choice = int(rng.integers(6))
@@ -76,6 +76,9 @@ def edit(rng, content):
         header["n_features"] = 10**6
     if name in arrays:
         arrays[name] = array
+    del arrays["header"]
+    fits = rng.random() < 0.7
+    header["checksum"] = checksum(header, arrays) if fits else stale
     arrays["header"] = np.array(json.dumps(header))
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)

@@ -68,7 +68,7 @@ class TestWhatFitCanDo:
 
     @pytest.mark.parametrize("values", [[1.5, 2.5, 3.5, 9.5], [0.5, 1.5, 2.5, 2.5, 2.5, 2.5]])
     def test_halves_are_never_empty(self, values):
-        rows = Rows.read(np.ones((len(values), 1)), values).halved()
+        rows = Rows.read(np.ones((len(values), 1)), values).binarized_at_median()
         assert set(rows.groups.categorical[0].codes) == {0, 1}
 
 

@@ -1,4 +1,4 @@
-"""Moments by fold: one assignment for every order and batch, figures that the rows confirm."""
+"""Moments by fold: one assignment for every order and batch, statistics that the rows confirm."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, gaussian_bound, mean_gap
-from fairpca.moments import FoldedMoments, GroupMoments, figures
+from fairpca.moments import FoldedMoments, GroupMoments, gap_statistics
 from fairpca.rows import Rows
 from fairpca.rows._folds import fold_of
 
@@ -113,7 +113,7 @@ def test_held_out_figures_are_those_of_the_held_out_rows(table, compare, strata)
     for index, (d, tol, penalty) in enumerate([(1, 0.2, 0.0), (2, 0.3, 1.0), (3, None, 0.5)]):
         fair = FairPCA(d, mean_tol=tol, cov_weight=penalty, certify=False)
         fair.fit_moments(folded.train(index))
-        found = figures(folded.folds[index], fair.components_, compare)
+        found = gap_statistics(folded.folds[index], fair.components_, compare)
         new = table[folds == index]
         kept = {"control_features": control[folds == index]} if strata else {}
         U = fair.transform(new[FEATURES])
@@ -131,7 +131,7 @@ def test_wide_rows_and_standardised_moments():
     X, g = rng.normal(size=(60, 300)) + 5.0, np.arange(60) % 2
     folded = FoldedMoments.from_arrays(X, g, folds=3).standardized()
     fair = FairPCA(2, certify=False).fit_moments(folded.train(0))
-    found = figures(folded.folds[0], fair.components_)
+    found = gap_statistics(folded.folds[0], fair.components_)
     scaled = (X - X.mean(0)) / X.std(0)
     inside = fold_of(Rows.read(X, g), 3) == 0
     U = scaled[inside] @ fair.components_.T
@@ -141,7 +141,7 @@ def test_wide_rows_and_standardised_moments():
 
 def test_a_fold_of_one_group_has_no_gap():
     moments = GroupMoments.from_arrays(np.arange(6.0).reshape(3, 2), [1, 1, 1])
-    found = figures(moments, np.array([[1.0, 0.0]]))
+    found = gap_statistics(moments, np.array([[1.0, 0.0]]))
     assert (found.mean_gap, found.cov_gap, found.gaussian_bound) == (None, None, None)
     assert found.variance == pytest.approx(0.5)
 

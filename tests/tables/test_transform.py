@@ -1,6 +1,5 @@
 """Scores written as the rows are read: the same numbers, complete or not at all."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -176,22 +175,16 @@ class _Counted:
         self._system.move(source, target)
 
 
-@pytest.mark.parametrize("exchange", [True, False])
-def test_a_directory_is_replaced_without_a_moment_of_none(tmp_path, monkeypatch, exchange):
-    if exchange and not sys.platform.startswith("linux"):
-        pytest.skip("directories change places in one step on Linux only")
-    if not exchange:
-        monkeypatch.setattr("fairpca._files._exchanged", lambda *_: False)
+def test_a_directory_is_replaced_and_nothing_else_stays(tmp_path):
     system, target = _Counted(), tmp_path / "reduced"
     target.mkdir()
     (target / "old").write_text("old")
-    with replacing(str(target), system) as beside:
-        system.create_dir(beside)
-        Path(beside, "new").write_text("new")
+    with replacing(str(target), system) as temporary:
+        system.create_dir(temporary)
+        Path(temporary, "new").write_text("new")
     assert [path.name for path in target.iterdir()] == ["new"]
-    assert list(tmp_path.iterdir()) == [target]  # nothing is left beside it
-    # Without an exchange the old directory makes room first.
-    assert len(system.moved) == (0 if exchange else 2)
+    assert list(tmp_path.iterdir()) == [target]
+    assert len(system.moved) == 2  # the old directory makes room first
 
 
 @pytest.mark.parametrize("missing", ["error", "mean"])

@@ -276,8 +276,7 @@ class LinearEstimator(FairnessEstimator):
     @property
     def _directions(self):
         """Components for features in their own units."""
-        scale = getattr(self, "scale_", None)  # models of 0.1.0 have none
-        return self.components_ if scale is None else self.components_ / scale
+        return self.components_ if self.scale_ is None else self.components_ / self.scale_
 
     def _scaling(self, moments):
         """Return what features are centred and divided by; None where they keep their units."""
@@ -325,7 +324,7 @@ class LinearEstimator(FairnessEstimator):
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
         back = U @ self.components_.astype(U.dtype)
-        if getattr(self, "scale_", None) is not None:
+        if self.scale_ is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)
 

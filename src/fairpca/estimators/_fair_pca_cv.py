@@ -19,7 +19,7 @@ from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._incomplete import summarise
 from fairpca.estimators._watch import fit_task, handed_on, tell
 from fairpca.exceptions import FairnessWarning, GroupsError, InfeasibleError, InvalidInputError
-from fairpca.moments import Figures, FoldedMoments, Standardization, figures
+from fairpca.moments import FoldedMoments, GapStatistics, Standardization, gap_statistics
 
 _PASSED = (
     "solver",
@@ -35,7 +35,7 @@ _PASSED = (
     "missing",
     "missing_groups",
 )
-_WORST = Figures(math.inf, math.inf, 0.0, math.inf)
+_WORST = GapStatistics(math.inf, math.inf, 0.0, math.inf)
 
 
 class FairPCACV(LinearEstimator):
@@ -261,7 +261,7 @@ def held_out_figures(model, folded):
                 raise GroupsError(where, parameter="folds") from error
             if fair.scale_ is not None:
                 test = test.standardized(Standardization(fair.mean_, fair.scale_))
-            found.append(figures(test, fair.components_, *question))
+            found.append(gap_statistics(test, fair.components_, *question))
     return found
 
 
@@ -279,7 +279,7 @@ def held_out_summary(model, folded):
 
 def held_out_means(found):
     """Average figures over folds; infinite where no fold has two groups to compare."""
-    return {name: _spread([getattr(one, name) for one in found]) for name in Figures._fields}
+    return {name: _spread([getattr(one, name) for one in found]) for name in GapStatistics._fields}
 
 
 def _spread(values):
@@ -295,7 +295,7 @@ def _as_table(settings, found, status):
     table = {"params": settings, "status": status}
     for name in settings[0]:
         table[f"param_{name}"] = np.array([setting[name] for setting in settings], dtype=object)
-    for name in Figures._fields:
+    for name in GapStatistics._fields:
         summary = [held_out_means(folds)[name] for folds in found]
         table[f"mean_test_{name}"] = np.array([mean for mean, _ in summary])
         table[f"std_test_{name}"] = np.array([spread for _, spread in summary])

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._models import ModelFile, damaged_model, read_model_file, write_model
+from fairpca._files import damaged_file
+from fairpca._models import ModelFile, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments.contrasts import ContrastTable
 
@@ -87,12 +88,12 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     >>> type(again).__name__, bool((again.transform(X) == fair.transform(X)).all())
     ('FairPCA', True)
     """
-    content = read_model_file(path)
-    known = {kind.__name__: kind for kind in SavedModelMixin.__subclasses__()}
+    kind, parameters, state = read_model_file(path)
+    known = {cls.__name__: cls for cls in SavedModelMixin.__subclasses__()}
     try:
-        model = known[content.kind](**content.parameters)
+        model: Any = known[kind](**parameters)
     except (KeyError, TypeError) as error:
-        raise damaged_model(path, error) from None
-    for name, value in content.state.items():
+        raise damaged_file(path, error) from None
+    for name, value in state.items():
         setattr(model, name, ContrastTable(value) if name == "contrasts_" else value)
     return model

@@ -92,7 +92,7 @@ class Audit:
         self._options = options
         self._budget = Budget(float(options.budget))
         self._table = table_of_gaps(rows, options.compare, options.joint, options.reference)
-        self._rows = rows.halved()
+        self._rows = rows.binarized_at_median()
         self._strata = self._rows.pairs(**options.question(), strict=False)
         self._d = rows.X.shape[1]
         self._searched: DeltaResult | None = None

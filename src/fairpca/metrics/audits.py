@@ -148,7 +148,7 @@ def audit(
     if not (decision is None and score is None and label is None):
         beside["decisions"] = decision_rates(
             decision,
-            given.halved(),
+            given.binarized_at_median(),
             score=score,
             label=label,
             positive=positive,

@@ -5,20 +5,20 @@ from fairpca.moments._cells import Pooled, Standardization
 from fairpca.moments._groups import GroupCovariances
 from fairpca.moments._span import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, ProjectedGaps
-from fairpca.moments.folds import Figures, FoldedMoments, figures
+from fairpca.moments.folds import FoldedMoments, GapStatistics, gap_statistics
 from fairpca.moments.group_moments import GroupMoments
 
 __all__ = [
     "COMPARE",
     "Contrast",
     "ContrastSet",
-    "Figures",
     "FoldedMoments",
+    "GapStatistics",
     "GroupCovariances",
     "GroupMoments",
     "Pooled",
     "ProjectedGaps",
     "Span",
     "Standardization",
-    "figures",
+    "gap_statistics",
 ]

@@ -1,52 +1,80 @@
-"""Moments on disk: arrays in an npz file, names and levels in a JSON header, no pickle."""
+"""Moments as names and arrays, which files of moments and of models hold; no pickle."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from fairpca._files import DAMAGED, read_npz, write_npz
-from fairpca.exceptions import InvalidInputError
+from fairpca._files import read_npz, write_npz
 from fairpca.moments._cells import Cell, FloatArray
-from fairpca.moments._holes import Holes
+from fairpca.moments._missing import MissingIndicators
 from fairpca.moments._span import Span
-from fairpca.moments._table import Table
-from fairpca.rows import Level
-
-Stored: TypeAlias = tuple[int, tuple[str, ...] | None, Table, Span | None, Holes | None]
-"""Number and names of the features, the cells, the span of the rows, and what is missing."""
+from fairpca.moments._table import Key, Table
+from fairpca.moments.group_moments import GroupMoments
 
 FORMAT = "fairpca.GroupMoments"
-VERSION = 3
 
 
-def save_moments(path: str | os.PathLike[str], stored: Stored) -> Path:
-    """Write a cell table; the file appears complete or not at all."""
-    n_features, feature_names, table, span, holes = stored
+def save_moments(path: str | os.PathLike[str], moments: GroupMoments) -> Path:
+    """Write moments; the file appears complete or not at all."""
+    return write_npz(path, FORMAT, *pack_moments(moments))
+
+
+def load_moments(path: str | os.PathLike[str]) -> GroupMoments:
+    """Read what `save_moments` wrote."""
+    what = "a file of moments, as GroupMoments.save writes them"
+    return read_npz(path, FORMAT, what, unpack_moments)
+
+
+def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return all that moments are, as a JSON header and arrays; the one place that stores cells."""
+    table, span, indicators = moments.table, moments.span, moments.indicators
     header: dict[str, Any] = {
-        "format": FORMAT,
-        "version": 1 if span is None else 2,  # what 0.1.0 reads stays as it was
-        "n_features": n_features,
-        "feature_names": feature_names,
+        "n_features": moments.n_features,
+        "feature_names": moments.feature_names,
         "attributes": table.attributes,
         "numeric": table.numeric,
         "controls": table.controls,
         "keys": list(table.cells),  # JSON keeps str, int, bool and float apart, floats exactly
     }
-    size = n_features + (len(holes.marks) if holes else 0) if span is None else len(span)
-    arrays = _stack(list(table.cells.values()), size, len(table.numeric))
+    size = moments.n_features + (len(indicators.incomplete) if indicators else 0)
+    arrays = _stack(list(table.cells.values()), len(span or range(size)), len(table.numeric))
     if span is not None:
         arrays |= {"span_origin": span.origin, "span_basis": span.basis}
-    if holes is not None:
-        header["version"] = 3
-        header["holes"] = {"columns": holes.columns, "marks": holes.marks}
-        arrays["holes_fill"] = holes.fill
-    return write_npz(path, header, arrays)
+    if indicators is not None:
+        header |= {"columns": indicators.columns, "incomplete": indicators.incomplete}
+        arrays["fill"] = indicators.fill
+    return header, arrays
+
+
+def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> GroupMoments:
+    """Return the moments that `pack_moments` was given; ValueError where no rows can have them."""
+    keys = [tuple(key) for key in header["keys"]]
+    names, width = header["feature_names"], header["n_features"]
+    attributes, numeric, controls = (
+        tuple(header[part]) for part in ("attributes", "numeric", "controls")
+    )
+    table = Table(attributes, numeric, controls, {})
+    _check_names(width, names, table, keys)
+    indicators = span = None
+    if "columns" in header:
+        indicators = _read_indicators(header, arrays.pop("fill"))
+        width += len(indicators.incomplete)
+    if "span_basis" in arrays:
+        span = Span(arrays.pop("span_origin"), arrays.pop("span_basis"))
+        _check_span(span, width)
+    _check_arrays(arrays, _stack([], width if span is None else len(span), len(numeric)), len(keys))
+    n_rows, weights = arrays.pop("n_rows").tolist(), arrays.pop("weight").tolist()
+    cells = {
+        key: Cell(n, weight, **{name: stack[index].copy() for name, stack in arrays.items()})
+        for index, (key, n, weight) in enumerate(zip(keys, n_rows, weights, strict=True))
+    }
+    names = None if names is None else tuple(names)
+    table = Table(attributes, numeric, controls, cells)
+    return GroupMoments(header["n_features"], names, table, span, indicators)
 
 
 def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
@@ -62,7 +90,7 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
         "third": (m, p, p),
     }
     stacked: dict[str, Any] = {
-        name: np.array([cell.arrays()[name] for cell in cells]).reshape(len(cells), *shape)
+        name: np.array([getattr(cell, name) for cell in cells]).reshape(len(cells), *shape)
         for name, shape in shapes.items()
     }
     stacked["n_rows"] = np.array([cell.n_rows for cell in cells], dtype=np.int64)
@@ -70,75 +98,30 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
     return stacked
 
 
-def load_moments(path: str | os.PathLike[str]) -> Stored:
-    """Read what `save_moments` wrote."""
-    what = "a file of moments, as GroupMoments.save writes them"
-    header, arrays = read_npz(path, FORMAT, VERSION, what)
-    try:
-        return _unpack(header, arrays)
-    except DAMAGED as error:
-        raise InvalidInputError(
-            f"{os.fspath(path)!r} is damaged ({error}): write it again."
-        ) from None
+def _read_indicators(header: dict[str, Any], fill: FloatArray) -> MissingIndicators:
+    indicators = MissingIndicators(tuple(header["columns"]), tuple(header["incomplete"]), fill)
+    if len(indicators.columns) != header["n_features"] or fill.shape != (len(indicators.columns),):
+        raise ValueError("the columns with missing values have other features")
+    incomplete = list(indicators.incomplete)
+    if not np.isfinite(fill).all() or incomplete != sorted(set(incomplete)):
+        raise ValueError("the columns with missing values are not sorted, or not filled")
+    return indicators
 
 
-def _unpack(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Stored:
-    keys = [tuple(key) for key in header["keys"]]
-    names = header["feature_names"]
-    table = Table(
-        tuple(header["attributes"]), tuple(header["numeric"]), tuple(header["controls"]), {}
-    )
-    _check_names(header["n_features"], names, table, keys)
-    holes = _unpack_holes(header, arrays)
-    width = header["n_features"] + (len(holes.marks) if holes else 0)
-    span = _unpack_span(arrays, width) if "span_basis" in arrays else None
-    size = width if span is None else len(span)
-    _check_arrays(arrays, _stack([], size, len(table.numeric)), len(keys))
-    moments = [name for name in arrays if name not in ("n_rows", "weight")]
-    cells = {
-        key: Cell(
-            n_rows=int(arrays["n_rows"][index]),
-            weight=float(arrays["weight"][index]),
-            **{name: arrays[name][index].copy() for name in moments},
-        )
-        for index, key in enumerate(keys)
-    }
-    names = None if names is None else tuple(names)
-    return header["n_features"], names, replace(table, cells=cells), span, holes
-
-
-def _unpack_holes(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Holes | None:
-    """Take what is missing out of the arrays."""
-    if "holes" not in header:
-        return None
-    found = header["holes"]
-    holes = Holes(tuple(found["columns"]), tuple(found["marks"]), arrays.pop("holes_fill"))
-    if len(holes.columns) != header["n_features"] or holes.fill.shape != (len(holes.columns),):
-        raise ValueError("what is missing has other features")
-    if not np.isfinite(holes.fill).all() or list(holes.marks) != sorted(set(holes.marks)):
-        raise ValueError("what is missing is damaged")
-    return holes
-
-
-def _unpack_span(arrays: dict[str, FloatArray], n_features: int) -> Span:
-    """Take the span out of the arrays."""
-    span = Span(arrays.pop("span_origin"), arrays.pop("span_basis"))
+def _check_span(span: Span, n_features: int) -> None:
     if span.origin.shape != (n_features,) or span.basis.shape != (len(span), n_features):
         raise ValueError("the span has other features")
     if not np.isfinite(span.origin).all():
         raise ValueError("the span has no origin")
     if np.abs(span.basis @ span.basis.T - np.eye(len(span))).max(initial=0.0) > 1e-6:
         raise ValueError("the span is not orthonormal")
-    return span
 
 
-def _check_names(
-    n_features: int, names: list[str] | None, table: Table, keys: list[tuple[Level, ...]]
-) -> None:
+def _check_names(n_features: int, names: list[str] | None, table: Table, keys: list[Key]) -> None:
     """Refuse names and keys that cannot belong to a table."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} names of {n_features} features")
-    columns: Iterable[Any] = (*(names or ()), *table.attributes, *table.controls)
+    columns = (*(names or ()), *table.attributes, *table.controls)
     if not all(isinstance(name, str) for name in columns):
         raise ValueError("a name is no text")
     if not set(table.numeric) <= set(table.attributes):

@@ -10,7 +10,7 @@ from fairpca.rows import Level
 _IN_A_LINE, _IN_A_TABLE, _FEATURES = 5, 60, 20
 
 
-class Described:
+class MomentsReprMixin:
     """Names, levels and counts of the rows behind moments."""
 
     n_features: int
@@ -80,7 +80,7 @@ class Described:
         return self.table.levels(self.table.key_names.index(name))
 
 
-def _in_words(moments: Described) -> list[str]:
+def _in_words(moments: MomentsReprMixin) -> list[str]:
     """Rows and features, then each attribute with its groups."""
     parts = [f"{moments.n_samples} rows, {moments.n_features} features"]
     for name in moments.categorical_attributes:
@@ -91,7 +91,7 @@ def _in_words(moments: Described) -> list[str]:
     return parts + ([f"strata: {', '.join(moments.controls)}"] if moments.controls else [])
 
 
-def _as_html(moments: Described) -> str:
+def _as_html(moments: MomentsReprMixin) -> str:
     """Tabulate the groups and strata with their rows."""
     rows: list[tuple[str, Level | None, int]] = []
     for name in moments.categorical_attributes + moments.controls:

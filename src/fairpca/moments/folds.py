@@ -23,7 +23,7 @@ FOLD = "(fold)"
 """Name of the hidden stratum that keeps the folds apart during a pass."""
 
 
-class Figures(NamedTuple):
+class GapStatistics(NamedTuple):
     """What moments say about a representation; a gap is None where no two groups are there.
 
     Parameters
@@ -37,8 +37,8 @@ class Figures(NamedTuple):
 
     Examples
     --------
-    >>> from fairpca.moments import Figures
-    >>> Figures(mean_gap=0.1, cov_gap=0.2, variance=0.7, gaussian_bound=None).variance
+    >>> from fairpca.moments import GapStatistics
+    >>> GapStatistics(mean_gap=0.1, cov_gap=0.2, variance=0.7, gaussian_bound=None).variance
     0.7
     """
 
@@ -193,14 +193,14 @@ def with_folds(rows: Rows, folds: int) -> Rows:
     return replace(rows, strata=Groups(columns, strata.numeric, names, len(rows)))
 
 
-def figures(
+def gap_statistics(
     moments: GroupMoments,
     components: FloatArray,
     compare: str = "one-vs-rest",
     joint: bool = False,
     reference: Any = None,
     min_group_size: int = 2,
-) -> Figures:
+) -> GapStatistics:
     """Measure components on moments of rows, seen or not; the question is that of `contrasts`.
 
     Parameters
@@ -215,9 +215,9 @@ def figures(
     Examples
     --------
     >>> import numpy as np
-    >>> from fairpca.moments import GroupMoments, figures
+    >>> from fairpca.moments import GroupMoments, gap_statistics
     >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [7.0, 2.0]])
-    >>> figures(GroupMoments.from_arrays(X, [0, 0, 1, 1]), np.array([[0.0, 1.0]])).mean_gap
+    >>> gap_statistics(GroupMoments.from_arrays(X, [0, 0, 1, 1]), np.array([[0.0, 1.0]])).mean_gap
     1.0
     """
     whole = moments.coordinates().pooled().covariance
@@ -225,19 +225,19 @@ def figures(
     total = float(np.trace(whole))
     variance = float(np.trace(scores.pooled().covariance)) / total if total else 0.0
     if not moments.attributes:
-        return Figures(0.0, 0.0, variance, 0.0)
+        return GapStatistics(0.0, 0.0, variance, 0.0)
     sides: list[tuple[Cell, Cell]] = []
     try:
         question = check_question(scores.table, compare, joint, reference, min_group_size)
         contrasts = form_contrasts(scores.table, scores.n_features, question, sides)
     except GroupsError:  # one group only
-        return Figures(None, None, variance, None)
+        return GapStatistics(None, None, variance, None)
     gaps = contrasts.projected_gaps(np.eye(scores.n_features))
     bounds = [
         gaussian_delta(mean_difference(plus, minus), minus.covariance, plus.covariance)
         for plus, minus in sides
     ]
-    return Figures(_largest(gaps.mean), _largest(gaps.cov), variance, _largest(bounds))
+    return GapStatistics(_largest(gaps.mean), _largest(gaps.cov), variance, _largest(bounds))
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

@@ -17,24 +17,23 @@ from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Pooled, Standardization, merge, rescale
 from fairpca.moments._form_contrasts import check_question, form_contrasts
 from fairpca.moments._groups import GroupCovariances, group_covariances
-from fairpca.moments._holes import (
-    Holes,
+from fairpca.moments._missing import (
+    MissingIndicators,
     complete,
-    fill_holes,
-    merge_holes,
+    fill_missing,
+    merge_indicators,
     missing_shares,
 )
 from fairpca.moments._scaling import find_scaling
 from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
-from fairpca.moments._storage import load_moments, save_moments
 from fairpca.moments._table import Table, merge_tables, tabulate
-from fairpca.moments._view import Described
+from fairpca.moments._view import MomentsReprMixin
 from fairpca.moments.contrasts import ContrastSet
 from fairpca.rows import Level, Rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GroupMoments(Described):
+class GroupMoments(MomentsReprMixin):
     """Weighted moments of the rows, cell by cell; merged with ``+``.
 
     There is one cell for each combination of attribute and control levels that occurs, so that any
@@ -52,7 +51,7 @@ class GroupMoments(Described):
     span : Span or None
         Where there are more features than rows: the directions in which the rows differ. The
         cells then hold the moments of coordinates in it.
-    holes : Holes or None
+    indicators : MissingIndicators or None
         Where values are missing and count as the mean of all rows: what marks them.
 
     Examples
@@ -70,7 +69,7 @@ class GroupMoments(Described):
     feature_names: tuple[str, ...] | None
     table: Table
     span: Span | None = None
-    holes: Holes | None = None
+    indicators: MissingIndicators | None = None
 
     @classmethod
     def from_arrays(
@@ -110,21 +109,21 @@ class GroupMoments(Described):
 
     @classmethod
     def from_rows(
-        cls, rows: Rows, *, wide: float = 1.0, holes: Holes | None = None
+        cls, rows: Rows, *, wide: float = 1.0, indicators: MissingIndicators | None = None
     ) -> GroupMoments:
-        """Sum rows that have been validated; with `holes`, rows as `fill_holes` makes them.
+        """Sum rows that have been validated; with `indicators`, rows as `fill_missing` makes them.
 
         With more than `wide` features for each row the moments are kept in the span of the rows,
         so that no matrix of features × features is formed. Batches of a long stream want more,
         because their spans grow together.
         """
         n_rows, n_columns = map(int, rows.X.shape)
-        n_features = n_columns if holes is None else len(holes.columns)
+        n_features = n_columns if indicators is None else len(indicators.columns)
         if n_columns <= n_rows * wide or n_columns < MIN_FEATURES or not n_rows:
-            return cls(n_features, rows.feature_names, tabulate(rows), None, holes)
+            return cls(n_features, rows.feature_names, tabulate(rows), None, indicators)
         span, coordinates = find_span(rows.X)
         table = tabulate(rows.with_features(coordinates))
-        return cls(n_features, rows.feature_names, table, span, holes)
+        return cls(n_features, rows.feature_names, table, span, indicators)
 
     @classmethod
     def from_incomplete(cls, rows: Rows) -> GroupMoments:
@@ -146,23 +145,27 @@ class GroupMoments(Described):
         array([2.])
         """
         columns = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
-        X, holes = fill_holes(rows.X, columns)
-        return cls.from_rows(replace(rows, X=X), holes=holes)
+        X, indicators = fill_missing(rows.X, columns)
+        return cls.from_rows(replace(rows, X=X), indicators=indicators)
 
     def missing(self) -> dict[str, float]:
         """Share of the rows in which each column is missing, where any is."""
-        return {} if self.holes is None else missing_shares((self.table, self.span), self.holes)
+        return (
+            {}
+            if self.indicators is None
+            else missing_shares((self.table, self.span), self.indicators)
+        )
 
     def complete(self) -> GroupMoments:
         """Moments with the mean of all rows in the places of missing values; else `self`."""
-        return self if self.holes is None else self._completed
+        return self if self.indicators is None else self._completed
 
     @cached_property
     def _completed(self) -> GroupMoments:
-        assert self.holes is not None
+        assert self.indicators is not None
         if not self.table.cells:
             return GroupMoments(self.n_features, self.feature_names, self.table)
-        table, span = complete((self.table, self.span), self.holes)
+        table, span = complete((self.table, self.span), self.indicators)
         return GroupMoments(self.n_features, self.feature_names, table, span)
 
     def __add__(self, other: object) -> GroupMoments:
@@ -179,9 +182,11 @@ class GroupMoments(Described):
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
         mine, theirs = (self.table, self.span), (other.table, other.span)
-        mine, theirs, holes = merge_holes((mine, self.holes), (theirs, other.holes))
+        mine, theirs, indicators = merge_indicators(
+            (mine, self.indicators), (theirs, other.indicators)
+        )
         span, *tables = align(mine, theirs)
-        return GroupMoments(self.n_features, names, merge_tables(*tables), span, holes)
+        return GroupMoments(self.n_features, names, merge_tables(*tables), span, indicators)
 
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows; `self` where there is no span.
@@ -221,7 +226,7 @@ class GroupMoments(Described):
         >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
         array([7.4])
         """
-        if self.holes is not None:
+        if self.indicators is not None:
             return self.complete().projected(components, mean)
         directions = np.asarray(components, dtype=np.float64)
         origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
@@ -239,7 +244,7 @@ class GroupMoments(Described):
     def _pooled(self) -> Pooled:
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
-        if self.holes is not None:
+        if self.indicators is not None:
             return self.complete().pooled()
         if self.span is not None:
             weight, mean, covariance = self.coordinates().pooled()
@@ -269,7 +274,7 @@ class GroupMoments(Described):
         """
         _, mean, covariance = self.coordinates().pooled()
         shares = self.missing() if famd else {}
-        columns = [""] * self.n_features if self.holes is None else self.holes.columns
+        columns = [""] * self.n_features if self.indicators is None else self.indicators.columns
         known = np.array([1.0 - shares.get(column, 0.0) for column in columns]) if famd else None
         return find_scaling(mean, covariance, self.complete().span, known)
 
@@ -290,7 +295,7 @@ class GroupMoments(Described):
         array([[1., 0.],
                [0., 0.]])
         """
-        if self.holes is not None:
+        if self.indicators is not None:
             return self.complete().standardized(by)
         mean, scale = self.standardization() if by is None else by
         if self.span is not None:
@@ -341,7 +346,7 @@ class GroupMoments(Described):
         >>> moments.contrasts(compare="reference", reference="b").labels
         ['sensitive_feature: a vs b', 'sensitive_feature: c vs b']
         """
-        if self.span is not None or self.holes is not None:
+        if self.span is not None or self.indicators is not None:
             return self.expanded().contrasts(compare, joint, reference, min_group_size)
         question = check_question(self.table, compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, question)
@@ -364,7 +369,7 @@ class GroupMoments(Described):
         >>> moments.group_covariances().n_rows
         (2, 2, 2)
         """
-        if self.span is not None or self.holes is not None:
+        if self.span is not None or self.indicators is not None:
             return self.expanded().group_covariances(joint)
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
@@ -389,10 +394,13 @@ class GroupMoments(Described):
         ...     path.name, GroupMoments.load(path).n_samples
         ('batch.npz', 2)
         """
-        stored = (self.n_features, self.feature_names, self.table, self.span, self.holes)
-        return save_moments(path, stored)
+        from fairpca.moments._storage import save_moments  # not needed by a fit
+
+        return save_moments(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
         """Read moments written by `save`, where the example is; exactly what was saved."""
-        return cls(*load_moments(path))
+        from fairpca.moments._storage import load_moments
+
+        return load_moments(path)

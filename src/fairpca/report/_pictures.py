@@ -75,7 +75,7 @@ def scores_of(model: FairPCA, X: Any) -> Any:
 
 def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
     """Draw the attribute of the worst pair, or the first one."""
-    groups = rows.halved().groups
+    groups = rows.binarized_at_median().groups
     columns = groups.categorical if groups is not None else ()
     pairs: Any = (
         *report.adversaries,

@@ -95,7 +95,7 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
     """Say what was audited: rows, features, groups with their sizes, unknown ones."""
     groups = []
     if rows is not None and rows.groups is not None:
-        for column in rows.halved().groups.categorical:  # type: ignore[union-attr]
+        for column in rows.binarized_at_median().groups.categorical:  # type: ignore[union-attr]
             counts = np.bincount(column.codes, minlength=len(column.levels))
             for level, count in zip(column.levels, counts.tolist(), strict=True):
                 small = count < report.min_group

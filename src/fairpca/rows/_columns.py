@@ -121,7 +121,7 @@ def _complete_column(name: str, values: NDArray[Any], argument: str, unknown: st
 
 
 def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
-    """Name what is missing; whole numbers that a hole made floats are whole again."""
+    """Name what is missing; whole numbers that a missing value made floats are whole again."""
     known = data[~mask]
     if data.dtype.kind == "f" and (known == np.rint(known)).all():
         known = known.astype(np.int64)

@@ -101,10 +101,10 @@ def encode_groups(
     """Turn group columns of any kind into names, levels and integer codes.
 
     Strings, categories, booleans, dates and whole numbers name groups, and whole numbers held as
-    floats (the usual fate of integers with a hole) are the same groups as the integers. A column
-    with fractions is a number, unless it has at most two distinct values; so are categories that
-    are numbers, which files hold as plain numbers. A column with a single
-    value is accepted, since a batch may hold one group only. Levels are sorted plain Python
+    floats (the usual fate of integers with a missing value) are the same groups as the integers.
+    A column with fractions is a number, unless it has at most two distinct values; so are
+    categories that are numbers, which files hold as plain numbers. A column with a single value is
+    accepted, since a batch may hold one group only. Levels are sorted plain Python
     scalars; unused categories are dropped.
 
     Parameters

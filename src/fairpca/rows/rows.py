@@ -253,7 +253,7 @@ class Rows:
         place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.sort(order[place < np.repeat(quota, counts)])
 
-    def halved(self) -> Rows:
+    def binarized_at_median(self) -> Rows:
         """Return rows whose numeric attributes are groups: up to the median, and above."""
         groups = self.groups
         if groups is None or not groups.numeric:

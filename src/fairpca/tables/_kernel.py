@@ -18,7 +18,7 @@ import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.moments._holes import fill_holes
+from fairpca.moments._missing import fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
 from fairpca.rows._checks import (
@@ -161,7 +161,7 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
 
 def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial:
     """Sum rows; those of `missing` columns that lack a value count as the mean."""
-    n_rows, holes = columns.n_rows, None
+    n_rows, indicators = columns.n_rows, None
     used = positive_rows(columns)
     if used is not None:  # left out before anything is learned from the rows
         columns = columns.filter(used)
@@ -174,9 +174,11 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
         if columns.matrix is None:
             known = {**columns.features, **columns.categorical}
             masks = {name: absent(known[name]) for name in missing}
-        X, holes = fill_holes(rows.X, feature_columns(roles, levels), masks)
+        X, indicators = fill_missing(rows.X, feature_columns(roles, levels), masks)
         rows = replace(rows, X=X)
-    return Partial(GroupMoments.from_rows(rows, holes=holes), levels, n_rows, unique=unique)
+    return Partial(
+        GroupMoments.from_rows(rows, indicators=indicators), levels, n_rows, unique=unique
+    )
 
 
 def decoded(column: pa.Array) -> pa.Array:

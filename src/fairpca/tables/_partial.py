@@ -16,7 +16,7 @@ from fairpca.exceptions import (
     InvalidInputError,
 )
 from fairpca.moments import FoldedMoments, GroupMoments
-from fairpca.moments._holes import Holes, embed
+from fairpca.moments._missing import MissingIndicators, embed
 from fairpca.rows._checks import describe_missing
 from fairpca.rows._identifiers import Unique, find_identifiers, identifier_text, merge_unique
 from fairpca.rows._missing import imputed, missing_error, no_rows_error
@@ -112,15 +112,15 @@ def _align(moments: GroupMoments, names: Sequence[str], columns: Sequence[str]) 
         return moments
     place = {name: index for index, name in enumerate(names)}
     index = [place[name] for name in moments.feature_names or ()]
-    holes, size = moments.holes, len(names)
-    if holes is not None:
+    indicators, size = moments.indicators, len(names)
+    if indicators is not None:
         fill = np.zeros(size)
-        fill[index] = holes.fill
-        index += range(size, size + len(holes.marks))
-        size += len(holes.marks)
-        holes = Holes(tuple(columns), holes.marks, fill)
+        fill[index] = indicators.fill
+        index += range(size, size + len(indicators.incomplete))
+        size += len(indicators.incomplete)
+        indicators = MissingIndicators(tuple(columns), indicators.incomplete, fill)
     table, span = embed((moments.table, moments.span), np.array(index, dtype=np.intp), size)
-    return GroupMoments(len(names), tuple(names), table, span, holes)
+    return GroupMoments(len(names), tuple(names), table, span, indicators)
 
 
 def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:

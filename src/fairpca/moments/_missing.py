@@ -1,7 +1,7 @@
 """Missing values that count as the mean of all rows, exactly and in one pass.
 
 The mean is known at the end only. Until then a feature x holds `fill` where its value is missing,
-and a mark r, a feature after all others, is one there. With m the mean of the known values
+and its indicator r, a feature after all others, is one there. With m the mean of the known values
 x + (m − fill) r is the imputed feature: a linear function, whose moments follow from those of x and
 r.
 """
@@ -24,23 +24,23 @@ from fairpca.moments._table import Table
 
 
 @dataclass(frozen=True, eq=False)
-class Holes:
-    """Which features have missing values, marked by column, and what stands in their places."""
+class MissingIndicators:
+    """Columns with missing values, whose indicators follow the features, and what fills them."""
 
     columns: tuple[str, ...]  # (p,): the column that each feature comes from
-    marks: tuple[str, ...]  # (q,): columns with missing values, sorted
+    incomplete: tuple[str, ...]  # (q,): columns with missing values, sorted
     fill: FloatArray  # (p,)
 
     @property
     def features(self) -> NDArray[np.intp]:
-        """Places of the features that have a mark."""
-        known = set(self.marks)
+        """Places of the features that have an indicator."""
+        known = set(self.incomplete)
         return np.array([i for i, c in enumerate(self.columns) if c in known], dtype=np.intp)
 
     @property
     def places(self) -> NDArray[np.intp]:
-        """Places of their marks among all features."""
-        place = {mark: len(self.columns) + i for i, mark in enumerate(self.marks)}
+        """Places of their indicators among all features."""
+        place = {column: len(self.columns) + i for i, column in enumerate(self.incomplete)}
         return np.array([place[self.columns[i]] for i in self.features], dtype=np.intp)
 
 
@@ -48,29 +48,32 @@ Content = tuple[Table, Span | None]
 """Cells, in the coordinates of a span where there is one."""
 
 
-def fill_holes(
+def fill_missing(
     X: Any, columns: Sequence[str], masks: Mapping[str, NDArray[np.bool_]] | None = None
-) -> tuple[Any, Holes]:
-    """Fill NaN with the mean of the rows at hand (sparse: zero), and mark the missing `masks`."""
+) -> tuple[Any, MissingIndicators]:
+    """Fill NaN with the mean of the rows at hand (sparse: zero), and append indicators."""
     names, is_sparse = tuple(columns), issparse(X)
     if masks is None:
         absent = csr_array((np.isnan(X.data), X.indices, X.indptr), X.shape) if is_sparse else None
         masks = {name: _mask(X, absent, index) for index, name in enumerate(names)}
         masks = {name: mask for name, mask in masks.items() if mask.any()}
-    marks = tuple(sorted(masks))
+    incomplete = tuple(sorted(masks))
     fill = np.zeros(len(names))
-    ones = [masks[mark].astype(X.dtype)[:, None] for mark in marks]
+    indicators = MissingIndicators(names, incomplete, fill)
+    ones = [masks[column].astype(X.dtype)[:, None] for column in incomplete]
     if is_sparse:
         values = np.where(np.isnan(X.data), 0.0, X.data)
         filled = csr_array((values, X.indices, X.indptr), X.shape)
-        return csr_array(hstack([filled, *map(csr_array, ones)])), Holes(names, marks, fill)
+        return csr_array(hstack([filled, *map(csr_array, ones)])), MissingIndicators(
+            names, incomplete, fill
+        )
     filled = X.copy(order="K")
-    for index in Holes(names, marks, fill).features:
+    for index in MissingIndicators(names, incomplete, fill).features:
         mask = masks[names[index]]
         if not mask.all():
             fill[index] = X[~mask, index].mean(dtype=np.float64)
         filled[mask, index] = fill[index]
-    return np.concatenate([filled, *ones], axis=1), Holes(names, marks, fill)
+    return np.concatenate([filled, *ones], axis=1), indicators
 
 
 def _mask(X: Any, absent: Any, index: int) -> NDArray[np.bool_]:
@@ -80,36 +83,40 @@ def _mask(X: Any, absent: Any, index: int) -> NDArray[np.bool_]:
     return np.asarray(absent[:, [index]].toarray()[:, 0], dtype=np.bool_)
 
 
-def merge_holes(
-    left: tuple[Content, Holes | None], right: tuple[Content, Holes | None]
-) -> tuple[Content, Content, Holes | None]:
-    """Give both the marks of either, and the same values in the places of missing ones."""
+def merge_indicators(
+    left: tuple[Content, MissingIndicators | None], right: tuple[Content, MissingIndicators | None]
+) -> tuple[Content, Content, MissingIndicators | None]:
+    """Give both the indicators of either, and the same values in the places of missing ones."""
     some = right[1] if left[1] is None else left[1]
     if some is None:
         return left[0], right[0], None
-    none = replace(some, marks=(), fill=np.zeros(len(some.columns)))
-    before = [none if holes is None else holes for _, holes in (left, right)]
-    marks = tuple(sorted({mark for holes in before for mark in holes.marks}))
-    mine, ours = _with_marks(left[0], before[0], marks)
-    theirs, others = _with_marks(right[0], before[1], marks)
+    none = replace(some, incomplete=(), fill=np.zeros(len(some.columns)))
+    before = [none if indicators is None else indicators for _, indicators in (left, right)]
+    incomplete = tuple(
+        sorted({column for indicators in before for column in indicators.incomplete})
+    )
+    mine, ours = _with_indicators(left[0], before[0], incomplete)
+    theirs, others = _with_indicators(right[0], before[1], incomplete)
     fill = np.where(_vote(mine, ours) >= _vote(theirs, others), ours.fill, others.fill)
     common = replace(ours, fill=fill)
     return _refill(mine, ours, fill), _refill(theirs, others, fill), common
 
 
-def complete(content: Content, holes: Holes) -> Content:
+def complete(content: Content, indicators: MissingIndicators) -> Content:
     """Moments of the features, with the mean of the known values for missing ones."""
-    mean, share = _means(content, holes)
-    if empty := [mark for mark, s in zip(holes.marks, share, strict=True) if s >= 1.0]:
+    mean, share = _means(content, indicators)
+    if empty := [
+        column for column, s in zip(indicators.incomplete, share, strict=True) if s >= 1.0
+    ]:
         raise InvalidInputError(
             f"column {empty[0]!r} has no value in any row: leave it out.", parameter="features"
         )
-    fill = holes.fill.copy()
-    features = holes.features
-    known = 1.0 - share[holes.places - len(holes.columns)]
+    fill = indicators.fill.copy()
+    features = indicators.features
+    known = 1.0 - share[indicators.places - len(indicators.columns)]
     fill[features] += (mean[features] - fill[features]) / known
-    table, span = _refill(content, holes, fill)
-    kept = np.arange(len(holes.columns))
+    table, span = _refill(content, indicators, fill)
+    kept = np.arange(len(indicators.columns))
     if span is not None:
         span, table = span.mapped(table, span.origin[kept], span.basis[:, kept])
         return table, span
@@ -117,42 +124,44 @@ def complete(content: Content, holes: Holes) -> Content:
     return replace(table, cells=cells), None
 
 
-def missing_shares(content: Content, holes: Holes) -> dict[str, float]:
+def missing_shares(content: Content, indicators: MissingIndicators) -> dict[str, float]:
     """Share of the rows, by weight, in which each column is missing."""
-    return dict(zip(holes.marks, map(float, _means(content, holes)[1]), strict=True))
+    return dict(zip(indicators.incomplete, map(float, _means(content, indicators)[1]), strict=True))
 
 
-def _means(content: Content, holes: Holes) -> tuple[FloatArray, FloatArray]:
-    """Return the means of the features as they are filled, and of the marks."""
+def _means(content: Content, indicators: MissingIndicators) -> tuple[FloatArray, FloatArray]:
+    """Return the means of the features as they are filled, and of the indicators."""
     table, span = content
     whole = merge(list(table.cells.values()))
     mean = whole.mean + whole.mean_rest
     mean = mean if span is None else span.place(mean)
-    p = len(holes.columns)
+    p = len(indicators.columns)
     share = mean[p:].copy()
     share[share > 1.0 - 1e-12] = 1.0
     return mean[:p], share
 
 
-def _vote(content: Content, holes: Holes) -> FloatArray:
-    """Weight of the rows behind the value in each hole; −1 where there is no hole to fill."""
+def _vote(content: Content, indicators: MissingIndicators) -> FloatArray:
+    """Weight of the rows behind each fill value; −1 where no value is missing."""
     table, _ = content
-    votes = np.full(len(holes.columns), -1.0)
+    votes = np.full(len(indicators.columns), -1.0)
     if table.cells:
         weight = sum(cell.weight for cell in table.cells.values())
-        share = _means(content, holes)[1][holes.places - len(holes.columns)]
-        votes[holes.features] = np.where(share > 0.0, weight * (1.0 - share), -1.0)
+        share = _means(content, indicators)[1][indicators.places - len(indicators.columns)]
+        votes[indicators.features] = np.where(share > 0.0, weight * (1.0 - share), -1.0)
     return votes
 
 
-def _with_marks(content: Content, holes: Holes, marks: tuple[str, ...]) -> tuple[Content, Holes]:
-    """Add marks that are zero in all rows, and bring all into one order."""
-    if holes.marks == marks:
-        return content, holes
-    p = len(holes.columns)
-    places = [p + marks.index(mark) for mark in holes.marks]
+def _with_indicators(
+    content: Content, indicators: MissingIndicators, incomplete: tuple[str, ...]
+) -> tuple[Content, MissingIndicators]:
+    """Add indicators that are zero in all rows, and bring all into one order."""
+    if indicators.incomplete == incomplete:
+        return content, indicators
+    p = len(indicators.columns)
+    places = [p + incomplete.index(column) for column in indicators.incomplete]
     index = np.array([*range(p), *places], dtype=np.intp)
-    return embed(content, index, p + len(marks)), replace(holes, marks=marks)
+    return embed(content, index, p + len(incomplete)), replace(indicators, incomplete=incomplete)
 
 
 def embed(content: Content, index: NDArray[np.intp], size: int) -> Content:
@@ -164,36 +173,36 @@ def embed(content: Content, index: NDArray[np.intp], size: int) -> Content:
     return replace(table, cells=cells), None
 
 
-def _refill(content: Content, holes: Holes, fill: FloatArray) -> Content:
+def _refill(content: Content, indicators: MissingIndicators, fill: FloatArray) -> Content:
     """Moments of features that hold another value where theirs is missing."""
     table, span = content
-    features, marks = holes.features, holes.places
-    change = (fill - holes.fill)[features]
+    features, places = indicators.features, indicators.places
+    change = (fill - indicators.fill)[features]
     if not change.any():
         return content
     if span is not None:
         origin, basis = span.origin.copy(), span.basis.copy()
-        origin[features] += change * origin[marks]
-        basis[:, features] += change * basis[:, marks]
+        origin[features] += change * origin[places]
+        basis[:, features] += change * basis[:, places]
         span, table = span.mapped(table, origin, basis)
         return table, span
-    cells = {key: _move(cell, features, marks, change) for key, cell in table.cells.items()}
+    cells = {key: _move(cell, features, places, change) for key, cell in table.cells.items()}
     return replace(table, cells=cells), None
 
 
 def _move(
-    cell: Cell, features: NDArray[np.intp], marks: NDArray[np.intp], change: FloatArray
+    cell: Cell, features: NDArray[np.intp], places: NDArray[np.intp], change: FloatArray
 ) -> Cell:
-    """Moments of features to which a multiple of their marks is added."""
+    """Moments of features to which a multiple of their indicators is added."""
     mean, rest, cross = cell.mean.copy(), cell.mean_rest.copy(), cell.cross.copy()
-    mean[features] += change * mean[marks]
-    rest[features] += change * rest[marks]
-    cross[:, features] += change * cross[:, marks]
+    mean[features] += change * mean[places]
+    rest[features] += change * rest[places]
+    cross[:, features] += change * cross[:, places]
     products = []
     for matrix in (cell.scatter, cell.third):
         moved = matrix.copy()
-        moved[..., features, :] += change[:, None] * moved[..., marks, :]
-        moved[..., :, features] += change * moved[..., :, marks]
+        moved[..., features, :] += change[:, None] * moved[..., places, :]
+        moved[..., :, features] += change * moved[..., :, places]
         products.append(symmetrize(moved))
     scatter, third = products
     return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
