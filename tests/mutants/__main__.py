@@ -1,7 +1,8 @@
 """Deliberate faults: ``python tests/mutants`` applies each of `faults.toml` and reports survivors.
 
 Every fault is applied to a copy of `src`, never to the working tree, and the tests that it names
-must fail there. Words after the command choose faults by a part of their names.
+must fail there. Words after the command choose faults by a part of their names. A fault whose
+line or test is no longer there is stale: it is listed at the end, and the command fails.
 """
 
 import os
@@ -37,13 +38,31 @@ class Fault:
         path = source / "fairpca" / self.file
         path.write_text(path.read_text().replace(self.old, self.new))
 
+    def stale(self, source=ROOT / "src"):
+        """Why the fault no longer fits the source or the tests; empty where it does."""
+        path = source / "fairpca" / self.file
+        if not path.exists():
+            return "no such file"
+        text = path.read_text()
+        if (count := text.count(self.old)) != 1:
+            return f"the quoted lines occur {count} times"
+        try:
+            compile(text.replace(self.old, self.new), self.file, "exec")
+        except SyntaxError:
+            return "the changed file does not compile"
+        for test in self.tests:
+            file, _, name = test.partition("::")
+            if not Path(ROOT, file).exists() or f"def {name}" not in Path(ROOT, file).read_text():
+                return f"no such test: {test}"
+        return ""
+
 
 def read_faults():
-    """The list; tests are named once for each room."""
+    """The list; tests are named once for each package."""
     faults = []
-    for room in tomllib.loads((HERE / "faults.toml").read_text())["room"]:
-        for fault in room["fault"]:
-            tests = tuple(fault.pop("tests", room["tests"]))
+    for package in tomllib.loads((HERE / "faults.toml").read_text())["package"]:
+        for fault in package["fault"]:
+            tests = tuple(fault.pop("tests", package["tests"]))
             faults.append(Fault(tests=tests, **fault))
     return faults
 
@@ -75,7 +94,9 @@ def try_fault(fault):
 
 def main(words):
     """Try all faults, or those whose names contain one of the words."""
-    faults = [f for f in read_faults() if not words or any(word in f.name for word in words)]
+    chosen = [f for f in read_faults() if not words or any(word in f.name for word in words)]
+    stale = {fault: fault.stale() for fault in chosen}
+    faults = [fault for fault in chosen if not stale[fault]]
     tests = sorted({test for fault in faults for test in fault.tests})
     if run_tests(tests, 10 * SECONDS) != 0:
         print("these tests fail without any fault: " + " ".join(tests))
@@ -86,7 +107,10 @@ def main(words):
             killed += said in ("killed", "hung")
             print(f"{said:<12} {seconds:5.0f} s  {fault.file}: {fault.name}", flush=True)
     print(f"{killed} of {len(faults)} faults killed")
-    return 0 if killed >= NEEDED * len(faults) else 1
+    for fault in chosen:
+        if stale[fault]:
+            print(f"stale        {fault.file}: {fault.name} ({stale[fault]})")
+    return 0 if killed >= NEEDED * len(faults) and len(faults) == len(chosen) else 1
 
 
 if __name__ == "__main__":
