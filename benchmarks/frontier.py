@@ -1,4 +1,4 @@
-"""What each method keeps and what it leaks: DeltaFairPCA beside FairPCA and its peers.
+"""What each method keeps and how much leakage it leaves: DeltaFairPCA beside FairPCA and its peers.
 
     python benchmarks/frontier.py run [--splits 3] [--components 2 5] [names ...]
     python benchmarks/frontier.py forget
@@ -6,11 +6,11 @@
     python benchmarks/frontier.py speed
 
 `run` needs the data sets of the paper (FAIRPCA_DATA) and a minute or two a data set and split on
-one core; points are added to results/frontier.json after each of them, and those that are there
+one core; points are added to results/frontier.csv after each of them, and those that are there
 already are not computed again. After a change of DeltaFairPCA, `forget` removes its points, so
-that `run` computes them anew and keeps those of the others. The leak of a basis is the largest KS
-distance on new rows of a tuned Gaussian-kernel SVM, boosted trees and a small neural network, each
-trained on the training rows.
+that `run` computes them anew and keeps those of the others. The leakage of a basis is the
+largest KS distance on held-out rows of a tuned Gaussian-kernel SVM, boosted trees and a small
+neural network, each trained on the training rows.
 """
 
 import argparse
@@ -45,8 +45,8 @@ from reproduction.datasets import load_dataset
 TRAIN_ROWS, TEST_ROWS, SVM_ROWS = 3500, 3000, 1500
 OURS = ("FairPCA", "DeltaFairPCA")
 DELTAS = (0.1, 0.2, 0.3)
-# Sets on whose first split the prices of DeltaFairPCA were chosen, with leaks on new rows in view.
-PRICED_ON = ("adult", "image_segmentation", "statlog_landsat", "wine_quality")
+# Sets on whose first split the penalties of DeltaFairPCA were chosen, by leakage on held-out rows.
+CHOSEN_ON = ("adult", "image_segmentation", "statlog_landsat", "wine_quality")
 
 
 def rows_of(name, seed):
@@ -84,8 +84,8 @@ def gaussian(U, z, new, z_new):
     return distance(fit(U, z, *grid[int(np.argmax(tried))]).decision_function(new), z_new)
 
 
-def leak(basis, train, z, new, z_new):
-    """KS distances on new rows of the three attackers."""
+def leakage(basis, train, z, new, z_new):
+    """KS distances on new rows of the three adversaries."""
     U, V = train @ basis, new @ basis
     scale = np.where(U.std(axis=0) > 1e-9, U.std(axis=0), 1.0)
     U, V = U / scale, V / scale
@@ -107,10 +107,10 @@ def peers(train, z, d):
         0.0,
         FairPCA(d, mean_tol=None, cov_weight=0.0).fit(train, sensitive_features=z).components_.T,
     )
-    price = 0.01 * np.sqrt(train.size)  # the paper's μ in covariance units
+    penalty = 0.01 * np.sqrt(train.size)  # the paper's μ in covariance units
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        paper = FairPCA(d, solver="paper", cov_weight=price).fit(train, sensitive_features=z)
+        paper = FairPCA(d, solver="paper", cov_weight=penalty).fit(train, sensitive_features=z)
     yield "paper's SDP", 0.01, paper.components_.T
     for weight in (0.0, 0.5, 1.0, 3.0, 10.0, 100.0):
         fair = FairPCA(d, cov_weight=weight, certify=False).fit(train, sensitive_features=z)
@@ -127,9 +127,9 @@ def peers(train, z, d):
     yield "LEACE + PCA", 0.0, erased(S, f, d)
     N = complement_basis(f[None], 1e-10)
     start = top(N.T @ S @ N, d)
-    for price in (1.0, 10.0):
-        start = mmd_basis(train @ N, z, start, price)
-        yield "MMD penalty", price, N @ start
+    for penalty in (1.0, 10.0):
+        start = mmd_basis(train @ N, z, start, penalty)
+        yield "MMD penalty", penalty, N @ start
 
 
 def top(S, d):
@@ -149,8 +149,8 @@ def erased(S, f, d):
     return orthonormalize(keep.T @ top(keep @ S @ keep.T, d))
 
 
-def mmd_basis(X, z, V, price, n_features=200, rounds=2):
-    """Variance less a price on the squared mean difference of random features (MbF-PCA)."""
+def mmd_basis(X, z, V, penalty, n_features=200, rounds=2):
+    """Variance less a penalty on the squared mean difference of random features (MbF-PCA)."""
     S, shape = np.cov(X.T, bias=True), V.shape
     total, sign = np.trace(S), np.where(z == 1, 1 / (z == 1).sum(), -1 / (z == 0).sum())
     for seed in range(rounds):
@@ -162,9 +162,9 @@ def mmd_basis(X, z, V, price, n_features=200, rounds=2):
             angles = X @ Q @ omega
             c, s = sign @ np.cos(angles), sign @ np.sin(angles)
             pull = sign[:, None] * (np.cos(angles) * s - np.sin(angles) * c)
-            G = 2 * price * X.T @ (pull @ omega.T) / omega.shape[1] - 2 * S @ Q / total
+            G = 2 * penalty * X.T @ (pull @ omega.T) / omega.shape[1] - 2 * S @ Q / total
             G = (G - Q @ (Q.T @ G)) @ np.linalg.inv(R).T
-            value = price * (c @ c + s @ s) / omega.shape[1] - np.sum(Q * (S @ Q)) / total
+            value = penalty * (c @ c + s @ s) / omega.shape[1] - np.sum(Q * (S @ Q)) / total
             return value, G.ravel()
 
         found = minimize(loss, V.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 60})
@@ -173,12 +173,12 @@ def mmd_basis(X, z, V, price, n_features=200, rounds=2):
 
 
 def ours(train, z, d, seed):
-    """Bases at all prices, and Δ of the Gaussian family as the fit would measure it."""
+    """Bases at all penalties, and Δ of the Gaussian family as the fit would measure it."""
     rows = Rows.read(train, z)
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), d, 0.0)
     random = np.random.default_rng(seed)
-    aims = [PathTarget(price) for price in _PENALTIES]
+    aims = [PathTarget(penalty) for penalty in _PENALTIES]
     path = fit_path(space, rows, GroupMoments.contrasts, aims, random, gap_points=_GAP_POINTS)
     aims = [point.aim for point in path]
     unseen = cross_fitted(rows, GroupMoments.contrasts, d, 0.0, aims, random, judge_of("rbf", seed))
@@ -190,19 +190,19 @@ def measure(name, d, seed, *, with_peers):
     total = float(train.var(axis=0).sum())
     known, points = {}, []
 
-    def point(method, price, basis, **more):
+    def point(method, penalty, basis, **more):
         key = basis.tobytes()
         if key not in known:
-            known[key] = leak(basis, train, z, new, z_new)
+            known[key] = leakage(basis, train, z, new, z_new)
         variance = float((train @ basis).var(axis=0).sum()) / total
-        place = {"data": name, "d": d, "split": seed, "method": method, "price": float(price)}
+        place = {"data": name, "d": d, "split": seed, "method": method, "penalty": float(penalty)}
         points.append(place | {"variance": variance} | known[key] | more)
 
-    for method, price, basis in peers(train, z, d) if with_peers else ():
-        point(method, price, basis)
-    for price, basis, unseen in ours(train, z, d, seed):
+    for method, penalty, basis in peers(train, z, d) if with_peers else ():
+        point(method, penalty, basis)
+    for penalty, basis, unseen in ours(train, z, d, seed):
         more = {"delta": unseen.value, "error": unseen.error, "chance": unseen.chance}
-        point("DeltaFairPCA", price, basis, **more)
+        point("DeltaFairPCA", penalty, basis, **more)
     n_new = 1 / (z_new == 1).sum() + 1 / (z_new == 0).sum()
     return [row | {"test_error": float(np.sqrt(n_new)) / 2} for row in points]
 
@@ -217,7 +217,7 @@ def run(names, components, splits):
         start = time.perf_counter()
         found = measure(name, d, seed, with_peers=not methods)
         rows += found
-        results.save("frontier", rows)
+        results.save("frontier", rows, as_csv=True)
         print(f"{name}, d = {d}, split {seed}: {time.perf_counter() - start:.0f} s", flush=True)
         show(found)
 
@@ -230,7 +230,7 @@ def forget_ours(names, components, splits):
         for r in rows
         if r["method"] != "DeltaFairPCA" or (r["split"], r["data"], r["d"]) not in cells
     ]
-    results.save("frontier", kept)
+    results.save("frontier", kept, as_csv=True)
 
 
 def worst(row):
@@ -241,8 +241,8 @@ def show(rows):
     for row in rows:
         more = f"  Δ {row['delta']:.2f} ± {row['error']:.2f}" if "delta" in row else ""
         print(
-            f"  {row['method']:<15}{row['price']:>7.2f}{100 * row['variance']:>7.1f} %"
-            f"  leak {worst(row):.2f}"
+            f"  {row['method']:<15}{row['penalty']:>7.2f}{100 * row['variance']:>7.1f} %"
+            f"  leakage {worst(row):.2f}"
             f"  (svm {row['svm']:.2f}, trees {row['trees']:.2f}, net {row['net']:.2f}){more}"
         )
 
@@ -259,7 +259,7 @@ def summary():
             reached = [r for r in path if r["delta"] <= delta]
             if reached:
                 held.append(reached[0]["svm"] <= delta + 2 * reached[0]["test_error"])
-    fresh = [r for r in rows if r["split"] > 0 or r["data"] not in PRICED_ON]
+    fresh = [r for r in rows if r["split"] > 0 or r["data"] not in CHOSEN_ON]
     found["peers"], found["matched"] = matched(rows)
     found["matched_with_error"] = matched(rows, errors=1.0)[1]
     found["fresh_peers"], found["fresh_matched"] = matched(fresh)
@@ -273,7 +273,7 @@ def summary():
 
 
 def sides(inside):
-    """Our points and the peers'; PCA is FairPCA with mean_tol=None and no price."""
+    """Our points and the peers'; PCA is FairPCA with mean_tol=None and no penalty."""
     mine = [r for r in inside if r["method"] in OURS]
     return mine, [r for r in inside if r["method"] not in (*OURS, "PCA")]
 
@@ -295,26 +295,28 @@ def beaten(rows, errors=0.0):
         kept = [own for own in mine if best_of(own, mine)]
         pairs = itertools.product(others, kept)
         found += [
-            (cell, peer["method"], peer["price"]) for peer, own in pairs if beats(peer, own, errors)
+            (cell, peer["method"], peer["penalty"])
+            for peer, own in pairs
+            if beats(peer, own, errors)
         ]
     return found
 
 
 def averaged(rows):
-    """Means over the splits of every method's points at a price; the worst attacker's leak.
+    """Means over the splits of every method's points; the leakage to the worst adversary.
 
-    Points in holes have a price of their own in every split, and are left out.
+    Points in gaps of the path have a penalty of their own in every split, and are left out.
     """
     parts = {}
     for r in rows:
-        if r["method"] == "DeltaFairPCA" and r["price"] not in _PENALTIES:
+        if r["method"] == "DeltaFairPCA" and r["penalty"] not in _PENALTIES:
             continue
-        parts.setdefault((r["data"], r["d"], r["method"], r["price"]), []).append(r)
+        parts.setdefault((r["data"], r["d"], r["method"], r["penalty"]), []).append(r)
     means = []
-    for (data, d, method, price), some in parts.items():
-        leaks = dict.fromkeys(("svm", "trees", "net"), float(np.mean([worst(r) for r in some])))
-        row = {"data": data, "d": d, "split": 0, "method": method, "price": price}
-        means.append(row | leaks | {"variance": float(np.mean([r["variance"] for r in some]))})
+    for (data, d, method, penalty), some in parts.items():
+        leakages = dict.fromkeys(("svm", "trees", "net"), float(np.mean([worst(r) for r in some])))
+        row = {"data": data, "d": d, "split": 0, "method": method, "penalty": penalty}
+        means.append(row | leakages | {"variance": float(np.mean([r["variance"] for r in some]))})
     return means
 
 
@@ -333,14 +335,14 @@ def best_of(own, mine):
 
 
 def speed():
-    """Processor seconds of a fit at one price, and of the search along all of them."""
+    """Processor seconds of a fit at one penalty, and of the search along all of them."""
     rng, rows = np.random.default_rng(0), []
     for n_rows in (3500, 1_000_000):
         z = rng.integers(0, 2, n_rows)
         X = rng.normal(size=(n_rows, 50)) * np.linspace(2.0, 0.3, 50)
         X *= 1 + 0.5 * np.outer(z, np.arange(50) % 3 == 0)
         row = {"rows": n_rows, "p": 50, "d": 5}
-        for part, options in (("price", {"penalty": 1.0}), ("search", {"delta": None})):
+        for part, options in (("penalty", {"penalty": 1.0}), ("search", {"delta": None})):
             start = time.process_time()
             DeltaFairPCA(5, **options).fit(X, sensitive_features=z)
             row[part] = time.process_time() - start

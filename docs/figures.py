@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 
-RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where `benchmarks` is
+from benchmarks import results
+
+RESULTS = results.FOLDER
+read = results.read
 
 Rows = list[dict]
-
-
-def read(name: str) -> dict | None:
-    """Return what a benchmark left, or None."""
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def _command(document: dict) -> str:

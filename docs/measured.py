@@ -8,7 +8,7 @@ import numpy as np
 from figures import Rows, cell, markdown, mean, only, spoken, values
 from scipy.stats import binomtest
 
-# Title of a column, and the method and price of its points in frontier.json.
+# Title of a column, and the method and penalty of its points in frontier.csv.
 PEERS = {
     "PCA": ("PCA", 0.0),
     "paper's program": ("paper's SDP", 0.01),
@@ -20,13 +20,13 @@ DELTA = 0.2
 
 
 def _frontier(rows: Rows, d: int) -> str:
-    """Return variance in percent and leak of every method, data set by data set."""
+    """Return variance in percent and leakage of every method, data set by data set."""
     head = [f"d = {d}", *PEERS, f"`delta={DELTA:g}`", "Δ̂", "Gaussian SVM, trees, network"]
     lines = []
     for name in values(only(rows, d=d), "data"):
         mine = only(rows, d=d, data=name)
         cells = [spoken(name)]
-        cells += [_point(only(mine, method=m, price=price)) for m, price in PEERS.values()]
+        cells += [_point(only(mine, method=m, penalty=penalty)) for m, penalty in PEERS.values()]
         paths = [only(mine, split=split, method="DeltaFairPCA") for split in values(mine, "split")]
         asked = [[row for row in path if row["delta"] <= DELTA] for path in paths]
         chosen = [
@@ -43,9 +43,9 @@ def _frontier(rows: Rows, d: int) -> str:
 
 
 def _point(rows: Rows) -> str:
-    """Return variance and leak, averaged over splits."""
-    leak = np.mean([max(row["svm"], row["trees"], row["net"]) for row in rows])
-    return f"{100 * mean(rows, 'variance'):.1f} / {leak:.2f}"
+    """Return variance and leakage, averaged over splits."""
+    leakage = np.mean([max(row["svm"], row["trees"], row["net"]) for row in rows])
+    return f"{100 * mean(rows, 'variance'):.1f} / {leakage:.2f}"
 
 
 def _frontier_claims(rows: Rows) -> str:
@@ -59,14 +59,14 @@ def _frontier_claims(rows: Rows) -> str:
         f"- **It is not always the best**: of {row['peers']} points of the paper's program, "
         "dropping the leading directions of Q, LEACE and an MMD penalty, "
         f"{_share(row, 'matched', 'peers')} were matched by a point of FairPCA or "
-        "DeltaFairPCA (at least as much variance less 0.3 points, leak at most 0.03 more); "
+        "DeltaFairPCA (at least as much variance less 0.3 points, leakage at most 0.03 more); "
         f"{_share(row, 'fresh_matched', 'fresh_peers')} of the {row['fresh_peers']} where the "
-        "order of prices was not chosen; "
-        f"{_share(row, 'matched_with_error', 'peers')} if leaks may differ by one standard error "
+        "order of penalties was not chosen; "
+        f"{_share(row, 'matched_with_error', 'peers')} if leakage may differ by one standard error "
         f"of the new rows more; {_share(row, 'mean_matched', 'mean_peers')} of the "
         f"{row['mean_peers']} means over the splits. {row['beaten_by']} of their points were "
         f"better than one of ours by both measures, in {row['beaten']} pairs, and "
-        f"{row['beaten_by_with_error']} if leaks must differ by one standard error more.\n"
+        f"{row['beaten_by_with_error']} if leakage must differ by one standard error more.\n"
     )
 
 
@@ -76,10 +76,10 @@ def _share(row: dict, part: str, whole: str) -> str:
 
 def _frontier_speed(rows: Rows) -> str:
     lines = [
-        [f"{row['rows']:,}", f"{row['price']:.1f} s", f"{row['search']:.1f} s"] for row in rows
+        [f"{row['rows']:,}", f"{row['penalty']:.1f} s", f"{row['search']:.1f} s"] for row in rows
     ]
-    search = "search (`delta=…`): all prices, three paths, classifiers"
-    return markdown(["rows", "`price=1.0`", search], lines)
+    search = "search (`delta=…`): all penalties, three paths, classifiers"
+    return markdown(["rows", "`penalty=1.0`", search], lines)
 
 
 GROUPS = {2: "sex", 3: "education", 4: "education × sex, K = 4", 6: "education × sex, K = 6"}

@@ -149,7 +149,7 @@ SHOWN = {
 TITLES = {
     "comparison": "Other tools on the same rows",
     "doors": "Streams and databases",
-    "frontier": "What each method keeps and leaks",
+    "frontier": "What each method keeps, and its leakage",
     "frontier_summary": "How often DeltaFairPCA is matched",
     "frontier_speed": "Speed of DeltaFairPCA",
     "kernel_question": "Does a kernel help against Gaussian adversaries?",
