@@ -30,7 +30,7 @@ from fairpca.rows._checks import (
     check_no_text,
     missing_features,
 )
-from fairpca.rows._columns import PARTS, missing_beside, split_named, without_columns
+from fairpca.rows._columns import PARTS, missing_in_parts, split_named, without_columns
 from fairpca.rows._missing import MISSING_GROUP, fill_means, holds_nan
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._count import count_components
@@ -101,7 +101,7 @@ class FairnessEstimator(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _features(self, X, beside=(), **checks):
+    def _features(self, X, masks=(), **checks):
         """Return X as scikit-learn checks it; what is no number is refused as by every door."""
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
         check_no_dates_or_masks(X)
@@ -113,13 +113,13 @@ class FairnessEstimator(
                 check_finite(X, None, missing=self.missing)  # said first, as scikit-learn does
             raise
         names = getattr(self, "feature_names_in_", None)
-        check_finite(X, names, missing=self.missing, beside=beside)
+        check_finite(X, names, missing=self.missing, masks=masks)
         return X
 
     def _beside(self, parts):
         """Mark the rows that lack a group, a stratum or a weight, where that is a mistake."""
         own = self.missing_groups == "own"
-        return missing_beside(*parts, own=own, numeric=self.numeric or ())
+        return missing_in_parts(*parts, own=own, numeric=self.numeric or ())
 
     def _check_scores(self, X):
         """Return component scores as floats, checked for their number."""

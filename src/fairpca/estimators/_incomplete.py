@@ -78,7 +78,7 @@ def complete_rows(model, X, *parts):
 
 def _dropped(model, X, *parts):
     found = missing_features(X, getattr(model, "feature_names_in_", None))
-    found = found.beside(model._beside(parts))
+    found = found.with_columns(model._beside(parts))
     if not found.counts:
         return X, *parts
     n_rows, kept = len(found.rows), np.flatnonzero(~found.rows)

@@ -8,10 +8,10 @@ import numpy as np
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._rows import counted, read_matrix
 from fairpca.metrics.quality import _row_space
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
+from fairpca.rows._checks import dense_matrix
 
 
 def group_loss(
@@ -71,10 +71,10 @@ def group_loss(
         rows = X
     else:
         given = (sensitive_features, control_features, sample_weight)
-        rows = Rows.attach(read_matrix(X, "X"), *given)
+        rows = Rows.attach(dense_matrix(X, "X"), *given)
     if components is not None:
-        groups = GroupMoments.from_rows(counted(rows)).expanded().group_covariances(joint)
-        basis = _row_space(read_matrix(components, "components"))
+        groups = GroupMoments.from_rows(rows.counted()).expanded().group_covariances(joint)
+        basis = _row_space(dense_matrix(components, "components"))
         if basis.shape[1] != groups.covariances.shape[1]:
             raise InvalidInputError(
                 f"components have {basis.shape[1]} columns, but X has "
@@ -83,7 +83,7 @@ def group_loss(
             )
         table = groups.as_table(basis.T)
     else:
-        table = group_reconstruction(rows, read_matrix(U, "U"), joint=joint)
+        table = group_reconstruction(rows, dense_matrix(U, "U"), joint=joint)
     pairs = zip(table["total"], table["variance"], strict=True)
     return {**table, "error": [max(total - kept, 0.0) for total, kept in pairs]}
 
@@ -94,7 +94,7 @@ def group_reconstruction(rows: Rows, U: Array, *, joint: bool) -> dict[str, list
     if len(U) != len(X):
         raise InvalidInputError(f"U has {len(U)} rows, but X has {len(X)}.", parameter="U")
     p = X.shape[1]
-    both = counted(rows.with_features(np.column_stack([X, U])))
+    both = rows.with_features(np.column_stack([X, U])).counted()
     moments = GroupMoments.from_rows(both).expanded()
     covariance = moments.pooled().covariance
     # A scale of one each, so that columns in small units are not taken for rounding.

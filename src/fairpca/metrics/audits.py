@@ -12,9 +12,9 @@ from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._audit_steps import Audit, Options
 from fairpca.metrics._group_loss import group_loss
-from fairpca.metrics._rows import counted, read_all, read_matrix
 from fairpca.metrics.decisions import decision_rates
 from fairpca.rows import UNKNOWN_GROUP, Rows
+from fairpca.rows._checks import dense_matrix
 from fairpca.rows._pairs import known_rows
 
 
@@ -139,8 +139,9 @@ def audit(
             parameter="missing_groups",
         )
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
-    given = read_all(U, sensitive_features, control_features, sample_weight, numeric, unknown)
-    steps = Audit(counted(given), options.checked())
+    parts = (sensitive_features, control_features, sample_weight)
+    given = Rows.read_dense(U, *parts, numeric=numeric, unknown=unknown)
+    steps = Audit(given.counted(), options.checked())
     # Cheap, and the way to find a wrong column before the budget is spent: all this comes first.
     beside: dict[str, Any] = {"unknown": _unknown(given)}
     if original is not None:
@@ -169,7 +170,7 @@ def _unknown(rows: Rows) -> dict[str, int]:
 
 
 def _losses(rows: Rows, original: Any, joint: bool) -> dict[str, list[Any]]:
-    features = read_matrix(original, "original")
+    features = dense_matrix(original, "original")
     if len(features) != len(rows.X):
         raise InvalidInputError(
             f"original has {len(features)} rows, but U has {len(rows.X)}.", parameter="original"

@@ -11,8 +11,7 @@ import numpy as np
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, gaussian_delta
 from fairpca.metrics._result import DeltaResult
-from fairpca.metrics._rows import read_rows
-from fairpca.rows import Stratum
+from fairpca.rows import Rows, Stratum
 
 
 def delta_bound(
@@ -132,7 +131,7 @@ def gaussian_bound(
     >>> gaussian_bound(U, z)
     0.5
     """
-    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
     return largest_gaussian_bound(rows.pairs())
 
 

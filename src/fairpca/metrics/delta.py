@@ -10,7 +10,7 @@ from fairpca._choices import METHODS
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics._measure import Settings, measure
 from fairpca.metrics._result import DeltaResult
-from fairpca.metrics._rows import read_rows
+from fairpca.rows import Rows
 
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
 
@@ -117,7 +117,7 @@ def delta_fairness(
     settings = check_settings(
         family, method, orthants, C, gamma, max_samples, random_state, n_permutations
     )
-    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
     strata = rows.pairs(compare, joint=joint, reference=reference)
     settings = check_dimension(settings, rows.X.shape[1])
     return measure(strata, settings, n_permutations, cross_fit)

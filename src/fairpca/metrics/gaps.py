@@ -12,7 +12,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._classifiers import Signs
-from fairpca.metrics._rows import read_rows
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, Stratum
 
@@ -53,7 +52,7 @@ def mean_gap(
     >>> mean_gap([[0.0, 0.0], [2.0, 0.0], [4.0, 4.0], [4.0, 4.0]], ["a", "a", "b", "b"])
     5.0
     """
-    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
     return gaps_of(rows, compare, joint, reference)[0]
 
 
@@ -88,7 +87,7 @@ def cov_gap(
     >>> cov_gap([[-1.0], [1.0], [-3.0], [3.0]], ["a", "a", "b", "b"])
     8.0
     """
-    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
     return gaps_of(rows, compare, joint, reference)[1]
 
 
@@ -161,7 +160,7 @@ def mmd2(
     """
     if gamma is not None and not gamma > 0:
         raise InvalidInputError(f"gamma must be positive, not {gamma!r}.", parameter="gamma")
-    rows = read_rows(U, sensitive_features, control_features, sample_weight)
+    rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
     width = median_gamma(rows.X) if gamma is None else gamma
     return largest_mmd2(rows.pairs(), width, unbiased)
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._rows import read_matrix
 from fairpca.rows import encode_groups
-from fairpca.rows._checks import check_weights
+from fairpca.rows._checks import check_weights, dense_matrix
 
 
 def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: Any = None) -> float:
@@ -98,7 +97,7 @@ def explained_variance(
         raise InvalidInputError(
             "Give either components or U, and not both.", parameter="components"
         )
-    rows = read_matrix(X, "X")
+    rows = dense_matrix(X, "X")
     weights = check_weights(sample_weight, len(rows))
     share = np.ones(len(rows)) if weights is None else weights
     root = np.sqrt(share / share.sum())[:, None]
@@ -109,14 +108,14 @@ def explained_variance(
             "X does not vary, so there is no variance to explain.", parameter="X"
         )
     if components is not None:
-        basis = _row_space(read_matrix(components, "components"))
+        basis = _row_space(dense_matrix(components, "components"))
         if basis.shape[1] != rows.shape[1]:
             raise InvalidInputError(
                 f"components have {basis.shape[1]} columns, but X has {rows.shape[1]}.",
                 parameter="components",
             )
         return float(((centred @ basis.T) ** 2).sum()) / total
-    representation = read_matrix(U, "U")
+    representation = dense_matrix(U, "U")
     if len(representation) != len(rows):
         raise InvalidInputError(
             f"U has {len(representation)} rows, but X has {len(rows)}.", parameter="U"

@@ -9,7 +9,6 @@ from fairpca._progress import Progress
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
-from fairpca.metrics._rows import of_known_group
 from fairpca.report._page import AuditPage
 from fairpca.report._pictures import draw_pictures, scores_of
 from fairpca.report._summary import Fitted, fit_both, summarise
@@ -89,7 +88,7 @@ def audit_report(
         "options": {"budget": budget, "folds": folds, **_without_columns(options)},
         **(about or {}),
     }
-    known = of_known_group(rows)  # the others are counted by the audit, and nothing else
+    known = rows.of_known_group()  # the others are counted by the audit, and nothing else
     fitted = before = None
     scores = rows
     if model is not None:

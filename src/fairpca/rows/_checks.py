@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v2 as nw
@@ -19,6 +20,7 @@ Mask: TypeAlias = tuple[str, str, NDArray[np.bool_]]
 
 # Numbers looked at together: a few megabytes, so that a check never doubles the memory.
 ELEMENTS_AT_ONCE = 1 << 20
+_LARGEST = 1e150  # whose square is a number
 
 
 def rows_at_once(n_features: int) -> int:
@@ -50,7 +52,7 @@ def check_container(X: Any) -> None:
 
 
 def check_matrix(
-    X: Any, of: str = "X", beside: Iterable[Mask] = ()
+    X: Any, of: str = "X", masks: Iterable[Mask] = ()
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Return a finite matrix of floats, and its column names where the container has them."""
     # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
@@ -76,8 +78,36 @@ def check_matrix(
             parameter=of,
         )
     checked = None if names is None else tuple(str(name) for name in names)
-    check_finite(matrix, checked, of, beside=beside)
+    check_finite(matrix, checked, of, masks=masks)
     return matrix, checked
+
+
+def dense_matrix(values: Any, of: str, masks: Iterable[Mask] = ()) -> Floats:
+    """Return a finite, dense float64 matrix to measure; a vector is one column."""
+    if getattr(values, "ndim", 1) == 1 and not hasattr(values, "columns") and not issparse(values):
+        with suppress(ValueError):  # rows of different lengths, which the next check refuses
+            array = np.asarray(values)
+            values = array[:, None] if array.ndim == 1 else array
+    return without_rounding(check_matrix(values, of, masks)[0], of)
+
+
+def without_rounding(matrix: Any, of: str) -> Floats:
+    """Refuse what cannot be measured, and make columns constant that vary by rounding alone."""
+    if issparse(matrix):
+        raise InvalidInputError(f"{of} is a sparse matrix: give {of}.toarray().", parameter=of)
+    array: Floats = np.asarray(matrix, dtype=np.float64)
+    if not len(array):
+        raise InvalidInputError(f"{of} has no rows: give at least one.", parameter=of)
+    low, high = array.min(axis=0), array.max(axis=0)
+    spread, size = high - low, np.maximum(-low, high)
+    if (size > _LARGEST).any() or ((spread > 0.0) & (spread < 1.0 / _LARGEST)).any():
+        raise InvalidInputError(
+            f"{of} holds values too large or differences too small to be squared: rescale it.",
+            parameter=of,
+        )
+    # A projection of equal rows may differ in the last bits; that is not a difference.
+    noise = spread <= 16 * np.finfo(float).eps * size
+    return np.where(noise, array[0], array) if noise.any() else array
 
 
 def check_finite(
@@ -86,11 +116,11 @@ def check_finite(
     of: str = "X",
     *,
     missing: str = "error",
-    beside: Iterable[Mask] = (),
+    masks: Iterable[Mask] = (),
 ) -> None:
     """Refuse infinite values and, unless `missing` says what it means, NaN.
 
-    NaN is counted by column, together with what is missing beside the matrix.
+    NaN is counted by column, together with what the columns of `masks` lack.
     """
     width = matrix.shape[1]
     step = rows_at_once(width)
@@ -101,7 +131,7 @@ def check_finite(
         return
     found = missing_features(matrix, names)
     if found.counts and missing == "error":
-        found = found.beside(beside)
+        found = found.with_columns(masks)
         raise missing_values_error(found.incomplete, len(found.rows), found.counts, of)
     known = [f"x{index}" for index in range(width)] if names is None else names
     places = np.isinf(values)
@@ -127,7 +157,7 @@ class Missing(NamedTuple):
         """Number of rows that lack a value."""
         return int(np.count_nonzero(self.rows))
 
-    def beside(self, masks: Iterable[Mask]) -> Missing:
+    def with_columns(self, masks: Iterable[Mask]) -> Missing:
         """Add what other columns of as many rows lack."""
         counts, rows, arguments = dict(self.counts), self.rows.copy(), dict(self.arguments)
         for argument, name, mask in masks:

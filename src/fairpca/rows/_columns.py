@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 PARTS = ("sensitive_features", "control_features", "sample_weight")
-"""What stands beside the features, in the order of every signature."""
+"""The arguments that go with the features, in the order of every signature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def missing_beside(
+def missing_in_parts(
     *parts: Any, own: bool = False, numeric: Container[str] = ()
 ) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
     """Mark the rows that lack a group, a stratum or a weight, by argument and column.

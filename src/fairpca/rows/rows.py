@@ -16,11 +16,13 @@ from fairpca.rows._checks import (
     check_feature_names,
     check_matrix,
     check_weights,
+    dense_matrix,
     missing_features,
+    without_rounding,
 )
-from fairpca.rows._columns import missing_beside
+from fairpca.rows._columns import missing_in_parts
 from fairpca.rows._missing import missing_error
-from fairpca.rows._pairs import Stratum, combine, form_pairs
+from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
@@ -100,15 +102,50 @@ class Rows:
         """
         given = (sensitive_features, control_features, sample_weight)
         looked = sensitive_features if unknown is None else None
-        matrix, names = check_matrix(X, of, missing_beside(looked, *given[1:]))
+        matrix, names = check_matrix(X, of, missing_in_parts(looked, *given[1:]))
         if sensitive_features is None:
-            raise GroupsError(
-                f"sensitive_features is None: give one group value for each row of {of}.",
-                parameter="sensitive_features",
-            )
+            raise _no_groups(of)
         known = names if feature_names is None else feature_names
         options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
         return cls.attach(matrix, *given, numeric=numeric, feature_names=known, **options)
+
+    @classmethod
+    def read_dense(
+        cls,
+        U: Any,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
+        *,
+        numeric: Iterable[str] = (),
+        unknown: str | None = None,
+    ) -> Rows:
+        """Check a representation to measure, dense float64; Rows bring groups of their own.
+
+        Parameters are those of `read`. A vector is one column.
+        """
+        if not isinstance(U, Rows):
+            parts = (sensitive_features, control_features, sample_weight)
+            known = sensitive_features if unknown is None else None
+            matrix = dense_matrix(U, "U", missing_in_parts(known, *parts[1:]))
+            if sensitive_features is None:
+                raise _no_groups("U")
+            return cls.attach(matrix, *parts, numeric=numeric, of="U", unknown=unknown)
+        parameters = {
+            "sensitive_features": sensitive_features,
+            "control_features": control_features,
+            "sample_weight": sample_weight,
+            "numeric": tuple(numeric) or None,
+        }
+        extra = [name for name, value in parameters.items() if value is not None]
+        if extra:
+            raise InvalidInputError(
+                f"U is Rows, which has groups, strata and weights of its own: leave out {extra}.",
+                parameter=extra[0],
+            )
+        if U.groups is None:
+            raise _no_groups("U")
+        return U.with_features(without_rounding(U.X, "U"))
 
     @classmethod
     def attach(
@@ -149,7 +186,7 @@ class Rows:
                 control_features if unknown_strata is None else None,
                 sample_weight,
             )
-            found = missing_features(X, names).beside(missing_beside(*looked))
+            found = missing_features(X, names).with_columns(missing_in_parts(*looked))
             if found.arguments:
                 raise missing_error(
                     found.counts, found.incomplete, n_rows, found.arguments, of
@@ -174,6 +211,23 @@ class Rows:
     def weight(self) -> float:
         """Sum of the weights."""
         return float(len(self) if self.weights is None else self.weights.sum())
+
+    def of_known_group(self) -> Rows:
+        """Leave out rows of unknown group."""
+        known = np.ones(len(self), dtype=bool)
+        for column in self.groups.categorical if self.groups is not None else ():
+            known &= known_rows(column)
+        return self if known.all() else self.take(np.flatnonzero(known))
+
+    def counted(self) -> Rows:
+        """Leave out rows of unknown group or weight zero, and equal weights: counts are exact."""
+        rows = self.of_known_group()
+        if rows.weights is None:
+            return rows
+        kept = np.flatnonzero(rows.weights)
+        is_equal = np.ptp(rows.weights[kept]) == 0
+        rows = rows if len(kept) == len(rows) else rows.take(kept)
+        return replace(rows, weights=None) if is_equal else rows
 
     def take(self, rows: slice | NDArray[np.intp]) -> Rows:
         """Return some of the rows."""
@@ -281,6 +335,13 @@ def _quotas(counts: NDArray[np.intp], size: int) -> NDArray[np.intp]:
             break
         few = rest * counts <= least
     return quota
+
+
+def _no_groups(of: str) -> GroupsError:
+    return GroupsError(
+        f"sensitive_features is None: give one group value for each row of {of}.",
+        parameter="sensitive_features",
+    )
 
 
 def numeric_strata_error(names: Iterable[str]) -> GroupsError:

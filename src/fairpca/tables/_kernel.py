@@ -232,7 +232,7 @@ def count_missing(
     found = Missing.nothing(columns.n_rows)
     if columns.matrix is not None and search_features:
         found = missing_features(columns.matrix, roles.features)
-    found = found.beside(_masks(columns, roles, search_features))
+    found = found.with_columns(_masks(columns, roles, search_features))
     if found.counts and not search_features:  # the counts of an error are those of all columns
         return count_missing(columns, roles, search_features=True)
     return found.counts, ~found.rows
