@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any, Self
+
+Setting = tuple[str, Any]
+"""A parameter and a value that would help."""
 
 _INTERNAL = ("fairpca", "sklearn")
 
 
-def warn_user(message: str, category: type[Warning]) -> None:
+def warn_user(message: str | Warning, category: type[Warning] | None = None) -> None:
     """Warn at the line of the user's own call: the first frame outside of these packages.
 
     Examples
@@ -42,7 +46,24 @@ def bounded(message: str, longest: int = 2000) -> str:
     return message if len(message) <= longest else f"{message[: longest - end]} … {message[-end:]}"
 
 
-class InvalidInputError(ValueError):
+class _Advising(Exception):
+    """A message that may end in settings that help, written as they are typed where it is shown."""
+
+    def __init__(self, message: str, *, settings: Iterable[Setting] = ()) -> None:
+        super().__init__(bounded(message))
+        self.settings = tuple(settings)
+
+    def __str__(self) -> str:
+        return self.advice(lambda name, value: f"{name}={value!r}")
+
+    def advice(self, typed: Callable[[str, Any], str]) -> str:
+        """Return the message, its settings as `typed` writes them."""
+        if not self.settings:
+            return str(self.args[0])
+        return f"{self.args[0]} Or use {' or '.join(typed(*setting) for setting in self.settings)}."
+
+
+class InvalidInputError(_Advising, ValueError):
     """An argument cannot be used; the message names it, what was given and what to do.
 
     Parameters
@@ -51,6 +72,8 @@ class InvalidInputError(ValueError):
         What is wrong and what to do.
     parameter : str or None
         Name of the argument concerned, by which the command line finds its own option.
+    settings : iterable of (str, value)
+        Parameters with values that would help, the end of the message.
 
     Examples
     --------
@@ -59,13 +82,15 @@ class InvalidInputError(ValueError):
     'tol'
     """
 
-    def __init__(self, message: str, *, parameter: str | None = None) -> None:
-        super().__init__(bounded(message))
+    def __init__(
+        self, message: str, *, parameter: str | None = None, settings: Iterable[Setting] = ()
+    ) -> None:
+        super().__init__(message, settings=settings)
         self.parameter = parameter
 
     def at(self, place: str) -> Self:
         """Return the same error with the place where it was met in front, said only once."""
-        message = str(self)
+        message = str(self.args[0])
         if message.startswith(place):
             return self
         found = copy.copy(self)
@@ -108,13 +133,18 @@ class InfeasibleError(InvalidInputError):
     """
 
     def __init__(
-        self, message: str, minimum: float | None = None, *, parameter: str | None = None
+        self,
+        message: str,
+        minimum: float | None = None,
+        *,
+        parameter: str | None = None,
+        settings: Iterable[Setting] = (),
     ) -> None:
-        super().__init__(message, parameter=parameter)
+        super().__init__(message, parameter=parameter, settings=settings)
         self.minimum = minimum
 
 
-class FairnessWarning(UserWarning):
+class FairnessWarning(_Advising, UserWarning):
     """Something that may make a result mean less than it seems; the base of all our warnings.
 
     Examples

@@ -111,7 +111,7 @@ def test_quiet_prints_nothing(run, write, people):
         (["--confidence", "nan"], "'nan' is not a number between 0 and 1"),
         (["--permutations", "-1"], "--permutations"),
         (["--family", "all"], "--family"),
-        (["--features", "q"], "--features names ['q'], but the columns are"),
+        (["--features", "q"], "--features: ['q'] is not among the columns"),
     ],
 )
 def test_bad_options(refused, write, people, arguments, complaint):
@@ -245,7 +245,7 @@ def test_what_the_budget_cuts_is_said(run, write):
     ("arguments", "complaint"),
     [
         (["--label", "income"], "--label says what was true of a decision"),
-        (["--decision", "nix"], "--decision names ['nix'], but the columns are"),
+        (["--decision", "nix"], "--decision: ['nix'] is not among the columns"),
         (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
         (["--adversaries", "me"], "--adversaries"),

@@ -189,19 +189,19 @@ def test_numbers_with_a_word_among_them_are_named_with_an_example(refused, run, 
 def test_unknown_columns_come_with_close_ones(refused, write, people, tmp_path, option):
     arguments = ["--sensitive", "sex", option, "Incme", "--out", tmp_path / "o.csv"]
     line = refused("fit", write(people), *arguments)
-    assert line.startswith(f"{option} names ['Incme'], but the columns are 'u', 'v', ")
+    assert line.startswith(f"{option}: ['Incme'] is not among the columns: they are 'u', 'v', ")
     assert line.endswith(". Did you mean 'income'?")
 
 
 def test_unknown_column_without_close_ones_lists_them(refused, write, people):
     line = refused("fit", write(people), "--sensitive", "qqqq")
-    assert line.endswith("the columns are 'u', 'v', 'w', 'x', 'y', 'z', 'sex', 'race', 'income'.")
+    assert line.endswith("they are 'u', 'v', 'w', 'x', 'y', 'z', 'sex', 'race', 'income'.")
 
 
 def test_other_separator_is_suspected(refused, tmp_path):
     path = tmp_path / "semicolon.csv"
     path.write_text("u;v;sex\n1;2;f\n3;4;m\n")
-    assert "--separator" in refused("fit", path, "--sensitive", "sex")
+    assert "--separator ';'" in refused("fit", path, "--sensitive", "sex")
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_other_separator_is_suspected(refused, tmp_path):
             ["--control", "sex"],
             "--control: ['sex'] are sensitive and control columns",
         ),
-        (["--sensitive", "sex"], "--sensitive names ['sex'] more than once"),
+        (["--sensitive", "sex"], "--sensitive: ['sex'] is named more than once"),
         (["--weight", "race"], "sample_weight cannot be read as numbers"),
         (
             ["--numeric", "race"],
-            "--numeric names ['race'], which sensitive does not have",
+            "--numeric: ['race'] is not among the columns of sensitive",
         ),
         (["--numeric", "sex"], "'sex' is declared numeric"),
         (["--reference", "q"], "--reference: reference='q' is not a level of 'sex'"),

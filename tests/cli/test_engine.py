@@ -88,7 +88,7 @@ def test_refusals(refused, write, people, table, tmp_path):
     assert "--features: features that are not numbers: 'day'" in line
     del people["day"]
     line = refused("fit", table, "--sensitive", "gender", "--engine", "local")
-    assert "--sensitive names ['gender'], but the columns are" in line
+    assert "--sensitive: ['gender'] is not among the columns" in line
     people["id"] = range(len(people))
     line = refused(
         "fit", write(people, "p2.parquet"), "-s", "id", "--drop", "sex,race,income", "--engine",

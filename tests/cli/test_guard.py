@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from fairpca import _choices, metrics, rows, solvers
-from fairpca.cli._app import app, explain
-from fairpca.cli._messages import LONGEST, in_options, one_line, visible
+from fairpca._present import visible
+from fairpca.cli._app import explain, known_options
+from fairpca.cli._messages import LONGEST, RENAMED, in_options, one_line, option_of
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 SEX = ("--sensitive", "sex", "--drop", "race,income")
@@ -73,15 +74,12 @@ def test_the_traceback_is_there_for_who_asks(run, monkeypatch):
     ],
 )
 def test_errors_name_the_option(error, line):
-    assert in_options(error).startswith(line)
+    assert in_options(error, known_options()).startswith(line)
     assert explain(error)[1] == 2
 
 
 def test_every_option_that_an_error_can_name_exists():
-    from fairpca.cli._messages import _OPTION
-
-    known = {name for command in app.commands.values() for o in command.params for name in o.opts}
-    assert set(_OPTION.values()) <= known
+    assert {option_of(parameter) for parameter in RENAMED} <= known_options()
 
 
 def test_control_characters_are_written_out():

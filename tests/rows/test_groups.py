@@ -255,7 +255,7 @@ ERRORS = {
     "complex": (np.array([1j, 0, 0]), {}, "has type complex128"),
     "infinite": (np.array([0.0, 1.0, np.inf]), {}, "has 1 infinite or undefined value:"),
     "infinite label": (np.array([np.inf, -np.inf, np.inf]), {}, "has 3 infinite"),
-    "unknown numeric": ([0, 1, 0], {"numeric": ["age"]}, r"numeric names \['age'\]"),
+    "unknown numeric": ([0, 1, 0], {"numeric": ["age"]}, r"\['age'\] is not among the columns"),
     "not a number": (
         pd.Series(["a", "b", "c"], name="sex"),
         {"numeric": ["sex"]},

@@ -14,13 +14,13 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.tables import moments_from_dask, moments_from_files
 
 SLIPS = {
-    "unknown": ({"sensitive": ["gender"]}, "sensitive names ['gender'], but the columns are 'a', "),
+    "unknown": ({"sensitive": ["gender"]}, "['gender'] is not among the columns: they are 'a', "),
     "nearly known": ({"sensitive": ["G1"]}, "Did you mean 'g'?"),
-    "unknown weight": ({"weight": "ww"}, "weight names ['ww'], but the columns are 'a', "),
-    "named twice": ({"sensitive": ["g", "g"]}, "sensitive names ['g'] more than once."),
+    "unknown weight": ({"weight": "ww"}, "['ww'] is not among the columns: they are 'a', "),
+    "named twice": ({"sensitive": ["g", "g"]}, "['g'] is named more than once."),
     "stratum": ({"control": ["g"]}, "['g'] are sensitive and control columns at the same time."),
     "weight": ({"weight": "g"}, "['g'] are sensitive and weight columns at the same time."),
-    "numeric": ({"numeric": ["q"]}, "numeric names ['q'], which sensitive does not have: its "),
+    "numeric": ({"numeric": ["q"]}, "['q'] is not among the columns of sensitive: "),
 }
 
 

@@ -43,12 +43,17 @@ class GuardedGroup(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def known_options() -> set[str]:
+    """Return the names of all options of all commands."""
+    return {name for command in app.commands.values() for o in command.params for name in o.opts}
+
+
 def explain(error: Exception) -> tuple[str, int]:
     """Return what to say of a failure, and the exit code."""
     if isinstance(error, click.ClickException):
         return error.format_message(), BAD_INPUT
     if isinstance(error, InvalidInputError):
-        return in_options(error), BAD_INPUT
+        return in_options(error, known_options()), BAD_INPUT
     # An extra that is not installed; the message names it.
     if isinstance(error, ImportError) and not str(error.name or "").startswith("fairpca"):
         return str(error), BAD_INPUT

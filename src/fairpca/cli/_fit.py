@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from fairpca._choices import COMPARE, ENGINES, OBJECTIVES
-from fairpca._text import visible
+from fairpca._present import visible
 from fairpca.cli._compare import (
     Comparison,
     against_classifiers,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fairpca._text import visible
+from fairpca._present import visible
 
 DELAY = 1.0
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fairpca import __version__
 from fairpca._files import to_json as json_text
-from fairpca._text import visible
+from fairpca._present import visible
 
 if TYPE_CHECKING:  # estimators take a while to import, and an audit has none
     from fairpca.cli._compare import Comparison

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from fairpca._text import visible
+from fairpca._present import visible
 from fairpca.cli._audit import audit_options, read_judged
 from fairpca.cli._fit import check_place, fit_settings
 from fairpca.cli._messages import add_note, collected_notes, print_notes

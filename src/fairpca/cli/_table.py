@@ -175,7 +175,7 @@ def _parts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, tuple[st
     parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED + _JUDGED}
     for part in ("drop", *_COPIED, *_JUDGED):
         parts[part] = tuple(dict.fromkeys(parts[part]))
-        check_names(part, parts[part], known, part)
+        check_names(parts[part], known, part)
     for part in _JUDGED:
         if len(parts[part]) > 1:
             raise click.ClickException(f"--{part} {given[part]}: name one column.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairpca._text import visible
+from fairpca._present import visible
 from fairpca.cli._messages import collected_notes, print_notes
 from fairpca.cli._progress import Stages
 from fairpca.cli._table import check_query, split_names

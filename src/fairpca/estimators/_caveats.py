@@ -50,8 +50,8 @@ def warn_of_features(model, moments, stacklevel=5):
         place = int(variance.argmax())
         warnings.warn(
             f"{_listed([names[place]])} holds {100 * variance[place] / total:.0f} % of the total "
-            "variance, so that the components are little else. Use standardize=True unless all "
-            "features have the same unit.",
+            "variance, so that the components are little else. Standardise the features unless "
+            "all have the same unit.",
             DominantFeatureWarning,
             stacklevel=stacklevel,
         )
@@ -74,11 +74,14 @@ def warn_of_groups(model, stacklevel=5):
             f"{name!r} ({count} rows)" for name, count in list(small.items())[:_SHOWN]
         )
         more = f" and {len(small) - _SHOWN} more" if len(small) > _SHOWN else ""
+        numbers, settings = _numbers_hint(model.moments_)
         warnings.warn(
-            f"groups with fewer than {least} rows, {_PER_COMPONENT} for each component: {shown}"
-            f"{more}. Their means and covariances are mostly chance. Merge them with others, or "
-            f"keep fewer components.{_numbers_hint(model.moments_)}",
-            FewRowsWarning,
+            FewRowsWarning(
+                f"groups with fewer than {least} rows, {_PER_COMPONENT} for each component: "
+                f"{shown}{more}. Their means and covariances are mostly chance. Merge them with "
+                f"others, or keep fewer components.{numbers}",
+                settings=settings,
+            ),
             stacklevel=stacklevel,
         )
 
@@ -102,8 +105,8 @@ def _numbers_hint(moments):
     """Ask whether an attribute of many whole numbers is a number."""
     for name in moments.categorical_attributes:
         if _looks_numeric(moments.levels(name)):
-            return f" If {name!r} is a number, say so with numeric=[{name!r}]."
-    return ""
+            return f" {name!r} may be a number and not a group.", [("numeric", [name])]
+    return "", ()
 
 
 def _looks_numeric(levels):
@@ -118,9 +121,10 @@ def refuse_identifiers(moments):
         if count > _MANY_GROUPS and n_rows < 2 * count:
             raise GroupsError(
                 f"column {name!r} has {count} groups in {n_rows} rows: that is an identifier "
-                "rather than a group. Leave the column out, put its values into classes, or name "
-                f"it in numeric=[{name!r}] if it is a number.",
+                "rather than a group. Leave the column out, put its values into classes, or "
+                "declare it a number if it is one.",
                 parameter="sensitive_features",
+                settings=[("numeric", [name])],
             )
 
 
@@ -135,10 +139,11 @@ def advised(moments):
             if _looks_numeric(levels):
                 raise InfeasibleError(
                     f"column {name!r} has {len(levels)} groups, whole numbers from {levels[0]} to "
-                    f"{levels[-1]}, whose means cannot all be equal. If it is a number, say so "
-                    f"with numeric=[{name!r}]; or put its values into classes.",
+                    f"{levels[-1]}, whose means cannot all be equal. Put its values into "
+                    "classes, or declare it a number if it is one.",
                     error.minimum,
                     parameter="numeric",
+                    settings=[("numeric", [name])],
                 ) from None
         raise
 

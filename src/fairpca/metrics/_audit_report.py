@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._html import html_table
+from fairpca._present import html_table
 from fairpca.metrics._adversaries import AdversaryResult
 from fairpca.metrics._budget import cut_in_a_line
 from fairpca.metrics._intervals import HeldOut

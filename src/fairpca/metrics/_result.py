@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._html import html_table
+from fairpca._present import html_table
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, in_words

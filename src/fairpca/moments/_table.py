@@ -173,9 +173,9 @@ def _as_numeric(table: Table, name: str) -> Table:
     if others:
         raise GroupsError(
             f"sensitive_features column {name!r} is numeric in some moments and names groups "
-            f"in others (for example {others[0]!r}): give it the same type in every batch, or "
-            f"name it in numeric=[{name!r}] for all of them.",
+            f"in others (for example {others[0]!r}): give it the same type in every batch.",
             parameter="sensitive_features",
+            settings=[("numeric", [name])],
         )
     numeric = tuple(n for n in table.attributes if n in table.numeric or n == name)
     place = numeric.index(name)

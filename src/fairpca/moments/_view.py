@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairpca._html import html_table
+from fairpca._present import html_table
 from fairpca.exceptions import GroupsError
 from fairpca.moments._table import Table
 from fairpca.rows import Level

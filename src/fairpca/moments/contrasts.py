@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairpca._html import html_table
+from fairpca._present import html_table
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import FloatArray
 

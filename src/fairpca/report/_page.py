@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fairpca._files import replacing, to_json
-from fairpca._text import visible
+from fairpca._present import visible
 from fairpca.exceptions import InvalidInputError
 from fairpca.report._pictures import Picture
 

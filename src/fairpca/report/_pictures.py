@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairpca._text import visible
+from fairpca._present import visible
 from fairpca.estimators import FairPCA
 from fairpca.metrics import AuditReport
 from fairpca.report._summary import Fitted

@@ -245,9 +245,10 @@ def missing_values_error(
 ) -> InvalidInputError:
     """Say that rows have missing values, in which columns, and what to do."""
     return InvalidInputError(
-        f"{describe_missing(incomplete, n_rows, by_column)}, NaN or null: fill them in, leave the "
-        "columns out, or use missing='drop-rows' or missing='mean'.",
+        f"{describe_missing(incomplete, n_rows, by_column)}, NaN or null: fill them in, or leave "
+        "the columns out.",
         parameter=of,
+        settings=[("missing", "drop-rows"), ("missing", "mean")],
     )
 
 

@@ -178,8 +178,9 @@ def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
     """Say that a column of groups has missing values."""
     return GroupsError(
         f"{argument} column {name!r} has {count} missing value{'s' if count > 1 else ''}: "
-        "drop those rows, or give the missing group a name of its own (missing_groups='own').",
+        "drop those rows, or give the missing group a name of its own.",
         parameter=argument,
+        settings=[("missing_groups", "own")],
     )
 
 
@@ -195,7 +196,7 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
         if _is_named(part, columns, X)
     }
     for argument, names in named.items():
-        check_names(argument, names, columns, argument)
+        check_names(names, columns, argument)
     check_apart(named)
     taken = tuple(dict.fromkeys(name for names in named.values() for name in names))
     if not taken:
@@ -206,18 +207,18 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     return without_columns(X, taken), {**parts, **found}, taken
 
 
-def check_names(part: str, names: Sequence[str], known: Sequence[Any], parameter: str) -> None:
+def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> None:
     """Refuse names of columns that are given twice, or that no column has."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     unknown = [name for name in names if name not in known]
     if repeated:
-        problem = f"{part} names {repeated} more than once."
+        problem = f"{repeated} is named more than once."
     elif unknown:
-        problem = f"{part} names {unknown}, but {_known(unknown[0], known)}"
+        problem = f"{unknown} is not among the columns: {_known(unknown[0], known)}"
     else:
         return
     kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
-    raise kind(problem, parameter=parameter)
+    raise kind(problem, parameter=parameter, settings=_other_separator(known))
 
 
 def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
@@ -225,12 +226,16 @@ def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
     if not known:
         return "X has no named columns."
     more = f" and {len(known) - limit} more" if len(known) > limit else ""
-    text = f"the columns are {', '.join(map(repr, known[:limit]))}{more}."
+    text = f"they are {', '.join(map(repr, known[:limit]))}{more}."
     if close := close_names(name, known):
         text += f" Did you mean {' or '.join(map(repr, close))}?"
-    if len(known) == 1 and any(mark in str(known[0]) for mark in ";\t|"):
-        text += " The fields seem to be separated by something else than a comma: set separator."
     return text
+
+
+def _other_separator(known: Sequence[Any]) -> tuple[tuple[str, str], ...]:
+    """Suggest the separator of a file whose header seems to be a single column."""
+    marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
+    return tuple(("separator", mark) for mark in marks[:1])
 
 
 def close_names(name: str, known: Sequence[Any]) -> list[Any]:
@@ -256,7 +261,7 @@ def check_numeric(numeric: Iterable[str], names: Sequence[str], part: str) -> No
     stray = sorted(str(name) for name in set(numeric) - set(names))
     if stray:
         raise GroupsError(
-            f"numeric names {stray}, which {part} does not have: its columns are {list(names)}.",
+            f"{stray} is not among the columns of {part}: they are {list(names)}.",
             parameter="numeric",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from fairpca._html import html_table
+from fairpca._present import html_table
 from fairpca.linalg import Array
 
 

@@ -190,8 +190,9 @@ def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str
         if text not in places and unknown == "error":
             raise InvalidInputError(
                 f"column {name!r} holds {text!r}, which the model has not seen: it knows "
-                f"{sorted(places)[:20]}. Leave those rows out, or use unknown='ignore'.",
+                f"{sorted(places)[:20]}. Leave those rows out.",
                 parameter="unknown",
+                settings=[("unknown", "ignore")],
             )
         lookup[code] = places.get(text, -1)
     return lookup[codes]

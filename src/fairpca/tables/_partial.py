@@ -101,8 +101,8 @@ def too_many_levels(name: str, limit: int) -> InvalidInputError:
     """Say that a categorical feature has too many values."""
     return InvalidInputError(
         f"categorical column {name!r} has more than {limit} distinct values, each of which would "
-        "become a feature: leave it out, put its values into classes, or raise max_levels.",
-        parameter="categorical",
+        "become a feature: leave it out, put its values into classes, or raise the limit.",
+        parameter="max_levels",
     )
 
 

@@ -176,7 +176,7 @@ def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> Non
         if twice:
             problem = f"the table has several columns named {twice}: rename them."
             raise InvalidInputError(problem, parameter=parameter)
-        check_names(part, names, schema.names, parameter)
+        check_names(names, schema.names, parameter)
 
 
 def _check_parts(

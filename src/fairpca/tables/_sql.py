@@ -242,8 +242,9 @@ def project_into(
         exists = _exists(cursor, found.kind, space, name)
         if exists and not force:
             raise InvalidInputError(
-                f"the table {into} exists already: choose another name, or use force=True.",
+                f"the table {into} exists already: choose another name, or replace it.",
                 parameter="into",
+                settings=[("force", True)],
             )
         # The rows may come from the table that is replaced: it stays until all are read.
         beside = f"fairpca_{token_hex(8)}" if exists else name

@@ -1,0 +1,131 @@
+"""Names, numbers and tables as people see them: in terminals, on pages, in reprs, in pictures."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+_HIDDEN = {"Cc", "Cs", "Zl", "Zp"}
+_TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+_LONGEST = 200  # characters of a name
+_ROUNDING = 1e-9  # a gap smaller than this share of its scale is rounding
+NOTHING = "–"
+"""What stands where there is no value."""
+
+
+def visible(text: str) -> str:
+    r"""Write out what a terminal would obey instead of show.
+
+    >>> from fairpca._present import visible
+    >>> visible("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        repr(mark)[1:-1]
+        if unicodedata.category(mark) in _HIDDEN or unicodedata.bidirectional(mark) in _TURNING
+        else mark
+        for mark in text
+    )
+
+
+def shorten(name: Any, longest: int = _LONGEST) -> str:
+    """Return a name from data as visible text that is not endless."""
+    text = str(name)
+    return visible(text if len(text) <= longest else f"{text[: longest - 1]}…")
+
+
+def label(attribute: Any, group: Any, other: Any = "", stratum: Any = "") -> str:
+    """Name a group, or two that are compared, and the stratum they are compared in.
+
+    >>> from fairpca._present import label
+    >>> label("sex", "f", "m", {"age": "old"}), label("sex", "f")
+    ('sex: f vs m where age=old', 'sex: f')
+    """
+    if isinstance(stratum, Mapping):
+        stratum = ", ".join(f"{name}={value}" for name, value in stratum.items())
+    text = f"{attribute}: {group}" if attribute else str(group)
+    text += "" if other in ("", None) else f" vs {other}"
+    return f"{text} where {stratum}" if stratum not in ("", None) else text
+
+
+def number(value: float | None, scale: float | None = None) -> str:
+    """Write a number with at most four significant digits; rounding errors of `scale` are 0.
+
+    >>> from fairpca._present import number
+    >>> number(0.12345), number(123.456), number(2e-5), number(1e-17, 1.0), number(None)
+    ('0.123', '123.5', '2.0e-05', '0', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    size = abs(value)
+    if size == 0 or (scale and size <= _ROUNDING * scale):
+        return "0"
+    if 1e-3 <= size < 10:
+        return f"{value:.3f}"
+    return f"{value:.4g}" if 10 <= size < 1e4 else f"{value:.1e}"
+
+
+def percent(share: float | None) -> str:
+    """Write a share as a percentage with one digit."""
+    return NOTHING if share is None else f"{100 * share:.1f} %"
+
+
+def points(difference: float | None) -> str:
+    """Write a difference of shares in percentage points with one digit."""
+    return NOTHING if difference is None else f"{100 * difference:.1f}"
+
+
+def interval(low: float | None, high: float | None, unit: Any = number) -> str:
+    """Write an interval in the unit of its value: `number`, `percent` or `points`."""
+    return NOTHING if low is None or high is None else f"{unit(low)} to {unit(high)}"
+
+
+def p_value(value: float | None) -> str:
+    """Write a p-value with three digits."""
+    return NOTHING if value is None else "< 0.001" if value < 1e-3 else f"{value:.3f}"
+
+
+def optimality(gap: float) -> str:
+    """Say how far from the best possible a certified value can be; the percentage is rounded up.
+
+    >>> from fairpca._present import optimality
+    >>> optimality(0.0), optimality(0.01761)
+    ('optimal', 'within 1.8 % of optimal')
+    """
+    return (
+        "optimal" if gap < 5e-7 else f"within {math.ceil(1000 * gap - 1e-9) / 10:.1f} % of optimal"
+    )
+
+
+def records(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table of columns."""
+    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
+def html_table(
+    rows: Iterable[Sequence[Any]], *, head: Sequence[str] = (), title: str = "", note: str = ""
+) -> str:
+    """Return a table for notebooks with a line above and below it; every text is escaped."""
+    parts = ['<div class="fairpca">']
+    if title:
+        parts.append(f"<p><strong>{escape(title)}</strong></p>")
+    parts.append("<table>")
+    if head:
+        names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+        parts.append(f"<thead><tr>{names}</tr></thead>")
+    lines = ("".join(f"<td>{_cell(value)}</td>" for value in row) for row in rows)
+    parts += ["<tbody>", *(f"<tr>{line}</tr>" for line in lines), "</tbody></table>"]
+    if note:
+        parts.append(f"<p>{escape(note)}</p>")
+    return "".join([*parts, "</div>"])
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, float):
+        return number(value)
+    return escape(str(value))
