@@ -46,8 +46,18 @@ def bounded(message: str, longest: int = 2000) -> str:
     return message if len(message) <= longest else f"{message[: longest - end]} … {message[-end:]}"
 
 
-class _Advising(Exception):
-    """A message that may end in settings that help, written as they are typed where it is shown."""
+class MessageWithSettings(Exception):
+    """A message that may end in settings that help, written as they are typed where it is shown.
+
+    Examples
+    --------
+    >>> from fairpca.exceptions import InvalidInputError
+    >>> error = InvalidInputError("3 values are missing.", settings=[("missing", "mean")])
+    >>> print(error)
+    3 values are missing. Or use missing='mean'.
+    >>> error.advice(lambda name, value: f"--{name} {value}")
+    '3 values are missing. Or use --missing mean.'
+    """
 
     def __init__(self, message: str, *, settings: Iterable[Setting] = ()) -> None:
         super().__init__(bounded(message))
@@ -63,7 +73,7 @@ class _Advising(Exception):
         return f"{self.args[0]} Or use {' or '.join(typed(*setting) for setting in self.settings)}."
 
 
-class InvalidInputError(_Advising, ValueError):
+class InvalidInputError(MessageWithSettings, ValueError):
     """An argument cannot be used; the message names it, what was given and what to do.
 
     Parameters
@@ -144,7 +154,7 @@ class InfeasibleError(InvalidInputError):
         self.minimum = minimum
 
 
-class FairnessWarning(_Advising, UserWarning):
+class FairnessWarning(MessageWithSettings, UserWarning):
     """Something that may make a result mean less than it seems; the base of all our warnings.
 
     Examples
