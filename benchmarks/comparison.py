@@ -1,4 +1,4 @@
-"""Other tools beside fairpca, on the same rows: what they keep, what they leak, how long they take.
+"""Other tools and fairpca on the same rows: variance kept, leakage, time.
 
     python -m venv build/comparison
     build/comparison/bin/pip install . fairlearn 'aif360>=0.6' BlackBoxAuditing concept-erasure
@@ -8,8 +8,8 @@ The other packages are needed here and nowhere else, so they get an environment 
 (concept-erasure brings torch, some gigabytes). Tools that are not installed are left out, and said
 so. The data set adult is looked for in FAIRPCA_DATA. What keeps all features is reduced by PCA
 afterwards, to as many components as the others have. Data sets that are not named keep the rows
-that an earlier run left. All figures are of rows that were not fitted:
-attackers and the reconstruction are trained on the fitted ones.
+that an earlier run left. All figures are of held-out rows:
+adversaries and the reconstruction are trained on the fitted ones.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def adult():
 DATA = {"diabetes": diabetes, "spreads": spreads, "adult": adult}
 
 
-# Every method takes fitted rows and groups, new rows and groups, and the number of components, and
+# Every method takes fitted and held-out rows with their groups, and the number of components, and
 # returns the representation of both. `z_new` is used by those that cannot do without.
 def fitted(model):
     def run(X, z, new, z_new, d):
@@ -81,8 +81,8 @@ def plain(X, z, new, z_new, d):
 
 
 def paper(X, z, new, z_new, d):
-    price = 0.01 * np.sqrt(X.size)  # the paper's μ in covariance units
-    return fitted(FairPCA(solver="paper", cov_weight=price))(X, z, new, z_new, d)
+    penalty = 0.01 * np.sqrt(X.size)  # the paper's μ in covariance units
+    return fitted(FairPCA(solver="paper", cov_weight=penalty))(X, z, new, z_new, d)
 
 
 def correlation_remover(X, z, new, z_new, d):
@@ -138,12 +138,12 @@ def leace(X, z, new, z_new, d):
 def mmd_penalty(X, z, new, z_new, d):
     N = complement_basis((X[z == 1].mean(axis=0) - X[z == 0].mean(axis=0))[None], 1e-10)
     basis = top(N.T @ np.cov(X.T, bias=True) @ N, d)
-    for price in (1.0, 10.0):
-        basis = mmd_basis(X @ N, z, basis, price)
+    for penalty in (1.0, 10.0):
+        basis = mmd_basis(X @ N, z, basis, penalty)
     return X @ N @ basis, new @ N @ basis
 
 
-# Name, package (None: formulas written down here), whether new rows need the attribute, code.
+# Name, package (None: formulas written down here), whether transform needs the attribute, code.
 METHODS = [
     ("PCA", "scikit-learn", False, plain),
     ("FairPCA, equal means only", "fairpca", False, fitted(FairPCA(cov_weight=0.0))),
@@ -172,7 +172,7 @@ def timed(run, *arguments, repeats=2):
 
 
 def figures(U, V, X, z, new, z_new):
-    """Return what a representation keeps, leaks and loses on new rows."""
+    """Return variance kept, leakage and reconstruction error on held-out rows."""
     scale = np.where(U.std(axis=0) > 1e-9, U.std(axis=0), 1.0)
     U, V = U / scale, V / scale
     # The search looks beyond the means, which logistic regression cannot where they coincide.

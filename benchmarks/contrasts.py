@@ -40,7 +40,7 @@ def main():
     print("form         d  contrasts   seconds  times one   gap      target")
     rows = []
     with single_blas_thread():
-        for form, options in (("priced", {}), ("constrained", {"cov_tol": 3.0})):
+        for form, options in (("penalized", {}), ("constrained", {"cov_tol": 3.0})):
             for d in (2, 5):
                 one = None
                 for n_contrasts in (1, 5, 20, 50):

@@ -205,17 +205,17 @@ def measure(model, train, z_train, test, z_test):
 
 
 def question(names, splits):
-    """All methods, the two fair ones at two prices."""
+    """All methods, the two fair ones at two penalties."""
     rows = [row for row in results.load("kernel_question") if row["data"] not in names]
     for seed in range(splits):
         for name in names:
             start, sides = time.perf_counter(), split(name, seed)
             for d in (2, 5):
                 for method, model in estimators(d, len(sides[0])).items():
-                    for price in (1.0, 10.0) if method in FAIR else (None,):
-                        if price:
-                            model.set_params(cov_weight=price)
-                        place = {"data": name, "d": d, "method": method, "price": price}
+                    for penalty in (1.0, 10.0) if method in FAIR else (None,):
+                        if penalty:
+                            model.set_params(cov_weight=penalty)
+                        place = {"data": name, "d": d, "method": method, "penalty": penalty}
                         rows.append(place | {"split": seed} | measure(model, *sides))
             print(f"{name}, split {seed}: {time.perf_counter() - start:.0f} s", flush=True)
             results.save("kernel_question", rows, command="kernel.py question")

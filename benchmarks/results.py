@@ -1,4 +1,4 @@
-"""What a benchmark measured, as JSON beside its table, so that pages and later runs can read it."""
+"""Measurements of a benchmark as JSON next to its table, for pages and later runs."""
 
 import csv
 import json

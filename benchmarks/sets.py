@@ -1,7 +1,7 @@
 """Certified gaps over the paper's 15 data sets, and what they were under another version.
 
     python benchmarks/sets.py                     table and benchmarks/results/sets.json; 20 s
-    python benchmarks/sets.py --against old.json  beside the figures of another run
+    python benchmarks/sets.py --against old.json  with the figures of another run in the next column
     python benchmarks/sets.py --out new.json      somewhere else
 
 FAIRPCA_DATA names the folder with the data. All rows, standardised, one BLAS thread. To compare two

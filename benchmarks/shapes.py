@@ -30,7 +30,7 @@ from fairpca.solvers._problem import reduce_problem
 
 FORMS = {
     "basis only": ({}, {"certify": False}),
-    "priced": ({}, {}),
+    "penalized": ({}, {}),
     "limited": ({"cov_tol": 0.05}, {}),
 }
 LARGE = 500
@@ -165,7 +165,7 @@ def conic(size, d, solver):
         shift = max(0.0, -values[0])
         R = (vectors * np.sqrt(np.maximum(values + shift, 0.0))) @ vectors.T
         limits += [(shift + s) * eye - R @ P @ R >> 0, cp.trace(Q @ P) <= d * s]
-    whole = cp.Problem(cp.Maximize(cp.trace(reduced.S @ P) - reduced.price * s), limits)
+    whole = cp.Problem(cp.Maximize(cp.trace(reduced.S @ P) - reduced.penalty * s), limits)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         spent, _ = seconds(lambda: whole.solve(solver=solver))

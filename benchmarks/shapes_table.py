@@ -21,11 +21,11 @@ def solves(cells):
     for family, p, d, form in cells:
         if family != "decaying" or form != "basis only":
             continue
-        priced, limited = (cells["decaying", p, d, name] for name in ("priced", "limited"))
+        penalized, limited = (cells["decaying", p, d, name] for name in ("penalized", "limited"))
         line = [f"{p:,}", d, short(cells[family, p, d, form]["ratio"])]
-        line += [short(priced["ratio"]), with_times(limited, priced)]
-        line += [f"{100 * priced['gap']:.2f} % / {100 * limited['gap']:.2f} %"]
-        easy = [cells.get(("factors", p, d, name)) for name in ("priced", "limited")]
+        line += [short(penalized["ratio"]), with_times(limited, penalized)]
+        line += [f"{100 * penalized['gap']:.2f} % / {100 * limited['gap']:.2f} %"]
+        easy = [cells.get(("factors", p, d, name)) for name in ("penalized", "limited")]
         line += ["–" if row is None else short(row["ratio"]) for row in easy]
         line += [short(cells[family, p, d, name]["ratio"]) for name in FORMS]
         yield "| " + " | ".join(map(str, line)) + " |"
@@ -39,8 +39,8 @@ def wide(rows):
             yield "| " + " | ".join(line) + " |"
 
 
-def with_times(limited, priced):
-    return f"{short(limited['ratio'])} ({limited['ratio'] / priced['ratio']:.1f} ×)"
+def with_times(limited, penalized):
+    return f"{short(limited['ratio'])} ({limited['ratio'] / penalized['ratio']:.1f} ×)"
 
 
 def short(ratio):

@@ -102,9 +102,9 @@ def peers(with_clarabel):
     for sign in (1.0, -1.0):
         L = (vectors * np.sqrt(np.maximum(shift + sign * values, 0.0))) @ vectors.T
         constraints.append(cp.bmat([[t * eye, P @ L], [(P @ L).T, eye]]) >> 0)
-    conic = cp.Problem(cp.Maximize(cp.trace(reduced.S @ P) - reduced.price * t), constraints)
+    conic = cp.Problem(cp.Maximize(cp.trace(reduced.S @ P) - reduced.penalty * t), constraints)
     reference = solve_paper(reduced, tol=1e-10, max_iter=50000)
-    constant = reduced.price * shift
+    constant = reduced.penalty * shift
     # What each peer reaches is measured, and ours is solved to a duality gap at least as small
     # (down to 1e-8).
     choices = [("SCS", 30, {"solver": cp.SCS, "eps_abs": 1e-5, "eps_rel": 1e-5})]

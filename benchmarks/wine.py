@@ -1,7 +1,7 @@
 """The paper's semidefinite program and the refined basis on wine quality, two components.
 
 The protected attribute is the colour of the wine. Prints variance, gaps and time from all rows,
-then what classifiers still find out on held-out rows, averaged over random splits (minutes).
+then how well classifiers predict the group on held-out rows, over random splits (minutes).
 
 Run: FAIRPCA_DATA=<folder with uci/wine_quality.csv.gz> python benchmarks/wine.py [SPLITS]
 """
@@ -24,7 +24,7 @@ def fit_all(X, z):
     """Fit every method; the refined basis gets the covariance gap of the paper's as its limit."""
     moments = GroupMoments.from_arrays(X, z)
     # The paper's program divides the covariance by the norm of the data, √(np) if standardised.
-    price = PAPER_MU * np.sqrt(X.size)
+    penalty = PAPER_MU * np.sqrt(X.size)
     fits, seconds = {}, {}
 
     def fit(name, **settings):
@@ -34,7 +34,7 @@ def fit_all(X, z):
 
     fit("plain PCA", mean_tol=None, cov_weight=0.0)
     fit("equal means only", cov_weight=0.0)
-    fit("paper's SDP", solver="paper", cov_weight=price)
+    fit("paper's SDP", solver="paper", cov_weight=penalty)
     fit("refined, same covariance gap", cov_tol=fits["paper's SDP"].cov_gap_)
     return fits, seconds
 

@@ -1,4 +1,4 @@
-"""The worst-served group: speed, the credit data, and what each sense of fairness costs the other.
+"""The group that keeps the least: speed, credit data, and what each objective costs the other.
 
     python benchmarks/worst.py                  all that the data at hand allow, some minutes
     python benchmarks/worst.py speed credit sets  some of the three
@@ -72,12 +72,12 @@ def multiplicative_weights(groups, offsets, d, rate, most):
     for step in range(1, most + 1):
         values, V = top_eigenpairs(np.tensordot(w, groups, 1), d)
         bound = min(bound, values.sum() - w @ offsets)
-        served = np.einsum("gij,ij->g", groups @ V, V) - offsets
-        total += served
+        kept = np.einsum("gij,ij->g", groups @ V, V) - offsets
+        total += kept
         # The average of all projectors so far is a relaxed point, and linear in them.
         if bound - (total / step).min() <= 1e-3 * abs(bound):
             return step
-        w = w * np.exp(-rate * (served - served.min()) / width)
+        w = w * np.exp(-rate * (kept - kept.min()) / width)
         w /= w.sum()
     return None
 
@@ -148,11 +148,11 @@ def credit(folder):
     X, cases = read_credit(folder)
     for n_groups, groups in cases.items():
         moments = GroupMoments.from_arrays(X, groups)
-        served = moments.group_covariances()
+        groups = moments.group_covariances()
         for d in range(2, 11):
             fair = FairPCA(d, objective="worst-loss", **PURE).fit_moments(moments)
             plain = FairPCA(d, **PURE).fit_moments(moments).components_.T
-            before = float((served.best(d) - served.kept(plain)).max())
+            before = float((groups.best(d) - groups.kept(plain)).max())
             after = max(fair.group_variance_["loss"])
             row = {"case": "credit", "groups": n_groups, "d": d, "pca": before, "fair": after}
             note(**row, share=after / before, gap=fair.certificate_.gap)
@@ -164,17 +164,17 @@ def sets(folder):
     for name in UCI:
         table = pd.read_csv(Path(folder, "uci", f"{name}.csv.gz")).to_numpy(dtype=float)
         moments = GroupMoments.from_arrays(table[:, :-2], table[:, -1].astype(int)).standardized()
-        served = moments.group_covariances()
+        groups = moments.group_covariances()
         for d in (2, 5):
             row = {"case": "sets", "data": name, "d": d}
             for key, options in (
                 ("pca", PURE),
                 ("means", {"cov_weight": 0.0}),
-                ("served", {**PURE, "objective": "worst-loss"}),
+                ("group", {**PURE, "objective": "worst-loss"}),
                 ("both", {"cov_weight": 0.0, "objective": "worst-loss"}),
             ):
                 fitted = FairPCA(d, **options).fit_moments(moments)
-                loss = float((served.best(d) - served.kept(fitted.components_.T)).max())
+                loss = float((groups.best(d) - groups.kept(fitted.components_.T)).max())
                 row[f"{key}_variance"] = 100 * float(fitted.explained_variance_ratio_.sum())
                 row[f"{key}_loss"], row[f"{key}_mean_gap"] = max(loss, 0.0), fitted.mean_gap_
                 row[f"{key}_gap"] = fitted.certificate_.gap
@@ -191,7 +191,7 @@ def print_sets():
                 cells = [
                     f"{row[f'{key}_variance']:.1f} / {row[f'{key}_loss']:.2f} / "
                     f"{row[f'{key}_mean_gap']:.2f}"
-                    for key in ("pca", "means", "served", "both")
+                    for key in ("pca", "means", "group", "both")
                 ]
                 print(f"| {row['data'].replace('_', ' ')} | {' | '.join(cells)} |")
 

@@ -68,7 +68,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_toc_level": 2,
-    "secondary_sidebar_items": {  # pages of wide tables have the room to themselves
+    "secondary_sidebar_items": {  # pages of wide tables take the whole width
         "**": ["page-toc"],
         **{page: [] for page in pages.WIDE},
     },

@@ -55,7 +55,7 @@ def _frontier_claims(rows: Rows) -> str:
     return (
         f"- **How often what was asked for held**: over {row['cells']} cells and `delta` {asked}, "
         f"{row['requests']} requests were reached; in {row['exceeded']} of them the SVM exceeded "
-        "the request by two standard errors on new rows.\n"
+        "the request by two standard errors on held-out rows.\n"
         f"- **It is not always the best**: of {row['peers']} points of the paper's program, "
         "dropping the leading directions of Q, LEACE and an MMD penalty, "
         f"{_share(row, 'matched', 'peers')} were matched by a point of FairPCA or "
@@ -63,7 +63,7 @@ def _frontier_claims(rows: Rows) -> str:
         f"{_share(row, 'fresh_matched', 'fresh_peers')} of the {row['fresh_peers']} where the "
         "order of penalties was not chosen; "
         f"{_share(row, 'matched_with_error', 'peers')} if leakage may differ by one standard error "
-        f"of the new rows more; {_share(row, 'mean_matched', 'mean_peers')} of the "
+        f"of the held-out rows more; {_share(row, 'mean_matched', 'mean_peers')} of the "
         f"{row['mean_peers']} means over the splits. {row['beaten_by']} of their points were "
         f"better than one of ours by both measures, in {row['beaten']} pairs, and "
         f"{row['beaten_by_with_error']} if leakage must differ by one standard error more.\n"
@@ -117,7 +117,7 @@ def _worst_credit(rows: Rows) -> str:
     return markdown(["d", *GROUPS.values()], lines)
 
 
-SENSES = {"pca": "plain PCA", "means": "equal means", "served": "worst loss", "both": "both"}
+SENSES = {"pca": "plain PCA", "means": "equal means", "group": "worst loss", "both": "both"}
 
 
 def _worst_sets(rows: Rows, d: int) -> str:
@@ -137,14 +137,14 @@ def _worst_claims(rows: Rows) -> str:
     lower = [row for row in rows if row["means_loss"] < row["pca_loss"]]
     cost = np.array([row["means_variance"] - row["both_variance"] for row in rows])
     saved = max(1 - row["both_loss"] / row["means_loss"] for row in rows if row["means_loss"])
-    closer = min(lower, key=lambda row: row["served_mean_gap"] / row["pca_mean_gap"])
+    closer = min(lower, key=lambda row: row["group_mean_gap"] / row["pca_mean_gap"])
     names = ", ".join(dict.fromkeys(spoken(row["data"]) for row in lower))
     return (
         f"- **They agree** in part: equal means also lower the worst loss of plain PCA in "
         f"{len(lower)} of the {len(rows)} rows ({names}), where the leading directions of PCA are "
         "those between the groups. There the second sense also brings the means together, without "
         f"being asked to: {spoken(closer['data'])} at d = {closer['d']} from "
-        f"{closer['pca_mean_gap']:.2f} to {closer['served_mean_gap']:.2f}.\n"
+        f"{closer['pca_mean_gap']:.2f} to {closer['group_mean_gap']:.2f}.\n"
         "- **They pull apart** in the others: where the means differ along directions in which the "
         "groups themselves vary, equal means take those directions away, and a group loses more "
         "than PCA took from it. No choice among the directions left repairs that, as the last "
@@ -193,23 +193,23 @@ def _kernel_average(rows: Rows) -> str:
     lines = []
     for d in values(rows, "d"):
         for method in METHODS:
-            for price in values(only(rows, d=d, method=method), "price"):
-                mine = only(rows, d=d, method=method, price=price)
+            for penalty in values(only(rows, d=d, method=method), "penalty"):
+                mine = only(rows, d=d, method=method, penalty=penalty)
                 found = [f"{mean(mine, name):.2f}" for name in QUESTION]
                 found += [f"{100 * mean(mine, name):.1f} %" for name in ("variance", "recovered")]
-                lines.append([str(d), method, "" if price is None else f"{price:g}", *found])
+                lines.append([str(d), method, "" if penalty is None else f"{penalty:g}", *found])
     return markdown(head, lines)
 
 
 def _kernel_difference(rows: Rows) -> str:
     """Return FairKernelPCA less FairPCA, Gaussian family, over the data sets."""
     lines = []
-    for price in (1.0, 10.0):
+    for penalty in (1.0, 10.0):
         for d in values(rows, "d"):
             less = []
             for name in values(rows, "data"):
                 ours, other = (
-                    mean(only(rows, d=d, price=price, data=name, method=method), "rbf_cross")
+                    mean(only(rows, d=d, penalty=penalty, data=name, method=method), "rbf_cross")
                     for method in ("FairKernelPCA", "FairPCA")
                 )
                 less.append(ours - other)
@@ -218,7 +218,7 @@ def _kernel_difference(rows: Rows) -> str:
             sign = binomtest(wins, len(less)).pvalue
             lines.append(
                 [
-                    f"d = {d}, `cov_weight={price:g}`",
+                    f"d = {d}, `cov_weight={penalty:g}`",
                     f"{np.mean(less):+.3f}",
                     f"{error:.3f}",
                     f"{wins} of {len(less)}",
@@ -231,7 +231,7 @@ def _kernel_difference(rows: Rows) -> str:
 
 def _kernel_sets(rows: Rows) -> str:
     names = ("PCA", "FairPCA", "KernelPCA", "FairKernelPCA")
-    rows = [row for row in rows if row["price"] in (None, 1.0)]
+    rows = [row for row in rows if row["penalty"] in (None, 1.0)]
     lines = [
         [spoken(name)]
         + [
@@ -296,7 +296,7 @@ COMPARED = {
 
 def _comparison(rows: Rows) -> str:
     """Return every tool on the same rows, a table for each data set."""
-    head = ["method", *(title for title, _ in COMPARED.values()), "attribute of new rows", "code"]
+    head = ["method", *(title for title, _ in COMPARED.values()), "attribute at transform", "code"]
     parts = []
     for data in values(rows, "data"):
         mine = only(rows, data=data)

@@ -13,10 +13,10 @@ import measured_doors
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ROOMS = {
+PACKAGES = {
     "fairpca": "What most programs need",
     "fairpca.estimators": "Estimators, and models in files",
-    "fairpca.metrics": "Measures of what a representation gives away",
+    "fairpca.metrics": "Measures of what a representation leaks",
     "fairpca.report": "Displays and pages",
     "fairpca.moments": "Moments and contrasts",
     "fairpca.tables": "Files, streams, databases and engines",
@@ -59,7 +59,7 @@ def write_all(docs: Path) -> None:
     built.mkdir(exist_ok=True)
     api.mkdir(exist_ok=True)
     _write(api / "index.rst", reference())
-    names = {f"{room}.{name}" for room, found in public_names().items() for name in found}
+    names = {f"{package}.{name}" for package, names in public_names().items() for name in names}
     for page in (api / "generated").glob("*.rst"):
         if page.stem not in names:
             page.unlink()  # of an earlier build
@@ -89,12 +89,12 @@ def _section(path: Path, title: str) -> str:
 
 
 def public_names() -> dict[str, list[str]]:
-    """Names by room, each object once, in the first room that exports it."""
-    seen, found = set(), {}
-    for room in ROOMS:
-        module = importlib.import_module(room)
+    """Names by package, each object once, in the first package that exports it."""
+    seen, exported = set(), {}
+    for package in PACKAGES:
+        module = importlib.import_module(package)
         names = getattr(module, "__all__", None) or _defined_in(module)
-        found[room] = []
+        exported[package] = []
         for name in names:
             thing = getattr(module, name)
             is_documented = inspect.isclass(thing) or inspect.isroutine(thing)
@@ -103,8 +103,8 @@ def public_names() -> dict[str, list[str]]:
             if not is_documented or id(thing) in seen or not thing.__module__.startswith("fairpca"):
                 continue
             seen.add(id(thing))
-            found[room].append(name)
-    return found
+            exported[package].append(name)
+    return exported
 
 
 def _defined_in(module) -> list[str]:
@@ -121,12 +121,12 @@ def reference() -> str:
         "API reference",
         "=============",
         "",
-        "Every public name, by the room it lives in.",
+        "Every public name, by the package it lives in.",
         "",
     ]
-    for room, names in public_names().items():
-        title = f"``{room}``: {ROOMS[room][0].lower()}{ROOMS[room][1:]}"
-        parts += [title, "-" * len(title), "", f".. currentmodule:: {room}", ""]
+    for package, names in public_names().items():
+        title = f"``{package}``: {PACKAGES[package][0].lower()}{PACKAGES[package][1:]}"
+        parts += [title, "-" * len(title), "", f".. currentmodule:: {package}", ""]
         parts += [".. autosummary::", "   :toctree: generated", ""]
         parts += [f"   {name}" for name in names] + [""]
     return "\n".join(parts)
@@ -160,7 +160,7 @@ TITLES = {
     "shapes": "Cost of a certified fit, in eigendecompositions",
     "solvers": "Solvers against their targets",
     "wine": "The paper's program on wine quality",
-    "worst": "The worst-served group",
+    "worst": "The group that keeps the least",
 }
 ELSEWHERE = "The tables are on the page about [other tools](comparison.md).\n"
 

@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m reproduction",
-        description="Compute tables and figures of the paper beside its printed values. The data "
+        description="Compute tables and figures of the paper next to its printed values. The data "
         "are in the folder FAIRPCA_DATA. Finished cells are kept: a run that was stopped continues "
         'where it was. "search" looks for the protected labels that the paper evidently used.',
     )

@@ -34,7 +34,7 @@ Verdicts = Sequence[Verdict]
 
 
 def write_page(out: Path, path: Path) -> Path:
-    """Write the page from the files in `out`; pictures go to img/reproduction beside the page."""
+    """Write the page from the files in `out`; pictures go to img/reproduction in its folder."""
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     files = {name: out / f"{name}.csv" for name in manifest["experiments"]}
     cells = verdicts(files)
@@ -300,7 +300,7 @@ def _leakage(path: Path, cells: Verdicts) -> str:
 
 
 def _leakage_summary(results: Results) -> str:
-    """Say on how many sets FairPCA leaks as little, and how much more DeltaFairPCA keeps."""
+    """Say on how many sets FairPCA reaches the leakage, and how much more DeltaFairPCA keeps."""
     parts = []
     for d in (2, 5):
         gains, never = [], 0

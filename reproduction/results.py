@@ -1,4 +1,4 @@
-"""Values of a run beside those that the paper prints, whether they agree, and if not why."""
+"""Values of a run and those that the paper prints, whether they agree, and if not why."""
 
 from __future__ import annotations
 

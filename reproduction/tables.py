@@ -53,7 +53,7 @@ ALPHAS = (1e-3, 1e-2, 1e-1)
 LEAKAGE_SPLITS = 2
 DELTA = 0.2
 COV_WEIGHTS = (0.0, 0.3, 1.0, 3.0, 10.0, 100.0)
-"""Of FairPCA: the first one at which no more leaks than with DeltaFairPCA is taken."""
+"""Of FairPCA: the first one whose leakage does not exceed that of DeltaFairPCA is taken."""
 FIGURE1_COLUMNS = ("method", "measure", "value")
 MEAN_TOL = 0.3
 """With three features and two components δ = 0 leaves one plane only, and nothing to choose."""
@@ -154,7 +154,7 @@ def table5(dataset: str, definition: str, split: int, effort: Effort, cache: Cac
 
 
 def leakage(dataset: str, definition: str, split: int, effort: Effort, cache: Cache) -> Rows:
-    """Variance and Δ of DeltaFairPCA, and of FairPCA where as much leaks; not in the paper."""
+    """Variance and Δ of DeltaFairPCA, and of FairPCA at the same leakage; not in the paper."""
     rows: Rows = []
     where = {"dataset": dataset, "definition": definition, "split": split}
     part = make_split(dataset, split, definition)
@@ -248,7 +248,7 @@ def _choose_alpha(X: Any, y: Any, z: Any, seed: int, folds: int, cov_weight: flo
 
 
 def as_little_leakage(size: int, part: Split, effort: Effort, gaussian: float) -> dict[str, float]:
-    """FairPCA at the smallest penalty at which no more leaks, or at the one that leaks least."""
+    """FairPCA at the smallest penalty with no more leakage, or at the one with the least."""
     tried = []
     for weight in COV_WEIGHTS:
         values = fit_and_measure(FairPCA(size, cov_weight=weight, certify=False), part, effort)
