@@ -99,7 +99,7 @@ def test_fit_and_transform_use_the_means_of_all_rows(holed):
     names = list("abcde")
     frame, groups = pd.DataFrame(X, columns=names), sensitive["z"]
     model = FairPCA(2, missing="mean", standardize=True)
-    with pytest.warns(ImputedValuesWarning, match=r"'a' \d+.*variance of each"):
+    with pytest.warns(ImputedValuesWarning, match=r"'a' \d+.*shrinks the variance of"):
         model.fit(frame, sensitive_features=groups, sample_weight=weights)
     filled = pd.DataFrame(_imputed(X, weights), columns=names)
     plain = FairPCA(2, standardize=True)

@@ -28,10 +28,15 @@ from fairpca.rows._checks import (
     check_finite,
     check_no_dates_or_masks,
     check_no_text,
-    missing_features,
 )
-from fairpca.rows._columns import PARTS, missing_in_parts, split_named, without_columns
-from fairpca.rows._missing import MISSING_GROUP, fill_means, holds_nan
+from fairpca.rows._columns import PARTS, split_named, without_columns
+from fairpca.rows._missing import (
+    MISSING_GROUP,
+    fill_means,
+    find_missing,
+    holds_nan,
+    missing_in_parts,
+)
 from fairpca.solvers import FairProblem, solve, solve_worst
 from fairpca.solvers._count import count_components
 from fairpca.solvers._solve import check_covariance_terms
@@ -302,7 +307,7 @@ class LinearEstimator(FairnessEstimator):
             return self._lazy_transform(X, partial(project, **parts), means)
         X = self._features(X, reset=False)
         if self.missing == "drop-rows" and holds_nan(X):
-            incomplete = missing_features(X, None).incomplete
+            incomplete = find_missing(X.shape[0], X=X)[0].incomplete
             warnings.warn(
                 f"{incomplete} rows have missing values, which count as the mean "
                 "of the rows fitted to: there is a score for every row.",

@@ -17,9 +17,8 @@ from fairpca.exceptions import (
 )
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments.folds import with_folds
-from fairpca.rows._checks import describe_missing, missing_features
-from fairpca.rows._identifiers import find_identifiers, identifier_text, unique_columns
-from fairpca.rows._missing import holds_nan, imputed, no_rows_error
+from fairpca.rows._checks import find_identifiers, identifier_text, unique_columns
+from fairpca.rows._missing import find_missing, holds_nan, no_rows_error
 from fairpca.tables import is_lazy, is_stream
 
 
@@ -77,15 +76,14 @@ def complete_rows(model, X, *parts):
 
 
 def _dropped(model, X, *parts):
-    found = missing_features(X, getattr(model, "feature_names_in_", None))
-    found = found.with_columns(model._beside(parts))
-    if not found.counts:
+    names = getattr(model, "feature_names_in_", None)
+    report, incomplete = find_missing(X.shape[0], model._beside(parts), X, names)
+    if not report.counts:
         return X, *parts
-    n_rows, kept = len(found.rows), np.flatnonzero(~found.rows)
+    kept = np.flatnonzero(~incomplete)
     if not len(kept):
-        raise no_rows_error(n_rows, found.incomplete)
-    words = describe_missing(found.incomplete, n_rows, found.counts)
-    warnings.warn(f"{words} and were left out.", DroppedRowsWarning, stacklevel=6)
+        raise no_rows_error(report.n_rows, report.incomplete)
+    warnings.warn(report.dropped, DroppedRowsWarning, stacklevel=6)
     return [None if part is None else _safe_indexing(part, kept) for part in (X, *parts)]
 
 
@@ -97,9 +95,8 @@ def moments_of(model, rows, stacklevel=5, folds=0):
         warnings.warn(identifier_text(unique), IdentifierWarning, stacklevel=stacklevel)
     if model.missing != "mean" or not holds_nan(rows.X):
         return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)
-    found = missing_features(rows.X, rows.feature_names)
-    words = describe_missing(found.incomplete, len(rows), found.counts)
-    warnings.warn(imputed(words), ImputedValuesWarning, stacklevel=5)
+    report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)
+    warnings.warn(report.imputed, ImputedValuesWarning, stacklevel=5)
     if folds:
         return FoldedMoments(folds, GroupMoments.from_incomplete(with_folds(rows, folds)))
     return GroupMoments.from_incomplete(rows)

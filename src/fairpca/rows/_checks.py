@@ -1,8 +1,9 @@
-"""What may be a matrix of features, their names, and the weights of rows."""
+"""What may be a matrix of features, their names, the weights of rows; features that identify."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
@@ -13,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import InvalidInputError
+from fairpca.rows._missing import Mask, find_missing, weights_error
 
 Floats: TypeAlias = NDArray[np.float64]
-Mask: TypeAlias = tuple[str, str, NDArray[np.bool_]]
-"""The argument and the name of a column, and a mark on every row in which it lacks a value."""
 
 # Numbers looked at together: a few megabytes, so that a check never doubles the memory.
 ELEMENTS_AT_ONCE = 1 << 20
@@ -122,70 +122,19 @@ def check_finite(
 
     NaN is counted by column, together with what the columns of `masks` lack.
     """
-    width = matrix.shape[1]
-    step = rows_at_once(width)
     is_sparse = issparse(matrix)
     values = matrix.data if is_sparse else matrix
+    step = rows_at_once(matrix.shape[1])
     parts = (values[start : start + step] for start in range(0, len(values), step))
     if all(np.isfinite(part).all() for part in parts):
         return
-    found = missing_features(matrix, names)
-    if found.counts and missing == "error":
-        found = found.with_columns(masks)
-        raise missing_values_error(found.incomplete, len(found.rows), found.counts, of)
-    known = [f"x{index}" for index in range(width)] if names is None else names
+    if missing == "error" and np.isnan(values).any():
+        raise find_missing(matrix.shape[0], masks, matrix, names)[0].error(of)
     places = np.isinf(values)
     infinite = matrix.tocoo().col[places] if is_sparse else np.nonzero(places)[1]
     if len(infinite):
-        raise infinite_error(known[int(infinite.min())], of)
-
-
-class Missing(NamedTuple):
-    """What rows lack: values by column, whether a row lacks any, and the arguments of columns."""
-
-    counts: dict[str, int]
-    rows: NDArray[np.bool_]
-    arguments: dict[str, str]  # of groups, strata and weights; features have none
-
-    @classmethod
-    def nothing(cls, n_rows: int) -> Missing:
-        """Complete rows."""
-        return cls({}, np.zeros(n_rows, dtype=np.bool_), {})
-
-    @property
-    def incomplete(self) -> int:
-        """Number of rows that lack a value."""
-        return int(np.count_nonzero(self.rows))
-
-    def with_columns(self, masks: Iterable[Mask]) -> Missing:
-        """Add what other columns of as many rows lack."""
-        counts, rows, arguments = dict(self.counts), self.rows.copy(), dict(self.arguments)
-        for argument, name, mask in masks:
-            if len(mask) == len(rows) and mask.any():
-                if argument and name not in counts:
-                    arguments[name] = argument
-                counts[name] = counts.get(name, 0) + int(np.count_nonzero(mask))
-                rows |= mask
-        return Missing(counts, rows, arguments)
-
-
-def missing_features(X: Any, names: Sequence[str] | None) -> Missing:
-    """Count the NaN of every column of a matrix, by name or by place where it has no names."""
-    counts = np.zeros(X.shape[1], dtype=np.intp)
-    marked = np.zeros(X.shape[0], dtype=np.bool_)
-    is_sparse = issparse(X)
-    if is_sparse:
-        places = np.flatnonzero(np.isnan(X.data))
-        marked[np.searchsorted(X.indptr, places, side="right") - 1] = True
-        counts = np.bincount(X.indices[places], minlength=X.shape[1])
-    step = rows_at_once(X.shape[1])
-    for start in () if is_sparse else range(0, len(X), step):
-        absent = np.isnan(X[start : start + step])
-        counts += absent.sum(axis=0)
-        marked[start : start + step] = absent.any(axis=1)
-    found = [int(index) for index in np.flatnonzero(counts)]
-    known = {f"x{i}" if names is None else str(names[i]): int(counts[i]) for i in found}
-    return Missing(known, marked, {})
+        first = int(infinite.min())
+        raise infinite_error(f"x{first}" if names is None else names[first], of)
 
 
 def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
@@ -237,27 +186,6 @@ def _is_text(values: Any) -> bool:
     return False
 
 
-# The words of a mistake are the same whatever the rows were held in.
-
-
-def missing_values_error(
-    incomplete: int, n_rows: int, by_column: Mapping[str, int], of: str
-) -> InvalidInputError:
-    """Say that rows have missing values, in which columns, and what to do."""
-    return InvalidInputError(
-        f"{describe_missing(incomplete, n_rows, by_column)}, NaN or null: fill them in, or leave "
-        "the columns out.",
-        parameter=of,
-        settings=[("missing", "drop-rows"), ("missing", "mean")],
-    )
-
-
-def describe_missing(incomplete: int, n_rows: int, by_column: Mapping[str, int]) -> str:
-    """Say how many rows have missing values, and in which columns."""
-    counts = ", ".join(f"{name!r} {count:,}" for name, count in by_column.items())
-    return f"{incomplete:,} of {n_rows:,} rows have missing values (by column: {counts})"
-
-
 def infinite_error(name: str, of: str) -> InvalidInputError:
     """Say that a feature holds infinite values."""
     return InvalidInputError(
@@ -275,29 +203,16 @@ def not_numbers_error(kinds: Mapping[str, str], of: str) -> InvalidInputError:
     )
 
 
-def check_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
-    """Check that there is a name for each feature."""
-    if names is None:
-        return None
-    checked = tuple(str(name) for name in names)
-    if len(checked) != n_features:
-        raise InvalidInputError(
-            f"feature_names has {len(checked)} names but X has {n_features} columns.",
-            parameter="feature_names",
-        )
-    return checked
-
-
 def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -> Floats | None:
     """Return finite weights, none negative and not all zero; None stands for ones."""
     if sample_weight is None:
         return None
     try:
-        given = np.asarray(sample_weight)
-        weights = given.astype(np.float64)
+        values = np.asarray(sample_weight)
+        weights = values.astype(np.float64)
     except (TypeError, ValueError):
         raise weights_error("text") from None
-    if given.dtype.kind in "USmM":
+    if values.dtype.kind in "USmM":
         raise weights_error("text")
     if np.ma.is_masked(sample_weight):
         raise weights_error("masked")
@@ -316,13 +231,70 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int, of: str = "X") -
     return weights
 
 
-def weights_error(mistake: str, n_rows: int = 0) -> InvalidInputError:
-    """Say what is wrong with weights: "text", "masked", "not finite", "negative" or "zero"."""
-    words = {
-        "text": "cannot be read as numbers: give one for each row.",
-        "masked": "is masked in some rows: fill it in, or drop those rows.",
-        "not finite": "holds NaN or infinite values: give finite weights.",
-        "negative": "holds negative values: weights must be >= 0.",
-        "zero": f"is zero for every row: no row can be used ({n_rows:,} read).",
-    }
-    return InvalidInputError(f"sample_weight {words[mistake]}", parameter="sample_weight")
+# Features that are identifiers: whole numbers that are different in every row by design.
+
+_MIN_ROWS, _FIRST, _SAMPLE = 20, 64, 1024
+# So many pairs of equal values are expected of numbers drawn from their range, and none is there.
+_EXPECTED_PAIRS = 5.0
+_NAME = re.compile(r"(^|[^a-zA-Z])(id|ID|Id|uuid|index|key|unnamed: 0|Unnamed: 0)$|[a-z](Id|ID)$")
+
+
+class Unique(NamedTuple):
+    """Range of whole numbers that are all different, and how many pairs of them were compared."""
+
+    low: float
+    high: float
+    pairs: float
+
+
+def unique_columns(X: Any, names: Sequence[str], sample: int | None = _SAMPLE) -> dict[str, Unique]:
+    """Find the columns whose values, in the first `sample` rows, are different whole numbers."""
+    if issparse(X) or not len(X):
+        return {}
+    head = np.asarray(X[:_FIRST])
+    unique = {}
+    for place in map(int, np.flatnonzero((head == np.rint(head)).all(axis=0))):
+        if len(np.unique(head[:, place])) < len(head):
+            continue
+        values = np.asarray(X[:sample, place])
+        if (values == np.rint(values)).all() and len(np.unique(values)) == len(values):
+            column = X[:, place]
+            pairs = len(values) * (len(values) - 1) / 2
+            unique[names[place]] = Unique(float(column.min()), float(column.max()), pairs)
+    return unique
+
+
+def merge_unique(parts: Iterable[Mapping[str, Unique]]) -> dict[str, Unique]:
+    """Columns that are unique in every part."""
+    rest = iter(parts)
+    total = dict(next(rest, {}))  # no part at all: no rows
+    for part in rest:
+        total = {
+            name: Unique(min(a.low, b.low), max(a.high, b.high), a.pairs + b.pairs)
+            for name, a in total.items()
+            if (b := part.get(name)) is not None
+        }
+    return total
+
+
+def find_identifiers(unique: Mapping[str, Unique], n_rows: int) -> list[str]:
+    """Names of columns that are different in every row by design: by their range, or by name."""
+    if n_rows < _MIN_ROWS:
+        return []
+    return [
+        name
+        for name, (low, high, pairs) in unique.items()
+        # What is different in every batch may still come again: there must be room for all rows.
+        if n_rows <= (room := high - low + 1.0)
+        and (pairs / room >= _EXPECTED_PAIRS or _NAME.search(name))
+    ]
+
+
+def identifier_text(names: Sequence[str]) -> str:
+    """Say that features are identifiers."""
+    shown, many = ", ".join(map(repr, names)), len(names) > 1
+    return (
+        f"{'columns' if many else 'column'} {shown} {'have' if many else 'has'} another value in "
+        "every row: that is an identifier, which says nothing about new rows. Leave it out of the "
+        "features."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations
@@ -22,11 +22,11 @@ PARTS = ("sensitive_features", "control_features", "sample_weight")
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column before it is judged, its values complete."""
+    """A complete column before it is known to hold labels or numbers."""
 
     name: str
     values: NDArray[Any]
-    missing: NDArray[np.bool_] | None = None  # rows that were named for want of a value
+    missing: NDArray[np.bool_]  # rows that `unknown` stands for
 
 
 def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
@@ -46,32 +46,22 @@ def read_columns(values: Any, argument: str, unknown: str | None = None) -> list
     default = argument.removesuffix("s")
     if isinstance(native, nw.Series):
         name = default if native.name in (None, "") else str(native.name)
-        columns = [_read_series(native, name, argument, unknown)]
+        named: list[tuple[str, Any]] = [(name, native)]
     elif isinstance(native, nw.DataFrame):
-        pairs = zip(native.iter_columns(), native.columns, strict=True)
-        columns = [_read_series(series, str(name), argument, unknown) for series, name in pairs]
+        named = list(zip(map(str, native.columns), native.iter_columns(), strict=True))
     else:
-        columns = _read_array(values, default, argument, unknown)
-    if not columns:
+        named = _split_array(values, default, argument)
+    names = [name for name, _ in named]
+    if not names:
         raise GroupsError(f"{argument} has no columns: give at least one.")
-    names = [column.name for column in columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise GroupsError(f"{argument} has duplicate column names {repeated}: rename the columns.")
-    return columns
+    return [_complete_column(name, column, argument, unknown) for name, column in named]
 
 
-def _read_series(series: Any, name: str, argument: str, unknown: str | None) -> Column:
-    """Read one column of a data frame, of whichever library."""
-    # Asked of the frame library, not of the array: pandas 3 turns a missing string into a float.
-    missing = int(series.is_null().sum())
-    if missing and unknown is None:
-        raise missing_groups_error(name, missing, argument)
-    return _complete_column(name, series.to_numpy(), argument, unknown)
-
-
-def _read_array(values: Any, default: str, argument: str, unknown: str | None) -> list[Column]:
-    """Read a vector or matrix that is not a data frame."""
+def _split_array(values: Any, default: str, argument: str) -> list[tuple[str, Any]]:
+    """Name the columns of a vector or matrix that is not a data frame."""
     if hasattr(values, "collect"):
         raise GroupsError(f"{argument} is a lazy frame: call .collect() first.")
     try:
@@ -83,41 +73,51 @@ def _read_array(values: Any, default: str, argument: str, unknown: str | None) -
             f"{argument} is not a rectangular array ({error}): give a vector with one value for "
             "each row of X, or a table with one row each."
         ) from None
-    if array.ndim not in (1, 2):
-        raise GroupsError(
-            f"{argument} must be a vector or a 2-D table, but it has {array.ndim} dimensions "
-            f"(type {type(values).__name__})."
-        )
     if array.ndim == 1:
-        return [_complete_column(default, array, argument, unknown)]
-    return [
-        _complete_column(f"{default}_{index}", array[:, index], argument, unknown)
-        for index in range(array.shape[1])
-    ]
+        return [(default, array)]
+    if array.ndim == 2:
+        return [(f"{default}_{index}", column) for index, column in enumerate(array.T)]
+    raise GroupsError(
+        f"{argument} must be a vector or a 2-D table, but it has {array.ndim} dimensions "
+        f"(type {type(values).__name__})."
+    )
 
 
-def _complete_column(name: str, values: NDArray[Any], argument: str, unknown: str | None) -> Column:
+def _complete_column(name: str, column: Any, argument: str, unknown: str | None) -> Column:
     """Refuse missing values, and types that are neither labels nor numbers."""
+    values = column
+    if isinstance(column, nw.Series):
+        # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
+        missing = int(column.is_null().sum())
+        if missing and unknown is None:
+            raise missing_groups_error(name, missing, argument)
+        values = column.to_numpy()
     data: NDArray[Any] = np.asarray(values)
-    if data.dtype.kind in "cV":
+    mask = np.array(np.ma.getmaskarray(values))
+    kind = data.dtype.kind
+    if kind in "cV":
         raise GroupsError(
             f"{argument} column {name!r} has type {data.dtype}: "
             "give strings, categories, booleans, integers or floats."
         )
-    if data.dtype.kind == "O":
-        nested = [kind.__name__ for kind in set(map(type, data)) if not _is_scalar(kind)]
+    if kind == "f":
+        mask |= np.isnan(data)
+    elif kind in "mM":
+        mask |= np.isnat(data)
+    elif kind == "O":
+        types = set(map(type, data))
+        nested = sorted(item.__name__ for item in types if not _is_scalar(item))
         if nested:
             raise GroupsError(
-                f"{argument} column {name!r} holds values of type {sorted(nested)}: give one plain "
+                f"{argument} column {name!r} holds values of type {nested}: give one plain "
                 "label or number for each row of X (all rows of a table have the same length)."
             )
-    mask = _missing_mask(data) | np.ma.getmaskarray(values)
+        if not types <= {str, bool, int}:
+            mask |= np.fromiter(map(_is_missing, data), dtype=np.bool_, count=len(data))
     missing = int(np.count_nonzero(mask))
     if missing and unknown is None:
         raise missing_groups_error(name, missing, argument)
-    if missing:
-        data = _filled(data, mask, unknown)
-    return Column(name, data, mask)
+    return Column(name, _filled(data, mask, unknown) if missing else data, mask)
 
 
 def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
@@ -134,44 +134,11 @@ def _is_scalar(kind: type) -> bool:
     return kind.__hash__ is not None and not issubclass(kind, tuple | np.ndarray)
 
 
-def _missing_mask(data: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark what stands for no value: NaN, NaT, None and pandas.NA."""
-    mask = np.zeros(len(data), dtype=np.bool_)
-    if data.dtype.kind == "f":
-        mask |= np.isnan(data)
-    elif data.dtype.kind in "mM":
-        mask |= np.isnat(data)
-    elif data.dtype.kind == "O" and not set(map(type, data)) <= {str, bool, int}:
-        mask |= np.fromiter(map(_is_missing, data), dtype=np.bool_, count=len(data))
-    return mask
-
-
 def _is_missing(value: object) -> bool:
     # pandas is not a dependency, so its NA and NaT are known by the names of their types.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
-
-
-def missing_in_parts(
-    *parts: Any, own: bool = False, numeric: Container[str] = ()
-) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
-    """Mark the rows that lack a group, a stratum or a weight, by argument and column.
-
-    Where those without a group have their `own`, only numbers and weights can be missing.
-    """
-    for argument, values in zip(PARTS, parts, strict=True):
-        is_weight = argument == "sample_weight"
-        if values is None or (is_weight and np.ma.is_masked(values)):
-            continue
-        try:
-            columns = read_columns(values, argument, unknown="")
-        except GroupsError:  # what they are is refused elsewhere, in other words for weights
-            continue
-        for column in columns:
-            counts = is_weight or not own or column.name in numeric
-            if column.missing is not None and counts:
-                yield argument, column.name, column.missing
 
 
 def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
@@ -189,6 +156,8 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     # A text names a column. A list of texts names columns where X does not have as many rows as the
     # list has texts, and one of them is a column of X, nearly one, or the only one; otherwise it
     # holds the labels of the rows.
+    if not any(isinstance(part, str | list | tuple) for part in parts.values()):
+        return X, dict(parts), ()
     columns = _column_names(X)
     named = {
         argument: (part,) if isinstance(part, str) else tuple(part)
@@ -201,10 +170,10 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     taken = tuple(dict.fromkeys(name for names in named.values() for name in names))
     if not taken:
         return X, dict(parts), ()
-    found = {argument: _select(X, list(names)) for argument, names in named.items()}
-    if "sample_weight" in found:
-        found["sample_weight"] = _one_column(X, named["sample_weight"])
-    return without_columns(X, taken), {**parts, **found}, taken
+    selected = {argument: _select(X, list(names)) for argument, names in named.items()}
+    if "sample_weight" in selected:
+        selected["sample_weight"] = _one_column(X, named["sample_weight"])
+    return without_columns(X, taken), {**parts, **selected}, taken
 
 
 def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> None:
@@ -241,7 +210,7 @@ def _other_separator(known: Sequence[Any]) -> tuple[tuple[str, str], ...]:
 def close_names(name: str, known: Sequence[Any]) -> list[Any]:
     """Return the columns that a name may stand for by a slip."""
     by_case = {str(column).lower(): column for column in known}
-    return [by_case[found] for found in get_close_matches(name.lower(), list(by_case))]
+    return [by_case[close] for close in get_close_matches(name.lower(), list(by_case))]
 
 
 def check_apart(parts: Mapping[str, Sequence[str]]) -> None:

@@ -129,17 +129,21 @@ def encode_groups(
     >>> groups.categorical[0].levels, groups.categorical[0].codes
     (('a', 'b'), array([1, 0, 1]))
     """
+    forced = {numeric} if isinstance(numeric, str) else set(numeric)
     try:
         columns = read_columns(values, argument, unknown)
-        _check_lengths(columns, n_rows, argument, of)
-        forced = _forced_names(numeric, columns, argument)
-        _check_numbers_known(columns, forced, argument)
-        encoded = [
-            NumericAttribute(column.name, _to_numbers(column, argument))
-            if column.name in forced
-            else _encode_column(column, argument)
-            for column in columns
-        ]
+        if forced:
+            check_numeric(forced, [column.name for column in columns], argument)
+        encoded = []
+        for column in columns:
+            if len(column.values) != n_rows:
+                raise GroupsError(
+                    f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
+                    f"give one value for each row of {of}."
+                )
+            if unknown is not None:
+                _check_numbers_known(column, forced, argument)
+            encoded.append(_encode_column(column, argument, column.name in forced))
     except GroupsError as error:
         error.parameter = error.parameter or argument
         raise
@@ -151,68 +155,49 @@ def encode_groups(
     )
 
 
-def _check_lengths(columns: Sequence[Column], n_rows: int, argument: str, of: str) -> None:
-    for column in columns:
-        if len(column.values) != n_rows:
-            raise GroupsError(
-                f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
-                f"give one value for each row of {of}."
-            )
-
-
-def _forced_names(numeric: Iterable[str], columns: Sequence[Column], argument: str) -> set[str]:
-    """Check the names that the user declares numeric."""
-    forced = {numeric} if isinstance(numeric, str) else set(numeric)
-    check_numeric(forced, [column.name for column in columns], argument)
-    return forced
-
-
-def _check_numbers_known(columns: Sequence[Column], forced: set[str], argument: str) -> None:
+def _check_numbers_known(column: Column, forced: set[str], argument: str) -> None:
     """Refuse missing values among numbers, which no name can stand for."""
-    for column in columns:
-        if column.missing is None or not column.missing.any():
-            continue
-        missing = int(np.count_nonzero(column.missing))
-        known = column.values[~column.missing]
-        fractions = _holds_floats(known) and not _are_whole(known)
-        if column.name in forced or (fractions and len(set(known)) > MAX_FLOAT_LEVELS):
-            raise GroupsError(
-                f"{argument} column {column.name!r} holds numbers, of which {missing} "
-                f"{'is' if missing == 1 else 'are'} missing: drop those rows.",
-                parameter=argument,
-            )
+    missing = int(np.count_nonzero(column.missing))
+    if not missing:
+        return
+    known = column.values[~column.missing]
+    fractions = _holds_floats(known) and not all(float(v).is_integer() for v in set(known))
+    if column.name in forced or (fractions and len(set(known)) > MAX_FLOAT_LEVELS):
+        raise GroupsError(
+            f"{argument} column {column.name!r} holds numbers, of which {missing} "
+            f"{'is' if missing == 1 else 'are'} missing: drop those rows.",
+            parameter=argument,
+        )
 
 
-def _are_whole(values: NDArray[Any]) -> bool:
-    return all(float(value).is_integer() for value in set(values))
-
-
-def _to_numbers(column: Column, argument: str) -> NDArray[np.float64]:
+def _to_numbers(name: str, values: NDArray[Any], argument: str) -> NDArray[np.float64]:
     """Convert a column to finite float64 numbers."""
     try:
-        numbers = np.asarray(column.values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise GroupsError(
-            f"{argument} column {column.name!r} is declared numeric but cannot be read as numbers "
+            f"{argument} column {name!r} is declared numeric but cannot be read as numbers "
             f"({error}): leave it out of numeric, or convert it."
         ) from None
     not_finite = int(np.count_nonzero(~np.isfinite(numbers)))
     if not_finite:
         raise GroupsError(
-            f"{argument} column {column.name!r} has {not_finite} infinite or undefined "
+            f"{argument} column {name!r} has {not_finite} infinite or undefined "
             f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them."
         )
     return numbers
 
 
-def _encode_column(column: Column, argument: str) -> Attribute | NumericAttribute:
+def _encode_column(column: Column, argument: str, is_numeric: bool) -> Attribute | NumericAttribute:
     """Decide whether a column names groups or holds numbers, and encode it."""
     values = column.values
+    if is_numeric:
+        return NumericAttribute(column.name, _to_numbers(column.name, values, argument))
     kind = values.dtype.kind
     if kind == "O" and _holds_floats(values):
         values, kind = values.astype(np.float64), "f"
     if kind == "f":
-        values = _to_numbers(Column(column.name, values), argument)
+        values = _to_numbers(column.name, values, argument)
     if kind not in "biuf":
         return _encode_objects(column.name, values, argument)
     levels, codes = np.unique(values, return_inverse=True)
@@ -322,12 +307,12 @@ def too_many_cells(levels: Mapping[str, int], limit: int) -> GroupsError:
     """Say that there are too many groups; `levels` counts the distinct values of each column."""
     worst = max(levels, key=levels.__getitem__)
     if levels[worst] > limit:
-        found = f"column {worst!r} has more than {limit} distinct values"
+        what = f"column {worst!r} has more than {limit} distinct values"
     else:
         counts = ", ".join(f"{name!r}: {count}" for name, count in levels.items())
-        found = f"the group columns have more than {limit} distinct combinations ({counts})"
+        what = f"the group columns have more than {limit} distinct combinations ({counts})"
     return GroupsError(
-        f"{found}: that is an identifier rather than a group. Leave the column out, put its values "
+        f"{what}: that is an identifier rather than a group. Leave the column out, put its values "
         "into classes, name it in numeric if it is a number, or raise max_cells (each combination "
         "holds a matrix of features × features).",
         parameter="sensitive_features",

@@ -13,15 +13,12 @@ from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.rows._checks import (
     Floats,
-    check_feature_names,
     check_matrix,
     check_weights,
     dense_matrix,
-    missing_features,
     without_rounding,
 )
-from fairpca.rows._columns import missing_in_parts
-from fairpca.rows._missing import missing_error
+from fairpca.rows._missing import find_missing, missing_in_parts
 from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
@@ -100,14 +97,14 @@ class Rows:
         unknown : str, optional
             Group of rows whose group is missing, which are refused without.
         """
-        given = (sensitive_features, control_features, sample_weight)
-        looked = sensitive_features if unknown is None else None
-        matrix, names = check_matrix(X, of, missing_in_parts(looked, *given[1:]))
+        parts = (sensitive_features, control_features, sample_weight)
+        known = sensitive_features if unknown is None else None
+        matrix, names = check_matrix(X, of, missing_in_parts(known, *parts[1:]))
         if sensitive_features is None:
             raise _no_groups(of)
-        known = names if feature_names is None else feature_names
         options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
-        return cls.attach(matrix, *given, numeric=numeric, feature_names=known, **options)
+        options["feature_names"] = names if feature_names is None else feature_names
+        return cls.attach(matrix, *parts, numeric=numeric, **options)
 
     @classmethod
     def read_dense(
@@ -168,11 +165,17 @@ class Rows:
         refused without.
         """
         n_rows, n_features = X.shape
-        names = check_feature_names(feature_names, n_features)
+        names = None if feature_names is None else tuple(str(name) for name in feature_names)
+        if names is not None and len(names) != n_features:
+            raise InvalidInputError(
+                f"feature_names has {len(names)} names but X has {n_features} columns.",
+                parameter="feature_names",
+            )
         about: dict[str, Any] = {"n_rows": n_rows, "of": of}
-        groups = strata = None
+        groups = strata = weights = None
         try:
-            weights = check_weights(sample_weight, n_rows, of)
+            if sample_weight is not None:
+                weights = check_weights(sample_weight, n_rows, of)
             if sensitive_features is not None:
                 groups = encode_groups(
                     sensitive_features, numeric=numeric, unknown=unknown, **about
@@ -181,28 +184,24 @@ class Rows:
                 about |= {"argument": "control_features", "unknown": unknown_strata}
                 strata = encode_groups(control_features, **about)
         except InvalidInputError:  # what is missing is counted in all parts together
-            looked = (
+            parts = (
                 sensitive_features if unknown is None else None,
                 control_features if unknown_strata is None else None,
                 sample_weight,
             )
-            found = missing_features(X, names).with_columns(missing_in_parts(*looked))
-            if found.arguments:
-                raise missing_error(
-                    found.counts, found.incomplete, n_rows, found.arguments, of
-                ) from None
+            report, _ = find_missing(n_rows, missing_in_parts(*parts), X, names)
+            if report.arguments:
+                raise report.error(of) from None
             raise
         check_cells((groups, strata), max_cells)
-        return cls(X, groups, strata, weights, names).checked()
+        return cls(X, groups, strata, weights, names)
 
-    def checked(self) -> Rows:
-        """Refuse parts that do not belong together; the way in for parts made elsewhere."""
+    def __post_init__(self) -> None:
         for part in (self.groups, self.strata):
             if part is not None and part.n_rows != len(self):
                 raise GroupsError(f"groups of {part.n_rows} rows given for {len(self)} rows of X.")
         if self.strata is not None and self.strata.numeric:
             raise numeric_strata_error([column.name for column in self.strata.numeric])
-        return self
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -312,15 +311,15 @@ class Rows:
         groups = self.groups
         if groups is None or not groups.numeric:
             return self
-        found = {column.name: column for column in groups.categorical}
+        binary = {column.name: column for column in groups.categorical}
         for column in groups.numeric:
             values = column.values
             middle = float(np.median(values))
             if middle == values.max() > values.min():  # more than half are the largest number
                 middle = float(values[values < middle].max())
             levels = (f"up to {middle:g}", f"above {middle:g}")
-            found[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
-        columns = tuple(found[name] for name in groups.names)
+            binary[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
+        columns = tuple(binary[name] for name in groups.names)
         return replace(self, groups=Groups(columns, (), groups.names, groups.n_rows))
 
 

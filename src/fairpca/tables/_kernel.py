@@ -21,17 +21,9 @@ from fairpca.moments import GroupMoments
 from fairpca.moments._missing import fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
-from fairpca.rows._checks import (
-    Mask,
-    Missing,
-    check_weights,
-    infinite_error,
-    missing_features,
-    weights_error,
-)
+from fairpca.rows._checks import check_weights, infinite_error, unique_columns
 from fairpca.rows._columns import PARTS
-from fairpca.rows._identifiers import unique_columns
-from fairpca.rows._missing import MISSING_GROUP
+from fairpca.rows._missing import MISSING_GROUP, Mask, find_missing, weights_error
 from fairpca.rows.groups import check_cells
 from fairpca.tables._partial import (
     Levels,
@@ -213,7 +205,7 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
     if matrix is None:
         matrix, levels = _matrix(columns, roles)
     names = (*roles.features, *indicator_names(levels))
-    return Rows(matrix, groups, strata, weights, names).checked(), levels
+    return Rows(matrix, groups, strata, weights, names), levels
 
 
 def positive_rows(columns: Columns) -> Any:
@@ -229,13 +221,12 @@ def count_missing(
     columns: Columns, roles: Roles, *, search_features: bool
 ) -> tuple[dict[str, int], Any]:
     """Count the missing values of each column and mark the complete rows."""
-    found = Missing.nothing(columns.n_rows)
-    if columns.matrix is not None and search_features:
-        found = missing_features(columns.matrix, roles.features)
-    found = found.with_columns(_masks(columns, roles, search_features))
-    if found.counts and not search_features:  # the counts of an error are those of all columns
+    masks = _masks(columns, roles, search_features)
+    X = columns.matrix if search_features else None
+    report, incomplete = find_missing(columns.n_rows, masks, X, roles.features)
+    if report.counts and not search_features:  # the counts of an error are those of all columns
         return count_missing(columns, roles, search_features=True)
-    return found.counts, ~found.rows
+    return dict(report.counts), ~incomplete
 
 
 def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Mask]:

@@ -16,7 +16,8 @@ from fairpca._choices import MISSING, UNKNOWN
 from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
-from fairpca.rows._checks import infinite_error, missing_values_error
+from fairpca.rows._checks import infinite_error
+from fairpca.rows._missing import find_missing
 from fairpca.tables._kernel import absent, decoded, level_text
 from fairpca.tables._roles import is_number
 
@@ -114,11 +115,10 @@ class Projection:
 
     def _refusal(self, batch: pa.RecordBatch) -> InvalidInputError:
         """Say what is missing in the rows of a batch, or else which column is infinite."""
-        masks = {name: absent(batch.column(name)) for name in self.columns}
-        counts = {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
-        if counts and self.missing != "mean":
-            incomplete = int(np.any(list(masks.values()), axis=0).sum())
-            return missing_values_error(incomplete, batch.num_rows, counts, "missing")
+        masks = (("", name, absent(batch.column(name))) for name in self.columns)
+        report, _ = find_missing(batch.num_rows, masks)
+        if report.counts and self.missing != "mean":
+            return report.error()
         infinite = (name for _, name in self.plain if is_infinite(decoded(batch.column(name))))
         return infinite_error(next(infinite), "features")
 

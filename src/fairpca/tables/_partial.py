@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,12 +13,12 @@ from fairpca.exceptions import (
     IdentifierWarning,
     ImputedValuesWarning,
     InvalidInputError,
+    warn_user,
 )
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._missing import MissingIndicators, embed
-from fairpca.rows._checks import describe_missing
-from fairpca.rows._identifiers import Unique, find_identifiers, identifier_text, merge_unique
-from fairpca.rows._missing import imputed, missing_error, no_rows_error
+from fairpca.rows._checks import Unique, find_identifiers, identifier_text, merge_unique
+from fairpca.rows._missing import MissingReport, no_rows_error
 from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 
@@ -139,7 +138,7 @@ def _warn_of_identifiers(total: Partial) -> None:
     found = find_identifiers(total.unique, n_rows)
     found += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
     if found:
-        warnings.warn(identifier_text(found), IdentifierWarning, stacklevel=5)
+        warn_user(identifier_text(found), IdentifierWarning)
 
 
 def refused(missing: Iterable[str], roles: Roles) -> bool:
@@ -153,14 +152,12 @@ def check_missing(total: Partial, roles: Roles) -> None:
     """Refuse missing values, or warn of what was done about them."""
     if not total.missing:
         return
-    if not refused(total.missing, roles):
-        # The caller of the public function: this one, finish, Table.moments and the function.
-        words = describe_missing(total.incomplete, total.n_rows, total.missing)
-        if roles.missing == "mean":
-            warnings.warn(imputed(words), ImputedValuesWarning, stacklevel=5)
-        else:
-            warnings.warn(f"{words} and were left out.", DroppedRowsWarning, stacklevel=5)
-        return
     arguments = {name: argument for argument, names in roles.beside.items() for name in names}
     arguments = {name: arguments[name] for name in arguments if name not in roles.features}
-    raise missing_error(total.missing, total.incomplete, total.n_rows, arguments)
+    report = MissingReport(total.missing, total.incomplete, total.n_rows, arguments)
+    if refused(total.missing, roles):
+        raise report.error()
+    if roles.missing == "mean":
+        warn_user(report.imputed, ImputedValuesWarning)
+    else:
+        warn_user(report.dropped, DroppedRowsWarning)
