@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
 	@echo "make test       lint and the quick test suite"
-	@echo "make test-slow  the statistical tests, minutes"
+	@echo "make test-slow  statistical tests, killed workers, whole products of inputs and cases, new examples; minutes"
 	@echo "make test-sql   databases on real servers, ONNX and skops; installs their extras"
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make test-min   the quick tests with the lowest versions that pyproject.toml promises"
@@ -24,8 +24,9 @@ help:
 	@echo "make dist       wheel and source archive, and the quick tests from the unpacked archive"
 	@echo "make lint | format | setup | clean"
 
-# uv is quicker; where it cannot be had, a pip that knows dependency groups does the same.
-install = $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
+# uv is quicker; where it cannot be had, a pip that knows dependency groups does the same. Compiled once
+# here, as pip does: else each process of the tests may compile scikit-learn and pandas again.
+install = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt $(1) \
   || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' \
        && $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1); }
 DEV := -e '.[cli,dask]' --group dev
@@ -63,6 +64,7 @@ test: lint test-fast
 
 test-slow: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 FAIRPCA_RANDOM=1 $(BIN)/python -m pytest -q -n auto tests/property
 
 # Databases, ONNX and skops: extras that the quick tests do without.
 test-sql: setup
@@ -78,7 +80,7 @@ test-spark: setup
 MIN := .venv-min
 test-min: setup
 	test -x $(MIN)/bin/python || $(PYTHON) -m venv $(MIN)
-	$(BIN)/uv pip install --quiet --python $(MIN)/bin/python --resolution lowest-direct -e '.[cli,dask]' --group test
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(MIN)/bin/python --resolution lowest-direct -e '.[cli,dask]' --group test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MIN)/bin/python -m pytest -q -n auto -p no:cacheprovider
 
 TRIES ?= 10000

@@ -11,6 +11,11 @@ from fairpca._files import checksum
 from fairpca.solvers import FairProblem
 
 
+def examples(quick):
+    """Numbers of examples for Hypothesis: a few, or three times as many new ones on demand."""
+    return 3 * quick if os.environ.get("FAIRPCA_RANDOM") else quick
+
+
 def data_folder():
     """The folder with the paper's data, or skip the test."""
     folder = os.environ.get("FAIRPCA_DATA")
@@ -64,6 +69,17 @@ def random_bases(seed, size, n_components, count):
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield np.linalg.qr(rng.normal(size=(size, n_components)))[0]
+
+
+def sampled_product(rows, columns, every=3):
+    """All pairs as parameters, of which one in `every` of each row and each column is quick."""
+    return [
+        pytest.param(
+            row, column, id=f"{name}-{other}", marks=[pytest.mark.slow] if (i + j) % every else []
+        )
+        for i, (name, row) in enumerate(rows.items())
+        for j, (other, column) in enumerate(columns.items())
+    ]
 
 
 def projector(basis):

@@ -65,6 +65,9 @@ def test_fair_path(estimator, check):
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.filterwarnings("ignore:X has feature names, but")
 @pytest.mark.parametrize("check", EXTRA_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("estimator", [PLAIN, FAIR], ids=["plain", "fair"])
+@pytest.mark.parametrize(
+    "estimator",
+    [pytest.param(PLAIN, id="plain"), pytest.param(FAIR, id="fair", marks=pytest.mark.slow)],
+)
 def test_checks_not_handed_to_third_parties(estimator, check):
     check(type(estimator).__name__, estimator)

@@ -131,10 +131,11 @@ def attempt_kill(rng):
 
 def run(tries, seed):
     failures = campaign(attempt, tries, seed)
-    for kind, seeds in campaign(attempt_kill, max(tries // 100, 1), seed).items():
+    for kind, seeds in campaign(attempt_kill, tries // 100, seed).items():
         failures.setdefault(f"killed: {kind}", []).extend(seeds)
     return failures
 
 
-def test_command_lines():
-    assert run(60, seed=1) == {}
+@pytest.mark.parametrize(("tries", "seed"), [(60, 1), pytest.param(300, 2, marks=pytest.mark.slow)])
+def test_command_lines(tries, seed):
+    assert run(tries, seed) == {}

@@ -186,8 +186,9 @@ def run(tries, seed):
     return campaign(attempt, tries, seed, calls=2)  # a fit, and one that must agree with it
 
 
-def test_a_hundred_tables():
-    assert run(100, seed=1) == {}
+@pytest.mark.parametrize(("tries", "seed"), [(40, 1), pytest.param(300, 2, marks=pytest.mark.slow)])
+def test_tables(tries, seed):
+    assert run(tries, seed) == {}
 
 
 @pytest.mark.filterwarnings("ignore")

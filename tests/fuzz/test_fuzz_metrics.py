@@ -10,6 +10,7 @@ import warnings
 from collections import defaultdict
 
 import numpy as np
+import pytest
 from fuzzing import TOO_LONG, ended_in_time
 
 from fairpca.exceptions import InvalidInputError
@@ -221,5 +222,6 @@ def run(tries, seed):
     return dict(failures)
 
 
-def test_no_failures():
-    assert run(24, seed=0) == {}
+@pytest.mark.parametrize(("tries", "seed"), [(14, 0), pytest.param(100, 2, marks=pytest.mark.slow)])
+def test_no_failures(tries, seed):
+    assert run(tries, seed) == {}

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from fuzzing import TOO_LONG, ended_in_time
 
 from fairpca.exceptions import InfeasibleError, InvalidInputError
@@ -136,8 +137,11 @@ def run(tries, seed):
     return dict(failures)
 
 
-def test_random_small_problems():
-    assert run(20, seed=20_261_116) == {}
+@pytest.mark.parametrize(
+    ("tries", "seed"), [(12, 20_261_116), pytest.param(100, 2, marks=pytest.mark.slow)]
+)
+def test_random_small_problems(tries, seed):
+    assert run(tries, seed) == {}
 
 
 def test_the_last_component_of_a_space_has_nowhere_to_turn():

@@ -4,6 +4,7 @@ python tests/fuzz --tries 10000   runs it with the other campaigns
 """
 
 import numpy as np
+import pytest
 from fuzzing import campaign
 
 from fairpca.exceptions import InfeasibleError
@@ -101,8 +102,11 @@ def run(tries, seed):
     return campaign(attempt, tries, seed)
 
 
-def test_random_groups():
-    assert run(40, seed=20_261_116) == {}
+@pytest.mark.parametrize(
+    ("tries", "seed"), [(20, 20_261_116), pytest.param(200, 2, marks=pytest.mark.slow)]
+)
+def test_random_groups(tries, seed):
+    assert run(tries, seed) == {}
 
 
 def test_a_basis_a_rounding_outside_its_limit_is_not_better_than_its_bound():

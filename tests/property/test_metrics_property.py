@@ -5,11 +5,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from support import examples
 
 from fairpca.metrics import cov_gap, delta_fairness, gaussian_bound, mean_gap, mmd2
 
 FAST = settings(
-    max_examples=25,
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 from fairpca.moments import GroupMoments
 
-quietly = settings(deadline=None, max_examples=60)
+quietly = settings(deadline=None, max_examples=examples(30))
 
 
 @st.composite

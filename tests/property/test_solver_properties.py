@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from support import projector, random_problem
+from support import examples, projector, random_problem
 
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
@@ -32,7 +32,7 @@ def assert_equivalent(first, second):
     assert second.bound == pytest.approx(first.bound, rel=tolerance)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(problems, st.sampled_from(["refined", "deflation", "tight", "paper"]))
 def test_weak_duality_and_constraints(problem, solver):
     solution = solve(problem, solver)
@@ -45,7 +45,7 @@ def test_weak_duality_and_constraints(problem, solver):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(problems)
 def test_tight_bound_below_the_papers(problem):
     tight = solve(problem, "tight", tol=1e-6).certificate.bound
@@ -53,7 +53,7 @@ def test_tight_bound_below_the_papers(problem):
     assert tight <= paper + 1e-5 * abs(paper)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(problems, st.integers(0, 100))
 @example(random_problem(1, 7, 2, 1, mean_tol=0.2, cov_weight=8.0), 7)  # stops before it converges
 def test_rotating_the_features_rotates_the_basis(problem, seed):
@@ -70,7 +70,7 @@ def test_rotating_the_features_rotates_the_basis(problem, seed):
     assert_equivalent(solve(problem).certificate, solve(rotated).certificate)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(problems)
 def test_repeating_a_contrast_or_swapping_its_sides_changes_nothing(problem):
     doubled = FairProblem(
@@ -84,7 +84,7 @@ def test_repeating_a_contrast_or_swapping_its_sides_changes_nothing(problem):
     assert_equivalent(solve(problem).certificate, solve(doubled).certificate)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.1, 2.0))
 @example(617, 0.12)  # next to what can be met
 def test_a_looser_tolerance_never_costs_variance(seed, tol):

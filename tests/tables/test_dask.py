@@ -323,6 +323,7 @@ def test_two_worker_processes(cluster):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_worker_killed_during_the_pass_changes_nothing(cluster, monkeypatch):
     monkeypatch.setattr("fairpca.tables._dask.FAN_IN", 3)

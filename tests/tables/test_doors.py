@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from column_cases import GROUPS, N_ROWS, Refused, check_groups, model, text_file
+from support import sampled_product
 
 from fairpca import FairKernelPCA, FairPCACV, GroupMoments
 from fairpca.cli._app import app
@@ -184,14 +185,12 @@ def by_command_on_csv_dask(features, case, folder):
     return command(text_file(features, case, folder), folder, "--engine", "dask")
 
 
-@pytest.mark.parametrize("case", GROUPS.values(), ids=GROUPS)
-@pytest.mark.parametrize("way", TYPED.values(), ids=TYPED)
+@pytest.mark.parametrize(("way", "case"), sampled_product(TYPED, GROUPS))
 def test_typed_groups(way, case, tmp_path):
     check_groups(case, bound(way, tmp_path), "typed")
 
 
-@pytest.mark.parametrize("case", GROUPS.values(), ids=GROUPS)
-@pytest.mark.parametrize("way", TEXT.values(), ids=TEXT)
+@pytest.mark.parametrize(("way", "case"), sampled_product(TEXT, GROUPS))
 def test_text_groups(way, case, tmp_path):
     check_groups(case, bound(way, tmp_path), "text")
 

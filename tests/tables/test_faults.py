@@ -216,6 +216,7 @@ moments_from_parquet(sys.argv[1], ["sex"], ["a", "b", "c", "d"], progress=slow,
 """
 
 
+@pytest.mark.slow  # the quick tests interrupt a pass in their own process
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_process_goes_on(table, tmp_path, sent):
     _, folder = table
