@@ -25,7 +25,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
-from fairpca.estimators._fair_kernel_pca import _cluster_centres
+from fairpca.estimators._fair_kernel_pca import cluster_centres
 from fairpca.kernels import all_rows, few_rows
 from fairpca.kernels._anchors import row_batches
 from fairpca.metrics import delta_fairness
@@ -113,7 +113,7 @@ def exact_speed(repeats=3):
 def landmark_speed(n_rows=200_000, n_landmarks=300):
     X, z = two_groups(n_rows)
     rows, anchors = all_rows(rbf_kernel, Rows(X))
-    few, K = few_rows(anchors, rows, n_landmarks, np.random.RandomState(0), _cluster_centres)
+    few, K = few_rows(anchors, rows, n_landmarks, np.random.RandomState(0), cluster_centres)
     values, vectors = np.linalg.eigh(K)
     projection = vectors / np.sqrt(np.maximum(values, 1e-12))
 

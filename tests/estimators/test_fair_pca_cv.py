@@ -153,9 +153,9 @@ def test_missing_values_mean_the_same_by_every_door(table, missing, standardize)
     holed = table.copy()
     holed.loc[[3, 70, 400], "a"] = np.nan
     holed.loc[[70, 71], "e"] = np.nan
-    model = FairPCACV(**QUICK, missing=missing, standardize=standardize)
+    model = FairPCACV(**QUICK, estimator=FairPCA(missing=missing, standardize=standardize))
     with pytest.raises(InvalidInputError, match="4 of 900 rows have missing values"):
-        clone(model).set_params(missing="error").fit(
+        clone(model).set_params(estimator__missing="error").fit(
             holed[FEATURES], sensitive_features=holed["sex"]
         )
     kind = {"drop-rows": DroppedRowsWarning, "mean": ImputedValuesWarning}[missing]
@@ -185,7 +185,7 @@ def test_missing_values_mean_the_same_by_every_door(table, missing, standardize)
 def test_missing_groups_may_be_a_group_of_their_own(table):
     unknown = table.copy()
     unknown.loc[::9, "sex"] = None
-    model = FairPCACV(**QUICK, missing_groups="own")
+    model = FairPCACV(**QUICK, estimator=FairPCA(missing_groups="own"))
     fitted = model.fit(unknown[FEATURES], sensitive_features=unknown["sex"])
     assert "missing" in fitted.moments_.levels("sex")
 
@@ -234,7 +234,10 @@ def test_mistakes(table):
         FairPCACV().fit(table[FEATURES])
 
 
-@parametrize_with_checks([FairPCACV(1, cov_weights=(0.0, 1.0), folds=2, missing_groups="ignore")])
+GROUPLESS = FairPCA(missing_groups="ignore")
+
+
+@parametrize_with_checks([FairPCACV(1, cov_weights=(0.0, 1.0), folds=2, estimator=GROUPLESS)])
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

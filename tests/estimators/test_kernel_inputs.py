@@ -72,7 +72,7 @@ def test_precomputed_matrices_of_the_wrong_shape():
     with pytest.raises(ValueError, match=r"39 features.* expecting 40"):
         fair.transform(K[:5, :39])
     with pytest.raises(InvalidInputError, match="precomputed"):
-        FairKernelPCA(kernel="precomputed", fit_inverse_transform=True).fit(K, sensitive_features=z)
+        FairKernelPCA(kernel="precomputed", inverse_alpha=1.0).fit(K, sensitive_features=z)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0])
@@ -143,9 +143,9 @@ def test_the_inverse_must_have_been_learned():
     with pytest.raises(NotFittedError):
         fair.inverse_transform(np.zeros((2, 2)))
     fair.fit(X, sensitive_features=z)
-    with pytest.raises(InvalidInputError, match="fit_inverse_transform=True"):
+    with pytest.raises(InvalidInputError, match="set inverse_alpha"):
         fair.inverse_transform(np.zeros((2, 2)))
-    fair.set_params(fit_inverse_transform=True).fit(X, sensitive_features=z)
+    fair.set_params(inverse_alpha=1.0).fit(X, sensitive_features=z)
     with pytest.raises(InvalidInputError, match="3 columns, but there are 2 components"):
         fair.inverse_transform(np.zeros((2, 3)))
 
@@ -155,13 +155,14 @@ def test_a_matrix_that_does_not_fit_is_refused_before_it_is_built(monkeypatch):
     with pytest.raises(InvalidInputError, match=r"takes 7\.276 TiB, .*n_landmarks.*set rank"):
         FairKernelPCA().fit(X, sensitive_features=z)
     X, z = two_groups()
-    with pytest.raises(InvalidInputError, match=r"12\.5 KiB, and 25 KiB .*max_memory allows 19"):
-        FairKernelPCA(rank=5, max_memory=20_000).fit(X, sensitive_features=z)
-    FairKernelPCA(rank=5, max_memory=30_000).fit(X, sensitive_features=z)
+    monkeypatch.setattr(_anchors, "machine_memory", lambda: 20_000)
+    with pytest.raises(InvalidInputError, match=r"12\.5 KiB, and 25 KiB .*the machine has 19"):
+        FairKernelPCA(rank=5).fit(X, sensitive_features=z)
+    monkeypatch.setattr(_anchors, "machine_memory", lambda: 30_000)
+    FairKernelPCA(rank=5).fit(X, sensitive_features=z)
     with pytest.raises(InvalidInputError, match=r"37\.5 KiB"):
-        FairKernelPCA(rank=5, max_memory=30_000, fit_inverse_transform=True).fit(
-            X, sensitive_features=z
-        )
+        FairKernelPCA(rank=5, inverse_alpha=1.0).fit(X, sensitive_features=z)
+    monkeypatch.undo()
     monkeypatch.setattr(_anchors.os, "sysconf", lambda name: 1)
     with pytest.raises(InvalidInputError, match="the machine has 1 bytes"):
         FairKernelPCA().fit(X, sensitive_features=z)

@@ -43,7 +43,9 @@ def gaps(U, z):
 def test_without_constraints_it_is_kernel_pca(kernel, missing):
     X, z, new = two_groups()
     theirs = KernelPCA(3, kernel=kernel, gamma=0.3, degree=2).fit(X)
-    ours = FairKernelPCA(3, kernel=kernel, gamma=0.3, degree=2, missing_groups="ignore")
+    ours = FairKernelPCA(
+        3, kernel=kernel, gamma=0.3, kernel_params={"degree": 2}, missing_groups="ignore"
+    )
     if missing:
         ours.fit(X)
     else:
@@ -152,7 +154,7 @@ def test_weights_are_repetitions_and_zero_weights_are_absent(options):
 def test_the_inverse_with_weights_is_that_of_repeated_rows():
     X, z, _ = two_groups(n=40)
     w = np.random.default_rng(2).integers(1, 3, len(X))
-    make = FairKernelPCA(2, fit_inverse_transform=True, alpha=0.1, rank=20)
+    make = FairKernelPCA(2, inverse_alpha=0.1, rank=20)
     weighted = clone(make).fit(X, sensitive_features=z, sample_weight=w)
     repeated = clone(make).fit(np.repeat(X, w, axis=0), sensitive_features=z.repeat(w))
     U = weighted.transform(X)
@@ -164,7 +166,7 @@ def test_the_inverse_with_weights_is_that_of_repeated_rows():
 def test_the_inverse_is_that_of_kernel_pca():
     X, z, new = two_groups()
     theirs = KernelPCA(3, kernel="rbf", fit_inverse_transform=True, alpha=0.1).fit(X)
-    ours = FairKernelPCA(3, fit_inverse_transform=True, alpha=0.1, **NOTHING)
+    ours = FairKernelPCA(3, inverse_alpha=0.1, **NOTHING)
     ours.fit(X, sensitive_features=z)
     expected = theirs.inverse_transform(theirs.transform(new))
     np.testing.assert_allclose(ours.inverse_transform(ours.transform(new)), expected, atol=1e-8)
@@ -291,7 +293,8 @@ def test_a_kernel_that_keeps_few_digits_says_so():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"kernel": lambda a, b: np.nan}, {"kernel": "poly", "degree": 300}]
+    "settings",
+    [{"kernel": lambda a, b: np.nan}, {"kernel": "poly", "kernel_params": {"degree": 300}}],
 )
 def test_kernel_values_that_are_no_numbers(settings):
     X, z, _ = two_groups()

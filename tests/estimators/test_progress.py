@@ -5,7 +5,7 @@ import pytest
 from sklearn.callback import ProgressBar
 
 from fairpca import FairKernelPCA, FairPCA
-from fairpca.estimators import _watch
+from fairpca.estimators import _sklearn
 
 
 class Recorder:
@@ -57,7 +57,7 @@ def test_the_progress_bar_of_scikit_learn_works(rows):
 
 def test_a_long_solve_prints_where_it_is(rows, monkeypatch, capsys):
     X, z = rows
-    monkeypatch.setattr(_watch, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(_sklearn, "SECONDS_BETWEEN_LINES", 0.0)
     FairPCA(verbose=1).fit(X, sensitive_features=z)
     lines = capsys.readouterr().out.splitlines()
     assert all("bound" in line and "gap" in line and "%" in line for line in lines[:-1])

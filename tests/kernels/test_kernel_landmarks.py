@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca import FairKernelPCA
-from fairpca.estimators._fair_kernel_pca import _cluster_centres
+from fairpca.estimators import _fair_kernel_pca
+from fairpca.estimators._fair_kernel_pca import cluster_centres
 from fairpca.kernels import _anchors
 from fairpca.kernels._anchors import choose_landmarks, landmark_quotas
 from fairpca.rows import Rows, encode_groups
@@ -36,7 +37,7 @@ def test_small_groups_are_present(method):
     z = np.where(np.arange(500) < 3, "rare", "common")
     X[:3] += 50.0
     rows = Rows(X, encode_groups(z, n_rows=500), None, None)
-    cluster = _cluster_centres if method == "kmeans" else None
+    cluster = cluster_centres if method == "kmeans" else None
     landmarks, chosen = choose_landmarks(rows, 40, np.random.RandomState(0), cluster)
     assert landmarks.shape == (40, 3)
     assert np.count_nonzero(landmarks.mean(axis=1) > 30) == 3
@@ -45,13 +46,20 @@ def test_small_groups_are_present(method):
     np.testing.assert_array_equal(landmarks, again)
 
 
+def draw_landmarks(monkeypatch):
+    """Take rows at random as landmarks, as for a precomputed kernel, instead of centres."""
+    monkeypatch.setattr(_fair_kernel_pca, "cluster_centres", None)
+
+
 @pytest.mark.parametrize("method", ["kmeans", "uniform"])
-def test_more_landmarks_come_closer_to_the_exact_form(method):
+def test_more_landmarks_come_closer_to_the_exact_form(method, monkeypatch):
+    if method == "uniform":
+        draw_landmarks(monkeypatch)
     X, z = two_groups(400)
     exact = FairKernelPCA(2, gamma=0.1, rank=60).fit(X, sensitive_features=z)
     errors = []
     for count in (10, 40, 160):
-        fair = FairKernelPCA(2, gamma=0.1, rank=60, n_landmarks=count, landmarks=method)
+        fair = FairKernelPCA(2, gamma=0.1, rank=60, n_landmarks=count)
         U = fair.fit(X, sensitive_features=z).transform(X)
         V = exact.transform(X)
         # Distance between the subspaces of scores, which knows no signs and no rotations.
@@ -63,14 +71,15 @@ def test_more_landmarks_come_closer_to_the_exact_form(method):
     assert errors[2] < errors[0]
 
 
-def test_all_rows_as_landmarks_are_the_exact_form():
+def test_all_rows_as_landmarks_are_the_exact_form(monkeypatch):
     X, z = two_groups(60)
     exact = FairKernelPCA(2, rank=30).fit(X, sensitive_features=z)
     most = FairKernelPCA(2, rank=30, n_landmarks=60).fit(X, sensitive_features=z)
     np.testing.assert_array_equal(most.transform(X), exact.transform(X))
     # Duplicated rows: the landmarks are all distinct rows, so the span is that of the rows.
     doubled, groups = np.vstack([X, X]), np.tile(z, 2)
-    few = FairKernelPCA(2, rank=30, n_landmarks=119, landmarks="uniform")
+    draw_landmarks(monkeypatch)
+    few = FairKernelPCA(2, rank=30, n_landmarks=119)
     few.fit(doubled, sensitive_features=groups)
     np.testing.assert_allclose(few.transform(X), exact.transform(X), atol=1e-7)
     np.testing.assert_allclose(few.eigenvalues_, 2 * exact.eigenvalues_, rtol=1e-6)
@@ -106,11 +115,12 @@ def test_memory_does_not_grow_with_the_square_of_the_rows():
     assert fair.coefficients_.shape == (50, 2)
 
 
-def test_landmarks_of_a_precomputed_kernel_are_drawn():
+def test_landmarks_of_a_precomputed_kernel_are_drawn(monkeypatch):
+    draw_landmarks(monkeypatch)
     X, z = two_groups(120)
     K = rbf_kernel(X, gamma=0.2)
     given = FairKernelPCA(2, kernel="precomputed", n_landmarks=30).fit(K, sensitive_features=z)
-    drawn = FairKernelPCA(2, gamma=0.2, n_landmarks=30, landmarks="uniform")
+    drawn = FairKernelPCA(2, gamma=0.2, n_landmarks=30)
     drawn.fit(X, sensitive_features=z)
     np.testing.assert_allclose(given.transform(K), drawn.transform(X), atol=1e-8)
     w = np.arange(120) % 2

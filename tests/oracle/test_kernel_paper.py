@@ -70,9 +70,7 @@ def test_the_printed_program(kernel, n, d, mu, relative_delta):
         solver="paper",
         mean_tol=delta,
         cov_weight=mu,
-        cov_shift=phi / n,
-        tol=1e-6,
-        max_iter=50_000,
+        solver_options={"cov_shift": phi / n, "tol": 1e-6, "max_iter": 50_000},
     ).fit(K, sensitive_features=z)
     found = fair.certificate_
     scale = abs(value) + mu * phi / n

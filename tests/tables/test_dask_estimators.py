@@ -26,7 +26,6 @@ da = pytest.importorskip("dask.array", reason="dask[array] is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore:.*inplace keyword:DeprecationWarning")
 MODELS = {
     "kernel": FairKernelPCA(2, n_landmarks=25, cov_weight=0.0),
-    "kernel by lot": FairKernelPCA(2, n_landmarks=25, cov_weight=0.0, landmarks="uniform"),
     "delta": DeltaFairPCA(2, penalty=1.0),
 }
 

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from fairpca._choices import DELTA_FAMILIES
 from fairpca._progress import Progress
 from fairpca.estimators import DeltaFairPCA, FairPCA
-from fairpca.estimators._fair_pca import fit_with_plain
-from fairpca.estimators._fair_pca_cv import held_out_summary
+from fairpca.estimators._fair_pca import fit_with_plain, held_out_summary
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.rows import Rows
 
@@ -38,13 +37,13 @@ class Comparison:
 def compare(
     moments: GroupMoments | FoldedMoments,
     settings: dict[str, Any],
-    foretell: Callable[[int, int], None] | None = None,
+    on_problem_size: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     fair = FairPCA(**settings)
     if isinstance(moments, GroupMoments):
-        return Comparison(fair, plain=fit_with_plain(fair, moments, foretell))
-    plain = fit_with_plain(fair, moments.total, foretell)
+        return Comparison(fair, plain=fit_with_plain(fair, moments, on_problem_size))
+    plain = fit_with_plain(fair, moments.total, on_problem_size)
     model = clone(fair).set_params(n_components=fair.n_components_)
     return Comparison(fair, plain, held_out_summary(model, moments))
 

@@ -45,7 +45,7 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
         notes += asked.encoding_notes(moments.feature_names or ())
         what = f"fitting {moments.n_samples} rows, {moments.n_features} features"
         stages.begin(what)
-        result = compare(moments, settings, partial(_foretell, stages, what, settings))
+        result = compare(moments, settings, partial(_announce_long_solve, stages, what, settings))
         if given["delta"] is not None:
             stages.begin("ascending against classifiers")
             rows = asked.table.rows(asked.roles)
@@ -62,7 +62,9 @@ def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
     _show(result, asked, settings, given, notes)
 
 
-def _foretell(stages: Stages, what: str, settings: Mapping[str, Any], d: int, n: int) -> None:
+def _announce_long_solve(
+    stages: Stages, what: str, settings: Mapping[str, Any], d: int, n: int
+) -> None:
     """Say of a solve that will take long, before it begins, what would be quicker."""
     if n * d * d > _QUICK and settings["cov_weight"] != 0:
         stages.begin(

@@ -1,11 +1,14 @@
 """The scikit-learn surface: rows become moments, solutions become fitted attributes."""
 
-from fairpca.estimators._delta_fair_pca import DeltaFairPCA
-from fairpca.estimators._fair_kernel_pca import FairKernelPCA
-from fairpca.estimators._fair_pca import FairPCA
-from fairpca.estimators._fair_pca_cv import FairPCACV
-from fairpca.estimators._onnx import register_onnx, to_onnx
-from fairpca.estimators._persistence import load_model
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairpca.estimators._delta_fair_pca import DeltaFairPCA
+    from fairpca.estimators._export import load_model, register_onnx, to_onnx
+    from fairpca.estimators._fair_kernel_pca import FairKernelPCA
+    from fairpca.estimators._fair_pca import FairPCA
+    from fairpca.estimators._fair_pca_cv import FairPCACV
 
 __all__ = [
     "DeltaFairPCA",
@@ -16,3 +19,20 @@ __all__ = [
     "register_onnx",
     "to_onnx",
 ]
+
+# Imported when first used: FairPCA needs neither kernels nor adversaries.
+_MODULES = {
+    "DeltaFairPCA": "_delta_fair_pca",
+    "FairKernelPCA": "_fair_kernel_pca",
+    "FairPCA": "_fair_pca",
+    "FairPCACV": "_fair_pca_cv",
+    "load_model": "_export",
+    "register_onnx": "_export",
+    "to_onnx": "_export",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fairpca.estimators' has no attribute {name!r}")
+    return getattr(import_module(f"fairpca.estimators.{_MODULES[name]}"), name)

@@ -1,27 +1,35 @@
-"""What every fair estimator shares: its fairness parameters, the solve, and what is kept of it."""
+"""What every fair estimator shares: reading rows, posing and solving the problem, its results."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib.metadata import metadata
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
-from fairpca.estimators._caveats import compare_indexes, refuse_identifiers
-from fairpca.estimators._watch import Watch, fit_task
-from fairpca.exceptions import GroupsError, ImputedValuesWarning, InvalidInputError
-from fairpca.linalg import project
-from fairpca.moments import ContrastSet
+from fairpca.estimators._data_warnings import MANY_GROUPS, warn_of_other_index
+from fairpca.estimators._sklearn import (
+    AT_LEAST_ONE,
+    NON_NEGATIVE,
+    SHARE,
+    CallbackSupportMixin,
+    at_least,
+    fit_task,
+    one_of,
+    solve_callback,
+    with_callbacks,
+)
+from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputError, warn_user
+from fairpca.linalg import Array
+from fairpca.moments import ContrastSet, GroupMoments, Span
+from fairpca.moments.contrasts import ContrastTable
 from fairpca.rows import Rows
 from fairpca.rows._checks import (
     check_container,
@@ -32,130 +40,96 @@ from fairpca.rows._checks import (
 from fairpca.rows._columns import PARTS, split_named, without_columns
 from fairpca.rows._missing import (
     MISSING_GROUP,
-    fill_means,
     find_missing,
-    holds_nan,
     missing_in_parts,
+    no_rows_error,
 )
-from fairpca.solvers import FairProblem, solve, solve_worst
-from fairpca.solvers._count import count_components
-from fairpca.solvers._solve import check_covariance_terms
-from fairpca.tables import is_lazy, is_stream
+from fairpca.solvers import Certificate, FairProblem, Solution, solve, solve_worst
+from fairpca.tables import is_stream
 
 FLOATS = [np.float64, np.float32]
-FAMD = "famd"
 
 
 class FairnessEstimator(
     CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    """Base of the estimators; the parameters are documented where they are public."""
+    """Base of the estimators; their parameters are documented in each of them."""
 
-    missing = MISSING[0]  # of those that do not have the parameter
+    components_: Array
+    n_components_: int
+    explained_variance_: Array
+    explained_variance_ratio_: Array
+    certificate_: Certificate
+    mean_gap_: float
+    cov_gap_: float
+    contrasts_: ContrastTable
+    n_iter_: int
+    n_features_in_: int
+
+    missing: str = MISSING[0]  # of those that do not have the parameter
     _doc_link_module = "fairpca"
 
-    @property
-    def _doc_link_template(self):
-        """Address of a class's page; none while the package names no address of its own."""
-        site = documentation_address()
-        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
-
-    # Groups belong to every fit: ask for them wherever metadata is routed.
+    # Groups belong to every fit: request them wherever metadata is routed.
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            None,
-        ],
-        "mean_tol": [Interval(Real, 0, None, closed="left"), None],
-        "cov_weight": [Interval(Real, 0, None, closed="left"), None],
-        "cov_tol": [Interval(Real, 0, None, closed="left"), None],
-        "solver": [StrOptions(set(SOLVERS))],
-        "compare": [StrOptions(set(COMPARE))],
+        "n_components": [AT_LEAST_ONE, SHARE, None],
+        "mean_tol": [NON_NEGATIVE, None],
+        "cov_weight": [NON_NEGATIVE, None],
+        "cov_tol": [NON_NEGATIVE, None],
+        "solver": [one_of(SOLVERS)],
+        "compare": [one_of(COMPARE)],
         "joint": ["boolean"],
         "reference": "no_validation",
         "numeric": ["array-like", None],
-        "min_group_size": [Interval(Integral, 2, None, closed="left")],
+        "min_group_size": [at_least(2)],
         "certify": ["boolean"],
-        "cov_shift": [Interval(Real, 0, None, closed="left"), None],
         "whiten": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "missing_groups": [StrOptions({*MISSING_GROUPS, *GROUPLESS})],
+        "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
 
-    def _set_all(self, given):
-        """Keep the parameters of `__init__`, each under its own name, as scikit-learn asks."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
+    @property
+    def _doc_link_template(self) -> str:
+        """Address of a class's page; empty while the package has no site of its own."""
+        site = documentation_address()
+        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return len(self.components_)
 
     @property
-    def _whitening(self):
+    def _whitening(self) -> Array:
         deviation = np.sqrt(self.explained_variance_)
         return np.where(deviation > 0.0, deviation, 1.0)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
-    def _features(self, X, masks=(), **checks):
-        """Return X as scikit-learn checks it; what is no number is refused as by every door."""
-        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
-        check_no_dates_or_masks(X)
-        try:
-            X = validate_data(self, X, **checks)
-        except ValueError:
-            check_no_text(X)
-            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
-                check_finite(X, None, missing=self.missing)  # said first, as scikit-learn does
-            raise
-        names = getattr(self, "feature_names_in_", None)
-        check_finite(X, names, missing=self.missing, masks=masks)
-        return X
+    def _split(self, X: Any, parts: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+        """Take groups, strata and weights that are named out of a table."""
+        check_container(X)
+        index = getattr(X, "index", None)
+        for name, part in zip(PARTS, parts, strict=True):
+            other = getattr(part, "index", None)
+            if hasattr(index, "equals") and hasattr(other, "equals"):
+                warn_of_other_index(name, index, other)
+        X, columns, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
+        if others or hasattr(self, "other_columns_"):  # of a fit before
+            self._set_other_columns(others)
+        return X, tuple(columns.values())
 
-    def _beside(self, parts):
-        """Mark the rows that lack a group, a stratum or a weight, where that is a mistake."""
-        own = self.missing_groups == "own"
-        return missing_in_parts(*parts, own=own, numeric=self.numeric or ())
+    def _set_other_columns(self, names: Sequence[str]) -> None:
+        self.__dict__.pop("other_columns_", None)
+        if len(names):
+            self.other_columns_ = np.array(names, dtype=object)
 
-    def _check_scores(self, X):
-        """Return component scores as floats, checked for their number."""
-        check_is_fitted(self, "components_")
-        scores = check_array(X, dtype=FLOATS)
-        if scores.shape[1] != self._n_features_out:
-            raise InvalidInputError(
-                f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
-            )
-        return scores
-
-    def _check_price(self):
-        check_covariance_terms(self.cov_weight, self.cov_tol)
-
-    def _require_groups_optional(self):
-        if self.missing_groups != "ignore":
-            raise GroupsError(
-                "sensitive_features was not given. Pass the protected attribute to fit, or set "
-                "missing_groups='ignore' for plain PCA.",
-                parameter="sensitive_features",
-            )
-
-    def _split(self, X, *parts):
-        """Take groups, strata and weights that are named out of a table; return X and the parts."""
-        self._check_in_memory(X)
-        compare_indexes(X, dict(zip(PARTS, parts, strict=True)))
-        X, found, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
-        self._keep_others(others)
-        return X, *found.values()
-
-    def _check_in_memory(self, X):
+    def _refuse_stream(self, X: Any) -> None:
         if is_stream(X):
             how = "X.collect()" if hasattr(X, "collect") else "pyarrow.table(X)"
             raise InvalidInputError(
@@ -163,68 +137,119 @@ class FairnessEstimator(
                 f"read it into memory first, for example with {how}.",
                 parameter="X",
             )
-        check_container(X)
 
-    def _keep_others(self, names):
-        self.__dict__.pop("other_columns_", None)
-        if names:
-            self.other_columns_ = np.array(names, dtype=object)
-
-    def _without_others(self, X):
+    def _without_others(self, X: Any) -> Any:
         """Leave out the columns that were named as groups, strata or weights in `fit`."""
-        self._check_in_memory(X)
+        self._refuse_stream(X)
+        check_container(X)
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
 
-    def _lazy_parts(self, X, *parts, size):
-        """Return moments and a sample of a Dask collection, and what sums features of its rows."""
-        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample, sample
+    def _features(self, X: Any, masks: Any = (), **checks: Any) -> Any:
+        """Return X as scikit-learn validates it; `masks` mark rows without a group."""
+        checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
+        check_no_dates_or_masks(X)
+        try:
+            X = validate_data(self, X, **checks)
+        except ValueError:
+            check_no_text(X)
+            if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_finite(X, None, missing=self.missing)  # reported first, as scikit-learn does
+            raise
+        names = getattr(self, "feature_names_in_", None)
+        check_finite(X, names, missing=self.missing, masks=masks)
+        return X
 
-        if parts[0] is None:
-            self._require_groups_optional()
-            parts = (None, None, parts[2])
-        validate_data(self, sample(X), dtype=FLOATS, ensure_min_samples=0)
-        about = {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
-        moments = lazy_moments(X, *parts, at_least=2, **about)
-        rows = lazy_sample((X, *parts), moments, size, **about)
-        return moments, rows, partial(lazy_feature_moments, (X, *parts), **about)
-
-    def _table_options(self):
-        """Return what a pass over a table has to know."""
-        groups = "own" if self.missing_groups == "own" else "raise"
-        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
-
-    def _lazy_transform(self, X, function, means=None):
-        from fairpca.tables import lazy_transform, sample
-
-        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
-        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype, means)
-
-    def _rows(self, X, sensitive_features, control_features, sample_weight):
-        """Return validated features with their groups, strata and weights."""
+    def _read_rows(self, X: Any, *parts: Any, **checks: Any) -> Rows:
+        """Validate features, groups, strata and weights; leave out incomplete rows if so set."""
+        own = self.missing_groups == "own"
+        numeric = () if self.numeric is None else tuple(self.numeric)
+        X = self._features(X, missing_in_parts(*parts, own=own, numeric=numeric), **checks)
+        names = getattr(self, "feature_names_in_", None)
+        if self.missing == "drop-rows":
+            masks = missing_in_parts(*parts, own=own, numeric=numeric)
+            report, incomplete = find_missing(X.shape[0], masks, X, names)
+            if report.counts:
+                kept = np.flatnonzero(~incomplete)
+                if not len(kept):
+                    raise no_rows_error(report.n_rows, report.incomplete)
+                warn_user(report.dropped, DroppedRowsWarning)
+                X = _safe_indexing(X, kept)
+                parts = tuple(
+                    None if part is None else _safe_indexing(part, kept) for part in parts
+                )
+        sensitive_features, control_features, sample_weight = parts
         if sensitive_features is None:
             self._require_groups_optional()
             control_features = None
-        numeric = () if self.numeric is None else tuple(self.numeric)
-        names = getattr(self, "feature_names_in_", None)
-        parts = (sensitive_features, control_features, sample_weight)
-        unknown = MISSING_GROUP if self.missing_groups == "own" else None
+        unknown = MISSING_GROUP if own else None
         return Rows.attach(
             X,
-            *parts,
+            sensitive_features,
+            control_features,
+            sample_weight,
             numeric=numeric,
             feature_names=names,
             unknown=unknown,
             unknown_strata=unknown,
         )
 
-    def _form_contrasts(self, moments):
+    def _require_groups_optional(self) -> None:
+        if self.missing_groups != "ignore":
+            raise GroupsError(
+                "sensitive_features was not given. Pass the protected attribute to fit, or set "
+                "missing_groups='ignore' for plain PCA.",
+                parameter="sensitive_features",
+            )
+
+    def _table_options(self) -> dict[str, Any]:
+        """Return what a pass over a table has to know."""
+        groups = "own" if self.missing_groups == "own" else "raise"
+        return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
+
+    def _lazy_options(self, X: Any, parts: Sequence[Any], reset: bool = True) -> dict[str, Any]:
+        """Check a Dask collection by its first rows; return the options of a pass over it."""
+        from fairpca.tables import sample  # needs pyarrow
+
+        if parts[0] is None:
+            self._require_groups_optional()
+        validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
+        return {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
+
+    def _lazy_parts(self, X: Any, *parts: Any, size: int) -> tuple[GroupMoments, Rows, Callable]:
+        """Return moments and a sample of a Dask collection, and what sums features of its rows."""
+        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample
+
+        options = self._lazy_options(X, parts)
+        parts = parts if parts[0] is not None else (None, None, parts[2])
+        moments = lazy_moments(X, *parts, at_least=2, **options)
+        rows = lazy_sample((X, *parts), moments, size, **options)
+        return moments, rows, partial(lazy_feature_moments, (X, *parts), **options)
+
+    def _lazy_transform(self, X: Any, function: Callable, means: Array | None = None) -> Any:
+        from fairpca.tables import lazy_transform, sample
+
+        like = validate_data(self, sample(X), dtype=FLOATS, reset=False, ensure_min_samples=0)
+        return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype, means)
+
+    def _form_contrasts(self, moments: GroupMoments) -> ContrastSet:
         if not moments.attributes:
             return ContrastSet((), moments.n_features)
-        refuse_identifiers(moments)
+        for name in moments.categorical_attributes:
+            count, n_rows = len(moments.levels(name)), moments.n_samples
+            if count > MANY_GROUPS and n_rows < 2 * count:
+                raise GroupsError(
+                    f"column {name!r} has {count} groups in {n_rows} rows: that is an identifier "
+                    "rather than a group. Leave the column out, put its values into classes, or "
+                    "declare it a number if it is one.",
+                    parameter="sensitive_features",
+                    settings=[("numeric", [name])],
+                )
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
-    def _form_problem(self, covariance, contrasts, n_components, padding=0):
+    def _form_problem(
+        self, covariance: Array, contrasts: ContrastSet, n_components: int = 1, padding: int = 0
+    ) -> FairProblem:
         return FairProblem.from_contrasts(
             covariance,
             contrasts,
@@ -235,21 +260,30 @@ class FairnessEstimator(
             padding=padding,
         )
 
-    def _count(self, problem):
-        return count_components(problem, self.n_components)
-
     @with_callbacks
-    def _solve(self, problem, served=None):
-        """Solve for all rows, or for the worst of groups: `served` are covariances and offsets."""
-        options = {name: getattr(self, name) for name in ("certify", "tol", "max_iter")}
+    def _solve(
+        self,
+        problem: FairProblem,
+        groups: tuple[Array, Array] | None = None,
+        **options: Any,
+    ) -> Solution:
+        """Solve for all rows, or for the worst of groups: their covariances and offsets."""
+        options["certify"] = self.certify
         with fit_task(self, None) as context:
-            options["callback"] = Watch(self, context) if self.verbose or context else None
-            if served is None:
-                return solve(problem, self.solver, cov_shift=self.cov_shift, **options)
-            covariances, offsets = served
-            return solve_worst(problem, covariances, offsets, self.objective, **options)
+            if self.verbose or context is not None:
+                options["callback"] = solve_callback(self, context)
+            if groups is None:
+                return solve(problem, self.solver, **options)
+            return solve_worst(problem, *groups, self.objective, **options)
 
-    def _keep(self, covariance, contrasts, solution, total, span=None):
+    def _keep(
+        self,
+        covariance: Array,
+        contrasts: ContrastSet,
+        solution: Solution,
+        total: float,
+        span: Span | None = None,
+    ) -> None:
         """Set the attributes that follow from the solution; `total` is all the variance."""
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
@@ -265,110 +299,21 @@ class FairnessEstimator(
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
         if not solution.status.converged:
-            message = f"solver={self.solver!r} {solution.status.message}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=5)
+            warn_user(f"solver={self.solver!r} {solution.status.message}", ConvergenceWarning)
 
-
-class LinearEstimator(FairnessEstimator):
-    """Base of the estimators whose components are directions of the features."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **FairnessEstimator._parameter_constraints,
-        "standardize": ["boolean", StrOptions({FAMD})],
-        "missing": [StrOptions(set(MISSING))],
-    }
-
-    @property
-    def _directions(self):
-        """Components for features in their own units."""
-        return self.components_ if self.scale_ is None else self.components_ / self.scale_
-
-    def _scaling(self, moments):
-        """Return what features are centred and divided by; None where they keep their units."""
-        return moments.standardization(famd=self.standardize == FAMD) if self.standardize else None
-
-    def transform(self, X):
-        """Return the component scores (n_samples, n_components) of rows, in the type of X.
-
-        For a Dask array or data frame: the same with its partitions, not computed yet.
-
-        Parameters
-        ----------
-        X : array-like, data frame, sparse matrix or Dask collection
-            Features, of shape (n_samples, n_features). Columns that were named as groups, strata
-            or weights in `fit` are left out where X has them.
-        """
+    def _check_scores(self, X: Any) -> Array:
+        """Return component scores as floats, checked for their number."""
         check_is_fitted(self, "components_")
-        scale = self._whitening if self.whiten else None
-        X = self._without_others(X)
-        if is_lazy(X):
-            parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
-            means = None if self.missing == "error" else self.mean_
-            return self._lazy_transform(X, partial(project, **parts), means)
-        X = self._features(X, reset=False)
-        if self.missing == "drop-rows" and holds_nan(X):
-            incomplete = find_missing(X.shape[0], X=X)[0].incomplete
-            warnings.warn(
-                f"{incomplete} rows have missing values, which count as the mean "
-                "of the rows fitted to: there is a score for every row.",
-                ImputedValuesWarning,
-                stacklevel=2,
+        scores = check_array(X, dtype=FLOATS)
+        if scores.shape[1] != self._n_features_out:
+            raise InvalidInputError(
+                f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
             )
-        X = X if self.missing == "error" else fill_means(X, self.mean_)
-        return project(X, self.mean_, self._directions, scale)
-
-    def inverse_transform(self, X):
-        """Return the points (n_samples, n_features) of the fair subspace with given scores.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Component scores.
-        """
-        U = self._check_scores(X)
-        if self.whiten:
-            U = U * self._whitening.astype(U.dtype)
-        back = U @ self.components_.astype(U.dtype)
-        if self.scale_ is not None:
-            back = back * self.scale_.astype(U.dtype)
-        return back + self.mean_.astype(U.dtype)
-
-    def to_sklearn(self):
-        """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
-
-        For places that know nothing of this package. Its `inverse_transform` is the same where
-        features keep their units (``standardize=False``) only: scikit-learn's PCA has no scale.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from fairpca import FairPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 3))
-        >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
-        >>> plain = fair.to_sklearn()
-        >>> type(plain).__module__, bool(np.allclose(plain.transform(X), fair.transform(X)))
-        ('sklearn.decomposition._pca', True)
-        """
-        check_is_fitted(self, "components_")
-        pca = PCA(n_components=len(self.components_), whiten=self.whiten)
-        pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
-        # What whitening divides by; scikit-learn would divide by zero, or nearly.
-        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
-        pca.explained_variance_ratio_ = self.explained_variance_ratio_
-        pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            pca.feature_names_in_ = self.feature_names_in_
-        return pca
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing != "error"
-        return tags
+        return scores
 
 
 @cache
-def documentation_address():
+def documentation_address() -> str:
     """Address of the documentation as the package's metadata have it, or an empty text."""
     for entry in metadata("fairpca").get_all("Project-URL") or ():
         name, _, address = entry.partition(",")

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from sklearn.base import _fit_context
-from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
 from fairpca._progress import Counter
-from fairpca.estimators._base import LinearEstimator
-from fairpca.estimators._caveats import advised, warn_of_features
-from fairpca.estimators._incomplete import complete_rows, learn_features, moments_of
+from fairpca.estimators._data_warnings import hint_numeric_attribute, warn_of_features
 from fairpca.estimators._judges import judge_of
-from fairpca.estimators._persistence import SavedModelMixin
-from fairpca.estimators._watch import fit_task, tell
-from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError
+from fairpca.estimators._linear import FAMD, LinearEstimator, SavedModelMixin, sum_in_memory
+from fairpca.estimators._sklearn import (
+    NON_NEGATIVE,
+    Interval,
+    at_least,
+    fit_context,
+    fit_task,
+    one_of,
+    report_step,
+    with_callbacks,
+)
+from fairpca.exceptions import (
+    DeltaNotReachedWarning,
+    InfeasibleError,
+    InvalidInputError,
+    warn_user,
+)
 from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
+from fairpca.solvers._count import count_components
 from fairpca.tables import is_lazy
 
 _PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
@@ -130,9 +139,9 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: LinearEstimator._parameter_constraints[name] for name in _INHERITED},
         "delta": [Interval(Real, 0, 1, closed="both"), None],
-        "family": [StrOptions(set(DELTA_FAMILIES))],
-        "penalty": [Interval(Real, 0, None, closed="left"), None],
-        "max_rows": [Interval(Integral, 100, None, closed="left")],
+        "family": [one_of(DELTA_FAMILIES)],
+        "penalty": [NON_NEGATIVE, None],
+        "max_rows": [at_least(100)],
         "random_state": ["random_state"],
     }
 
@@ -158,9 +167,26 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         random_state=0,
         verbose=0,
     ):
-        self._set_all(locals())
+        self.n_components = n_components
+        self.delta = delta
+        self.family = family
+        self.penalty = penalty
+        self.mean_tol = mean_tol
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.max_rows = max_rows
+        self.certify = certify
+        self.whiten = whiten
+        self.standardize = standardize
+        self.missing = missing
+        self.missing_groups = missing_groups
+        self.random_state = random_state
+        self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context
     def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
         """Fit from rows.
 
@@ -182,20 +208,20 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 f"delta={self.delta!r} and penalty={self.penalty!r} are both set; set one of them.",
                 parameter="penalty",
             )
-        X, *parts = self._split(X, sensitive_features, control_features, sample_weight)
+        self._refuse_stream(X)
+        X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
         if is_lazy(X):
             moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
         else:
-            X = self._features(X, self._beside(parts), ensure_min_samples=2)
-            rows = complete_rows(self, X, *parts)
-            moments = moments_of(self, rows, 4)
+            rows = self._read_rows(X, *parts, ensure_min_samples=2)
+            moments = sum_in_memory(rows, impute=self.missing == "mean")
         moments = moments.complete()
-        warn_of_features(self, moments, stacklevel=4)
+        warn_of_features(moments, scaled=bool(self.standardize))
         if self.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, moments.pooled().mean))
         return self._fit_rows(rows, moments)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context
     def fit_sample(self, rows, moments, progress=None):
         """Fit from moments of all rows and a sample of them.
 
@@ -224,13 +250,14 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         >>> DeltaFairPCA(penalty=1.0).fit_sample(sample, moments).components_.shape
         (2, 4)
         """
-        learn_features(self, moments)
+        self._learn_features(moments)
         return self._fit_rows(rows, moments, progress)
 
     def _fit_rows(self, rows, moments, progress=None):
         if rows.weights is not None:
             rows = rows.take(np.flatnonzero(rows.weights))
-        scaling = self._scaling(moments)
+        famd = self.standardize == FAMD
+        scaling = moments.standardization(famd=famd) if self.standardize else None
         if scaling is not None:
             rows, moments = _standardized(rows, moments, scaling)
         contrasts = self._form_contrasts(moments.coordinates())
@@ -238,9 +265,11 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
         _, _, covariance = moments.coordinates().pooled()
         _check_range(float(np.sqrt(np.trace(covariance))))
         problem = FairProblem.from_contrasts(covariance, contrasts, 1, mean_tol=self.mean_tol)
-        with advised(moments):
-            self.n_components_ = self._count(problem)
+        try:
+            self.n_components_ = count_components(problem, self.n_components)
             space = adversary.find_space(moments, contrasts, self.n_components_, self.mean_tol)
+        except InfeasibleError as error:
+            raise hint_numeric_attribute(error, moments) from None
         self.mean_, self.scale_ = (space.mean, None) if scaling is None else scaling
         if rows.groups is None:
             point = space.plain()
@@ -268,7 +297,7 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             def listen(done, total):
                 counted.total = total
                 counted.add()
-                tell(self, context, "ascent")
+                report_step(self, context, "ascent")
 
             return self._follow(space, rows, random, Counter(ascents, listen))
 
@@ -299,13 +328,12 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
                 return index
         best = min(range(len(unseen)), key=lambda index: unseen[index].value)
         if self.delta is not None:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta:g} was not reached: the smallest Δ on unseen rows is "
                 f"{unseen[best].value:.3f} ± {unseen[best].error:.3f}, and chance alone gives up "
                 f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
                 "the smallest Δ. Lower n_components, or raise delta.",
                 DeltaNotReachedWarning,
-                stacklevel=8,
             )
         return best
 

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import _fit_context, clone
-from sklearn.utils._param_validation import StrOptions
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from fairpca._choices import OBJECTIVES
-from fairpca.estimators._base import LinearEstimator
-from fairpca.estimators._caveats import advised, warn_of_features, warn_of_groups
-from fairpca.estimators._incomplete import learn_features, summarise
-from fairpca.estimators._objective import groups_of, solve_for
-from fairpca.estimators._persistence import SavedModelMixin
+from fairpca.estimators._data_warnings import (
+    hint_numeric_attribute,
+    warn_of_features,
+    warn_of_small_groups,
+)
+from fairpca.estimators._linear import FAMD, LinearEstimator, SavedModelMixin
+from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
+    FairnessWarning,
     GroupsError,
     InfeasibleError,
     InvalidInputError,
     NotFittedYetWarning,
+    SmallGroupWarning,
+    warn_user,
 )
+from fairpca.linalg import Array
 from fairpca.moments import (
     ContrastSet,
+    FoldedMoments,
+    GapStatistics,
     GroupCovariances,
     GroupMoments,
-    Pooled,
     Span,
     Standardization,
+    gap_statistics,
 )
+from fairpca.solvers import FairProblem, Solution
+from fairpca.solvers._count import count_components
+from fairpca.solvers._solve import check_covariance_terms, check_objective
 
 
 class FairPCA(SavedModelMixin, LinearEstimator):
@@ -172,47 +185,74 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     """
 
     moments_: GroupMoments
-    scale_: Any
     group_variance_: dict[str, list[Any]] | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearEstimator._parameter_constraints,
-        "objective": [StrOptions(set(OBJECTIVES))],
+        "objective": [one_of(OBJECTIVES)],
+        "cov_shift": [NON_NEGATIVE, None],
     }
-
-    def __init__(
-        self,
-        n_components=2,
-        *,
-        mean_tol=0.0,
-        cov_weight=None,
-        cov_tol=None,
-        solver="refined",
-        objective="total",
-        compare="one-vs-rest",
-        joint=False,
-        reference=None,
-        numeric=None,
-        min_group_size=2,
-        certify=True,
-        cov_shift=None,
-        whiten=False,
-        standardize=False,
-        tol=1e-4,
-        max_iter=5000,
-        missing="error",
-        missing_groups="raise",
-        verbose=0,
-    ):
-        self._set_all(locals())
 
     __metadata_request__partial_fit: ClassVar = {
         "sensitive_features": True,
         "control_features": True,
     }
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+    def __init__(
+        self,
+        n_components: float | None = 2,
+        *,
+        mean_tol: float | None = 0.0,
+        cov_weight: float | None = None,
+        cov_tol: float | None = None,
+        solver: str = "refined",
+        objective: str = "total",
+        compare: str = "one-vs-rest",
+        joint: bool = False,
+        reference: Any = None,
+        numeric: Sequence[str] | None = None,
+        min_group_size: int = 2,
+        certify: bool = True,
+        cov_shift: float | None = None,
+        whiten: bool = False,
+        standardize: bool | str = False,
+        tol: float = 1e-4,
+        max_iter: int = 5000,
+        missing: str = "error",
+        missing_groups: str = "raise",
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.mean_tol = mean_tol
+        self.cov_weight = cov_weight
+        self.cov_tol = cov_tol
+        self.solver = solver
+        self.objective = objective
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.certify = certify
+        self.cov_shift = cov_shift
+        self.whiten = whiten
+        self.standardize = standardize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.missing = missing
+        self.missing_groups = missing_groups
+        self.verbose = verbose
+
+    @fit_context
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Fit from rows; return the estimator.
 
         Parameters
@@ -226,7 +266,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
             Present for API consistency.
         sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
-            Where X is a table, the name of one of its columns, or a list of names: those columns
+            If X is a table, the name of one of its columns, or a list of names: those columns
             are the groups, and the others are the features. A list with as many texts as X has
             rows always holds labels. A stream knows names only.
         control_features : array-like or data frame, or names, default=None
@@ -234,14 +274,22 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
         """
-        self._check_price()
-        moments = summarise(self, X, sensitive_features, control_features, sample_weight)
-        return self._warned(self._fit(moments))
+        check_covariance_terms(self.cov_weight, self.cov_tol)
+        moments = self._sum_rows(X, sensitive_features, control_features, sample_weight)
+        self._solve_prepared(self._prepare(moments))
+        self._warn_of_data()
+        return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context
     def partial_fit(
-        self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None
-    ):
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Add a batch of rows and fit anew from all rows so far.
 
         While the rows so far do not allow a fit (a single row, a single group, a tolerance that
@@ -252,29 +300,28 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         Warns
         -----
         NotFittedYetWarning
-            If the rows so far can be compared, but no basis meets what is asked.
+            If the rows so far can be compared, but no basis meets the constraints.
         """
-        self._check_price()
+        check_covariance_terms(self.cov_weight, self.cov_tol)
         first = not hasattr(self, "moments_")
         parts = (sensitive_features, control_features, sample_weight)
-        moments = summarise(self, X, *parts, reset=first, least=1)
-        self.moments_ = moments if first else self.moments_ + moments
+        batch = self._sum_rows(X, *parts, reset=first, least=1)
+        self.moments_ = batch if first else self.moments_ + batch
         levels = [self.moments_.levels(name) for name in self.moments_.categorical_attributes]
-        if self.moments_.n_samples < 2 or any(len(found) < 2 for found in levels):
+        if self.moments_.n_samples < 2 or any(len(names) < 2 for names in levels):
             return self
         try:
-            return self._fit(self.moments_)
+            self._solve_prepared(self._prepare(self.moments_))
         except (InfeasibleError, GroupsError) as error:
             self.__dict__.pop("components_", None)  # they are those of fewer rows
-            warnings.warn(
+            warn_user(
                 f"{self.moments_.n_samples} rows so far are kept, but do not allow a fit: {error}",
                 NotFittedYetWarning,
-                stacklevel=2,
             )
-            return self
+        return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit_moments(self, moments):
+    @fit_context
+    def fit_moments(self, moments: GroupMoments) -> Self:
         """Fit from moments, without any rows.
 
         Parameters
@@ -282,79 +329,191 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         moments : GroupMoments
             For instance the sum of the moments of many batches, or of a distributed table.
         """
-        self._take(moments)
-        return self._warned(self._fit(moments))
-
-    def _warned(self, _, stacklevel=5):
-        """Say what makes the fit mean less than it seems; return the estimator."""
-        warn_of_features(self, self.moments_, stacklevel)
-        warn_of_groups(self, stacklevel)
+        self._check_moments(moments)
+        self._solve_prepared(self._prepare(moments))
+        self._warn_of_data()
         return self
 
-    def _take(self, moments):
+    def _check_moments(self, moments: GroupMoments) -> None:
         """Check moments and learn the features they are of."""
-        self._check_price()
+        check_covariance_terms(self.cov_weight, self.cov_tol)
         if not isinstance(moments, GroupMoments):
             raise InvalidInputError(
                 f"moments is a {type(moments).__name__}; pass a GroupMoments, or rows to fit()."
             )
         if not moments.attributes:
             self._require_groups_optional()
-        learn_features(self, moments)
+        self._learn_features(moments)
 
-    def _fit(self, moments):
-        return self._fit_summary(moments, self._summary(moments))
-
-    def _summary(self, moments):
-        """Pooled moments and contrasts of scaled features, in the span of the rows if wide."""
-        scaling = self._scaling(moments)
+    def _prepare(self, moments: GroupMoments) -> Prepared:
+        """Covariance and contrasts of scaled features, in the span of the rows if X is wide."""
+        famd = self.standardize == FAMD
+        scaling = moments.standardization(famd=famd) if self.standardize else None
         scaled = moments.complete() if scaling is None else moments.standardized(scaling)
         inner = scaled.coordinates()
-        groups = None if self.objective == "total" else groups_of(self, inner)
-        return Summary(inner.pooled(), self._form_contrasts(inner), scaled.span, scaling, groups)
+        _, mean, covariance = inner.pooled()
+        groups = None
+        if self.objective != "total":
+            check_objective(self.objective, self.solver)
+            if moments.attributes and not moments.categorical_attributes:
+                raise GroupsError(
+                    f"objective={self.objective!r} is about groups, but all sensitive_features "
+                    "are numbers: bin one of them, or use objective='total'.",
+                    parameter="objective",
+                )
+            groups = inner.group_covariances(self.joint)
+        if scaled.span is not None:
+            mean = scaled.span.place(mean)
+        mean, scale = (mean, None) if scaling is None else scaling
+        contrasts = self._form_contrasts(inner)
+        return Prepared(moments, mean, scale, scaled.span, covariance, contrasts, groups)
 
-    def _fit_summary(self, moments, summary):
-        (_, mean, covariance), contrasts, span, scaling, groups = summary
-        outside = 0
-        with advised(moments):
-            count = self._count(self._form_problem(covariance, contrasts, 1))
-        if span is not None:
-            mean = span.place(mean)
-            # Directions outside the span are all alike, so that no basis needs more than d of them.
-            outside = min(count, moments.n_features - len(span))
-        problem = self._form_problem(covariance, contrasts, count, outside)
-        with advised(moments):
-            solution, self.group_variance_ = solve_for(self, problem, groups, outside)
-        self.moments_ = moments
-        self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
+    def _solve_prepared(
+        self, prepared: Prepared, on_problem_size: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Pose and solve the problem, and set the attributes that describe the solution."""
+        moments, mean, scale, span, covariance, contrasts, groups = prepared
+        try:
+            problem = self._form_problem(covariance, contrasts)
+            count = count_components(problem, self.n_components)
+            if on_problem_size is not None:
+                on_problem_size(count, len(contrasts))
+            # Directions outside the span are all alike: no basis needs more than d of them.
+            padding = 0 if span is None else min(count, moments.n_features - len(span))
+            problem = self._form_problem(covariance, contrasts, count, padding)
+            if groups is None:
+                options = {"tol": self.tol, "max_iter": self.max_iter, "cov_shift": self.cov_shift}
+                solution, self.group_variance_ = self._solve(problem, **options), None
+            else:
+                solution, self.group_variance_ = self._solve_groups(problem, groups, padding)
+        except InfeasibleError as error:
+            raise hint_numeric_attribute(error, moments) from None
+        self.moments_, self.mean_, self.scale_ = moments, mean, scale
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
-        return self
+
+    def _solve_groups(
+        self, problem: FairProblem, groups: GroupCovariances, padding: int
+    ) -> tuple[Solution, dict[str, list[Any]]]:
+        """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
+        best = groups.best(problem.n_components)
+        weights: list[float | None] = [None] * len(groups)
+        if self.objective == "total":  # plain PCA next to a model with another objective
+            solution = self._solve(problem)
+        else:
+            counted = self._large_groups(groups)
+            covariances = groups.covariances[counted]
+            if padding:
+                covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
+            offsets = best[counted] if self.objective == "worst-loss" else np.zeros(len(counted))
+            options = {"tol": self.tol, "max_iter": self.max_iter}
+            solution = self._solve(problem, (covariances, offsets), **options)
+            assert solution.weights is not None
+            for place, weight in zip(counted, solution.weights, strict=True):
+                weights[place] = float(weight)
+        table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
+        return solution, {**table, "weight": weights}
+
+    def _large_groups(self, groups: GroupCovariances) -> list[int]:
+        """Return the positions of groups with enough rows, and name the others in a warning."""
+        least = self.min_group_size
+        counted = [place for place, n_rows in enumerate(groups.n_rows) if n_rows >= least]
+        if not counted:
+            raise GroupsError(
+                f"no group has min_group_size={least} rows: lower min_group_size or merge groups.",
+                parameter="min_group_size",
+            )
+        if len(counted) < len(groups):
+            small = [
+                f"{groups.label(place)} ({n_rows})"
+                for place, n_rows in enumerate(groups.n_rows)
+                if n_rows < least
+            ]
+            warn_user(
+                f"objective={self.objective!r} does not count groups with fewer than "
+                f"min_group_size={least} rows: {', '.join(small)}.",
+                SmallGroupWarning,
+            )
+        return counted
+
+    def _warn_of_data(self) -> None:
+        """Warn of features and groups that weaken the fit."""
+        warn_of_features(self.moments_, scaled=bool(self.standardize))
+        if self.mean_tol is not None or self.cov_weight != 0:
+            warn_of_small_groups(self.contrasts_, self.n_components_, self.moments_)
 
 
-class Summary(NamedTuple):
-    """What a fit needs to know of moments; None: no scaling, no group that counts by itself."""
+class Prepared(NamedTuple):
+    """What a solve needs to know of moments, in the coordinates that it works in."""
 
-    pooled: Pooled
+    moments: GroupMoments  # of the features in their own units
+    mean: Array  # of the features, in their own units
+    scale: Array | None  # what they are divided by
+    span: Span | None  # directions that the rows span, if there are more features than rows
+    covariance: Array
     contrasts: ContrastSet
-    span: Span | None
-    scaling: Standardization | None
-    groups: GroupCovariances | None
+    groups: GroupCovariances | None  # None: all rows count alike
 
 
-def fit_with_plain(model, moments, foretell=None):
-    """Fit a model, and return plain PCA with the gaps of the same contrasts beside it.
+def fit_with_plain(
+    model: FairPCA,
+    moments: GroupMoments,
+    on_problem_size: Callable[[int, int], None] | None = None,
+) -> FairPCA:
+    """Fit a model; return plain PCA with the gaps of the same contrasts.
 
-    `foretell` is told the numbers of components and contrasts before the solve.
+    `on_problem_size` is called with the numbers of components and contrasts before the solve.
     """
     model._validate_params()
-    model._take(moments)
-    summary = model._summary(moments)
-    if foretell is not None:
-        problem = model._form_problem(summary.pooled.covariance, summary.contrasts, 1)
-        with advised(moments):
-            foretell(model._count(problem), len(summary.contrasts))
-    model._fit_summary(moments, summary)._warned(model)
+    model._check_moments(moments)
+    prepared = model._prepare(moments)
+    model._solve_prepared(prepared, on_problem_size)
+    model._warn_of_data()
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
-    plain._take(moments)
-    return plain._fit_summary(moments, summary)
+    plain._check_moments(moments)
+    plain._solve_prepared(prepared)
+    return plain
+
+
+def held_out_statistics(model: FairPCA, folded: FoldedMoments) -> list[GapStatistics]:
+    """Fit copies of a model to all folds but one, and measure each on that one."""
+    contrasts = (model.compare, model.joint, model.reference, model.min_group_size)
+    measured = []
+    with warnings.catch_warnings():
+        for category in (FairnessWarning, ConvergenceWarning):
+            warnings.simplefilter("ignore", category)  # the fit to all rows warns once
+        for number, (train, test) in enumerate(folded.splits, start=1):
+            fair = clone(model).set_params(certify=False, verbose=0)
+            try:
+                fair.fit_moments(train)
+            except GroupsError as error:
+                where = f"without the rows of fold {number} of {len(folded.folds)}: {error}"
+                raise GroupsError(where, parameter="folds") from error
+            if fair.scale_ is not None:
+                test = test.standardized(Standardization(fair.mean_, fair.scale_))
+            measured.append(gap_statistics(test, fair.components_, *contrasts))
+    return measured
+
+
+def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
+    """Return means and deviations over the folds; None if a fold does not allow a fit."""
+    try:
+        means = held_out_means(held_out_statistics(model, folded))
+    except InvalidInputError:  # too few different rows, a group in one fold only
+        return None
+    summary: dict[str, float] = {"folds": len(folded.folds)}
+    for name, (mean, deviation) in means.items():
+        summary |= {name: mean, f"{name}_std": deviation}
+    return summary
+
+
+def held_out_means(measured: Sequence[GapStatistics]) -> dict[str, tuple[float, float]]:
+    """Mean and deviation over folds; infinite if no fold has two groups to compare."""
+    summary = {}
+    for name in GapStatistics._fields:
+        known = [value for one in measured if (value := getattr(one, name)) is not None]
+        if not known or math.inf in known:
+            summary[name] = (math.inf, 0.0)
+        else:
+            summary[name] = (float(np.mean(known)), float(np.std(known)))
+    return summary

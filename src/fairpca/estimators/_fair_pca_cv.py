@@ -1,50 +1,43 @@
-"""FairPCACV: FairPCA whose tolerances are chosen by figures of rows not fitted on."""
+"""FairPCACV: FairPCA whose tolerances are chosen by gaps on held-out rows."""
 
 from __future__ import annotations
 
 import math
-import warnings
+from collections.abc import Sequence
 from itertools import product
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import _fit_context, clone
-from sklearn.callback import with_callbacks
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
-from fairpca.estimators._base import LinearEstimator
-from fairpca.estimators._fair_pca import FairPCA
-from fairpca.estimators._incomplete import summarise
-from fairpca.estimators._watch import fit_task, handed_on, tell
-from fairpca.exceptions import FairnessWarning, GroupsError, InfeasibleError, InvalidInputError
-from fairpca.moments import FoldedMoments, GapStatistics, Standardization, gap_statistics
-
-_PASSED = (
-    "solver",
-    "compare",
-    "joint",
-    "reference",
-    "numeric",
-    "min_group_size",
-    "whiten",
-    "tol",
-    "max_iter",
-    "standardize",
-    "missing",
-    "missing_groups",
+from fairpca.estimators._base import FairnessEstimator
+from fairpca.estimators._fair_pca import FairPCA, held_out_means, held_out_statistics
+from fairpca.estimators._sklearn import (
+    AT_LEAST_ONE,
+    NON_NEGATIVE,
+    Interval,
+    fit_context,
+    fit_task,
+    one_of,
+    propagate_callbacks,
+    report_step,
+    with_callbacks,
 )
+from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.moments import FoldedMoments, GapStatistics
+
 _WORST = GapStatistics(math.inf, math.inf, 0.0, math.inf)
 
 
-class FairPCACV(LinearEstimator):
-    """FairPCA with tolerances, penalties and a number of components chosen by held-out figures.
+class FairPCACV(FairnessEstimator):
+    """FairPCA with tolerances, penalties and a number of components chosen on held-out rows.
 
-    All that `FairPCA` knows it knows from moments, so one pass over the rows gives the moments of
-    every fold, and every setting is fitted to all folds but one and measured on that one without
-    touching the rows again. The fold of a row follows from its values: batches, files, Dask and
-    Spark give the same result, and copies of a row are in the same fold.
+    `FairPCA` needs moments only, so one pass over the rows gives the moments of every fold, and
+    every setting is fitted to all folds but one and measured on that one without touching the rows
+    again. The fold of a row follows from its values: batches, files, Dask and Spark give the same
+    result, and copies of a row are in the same fold.
 
     Parameters
     ----------
@@ -56,6 +49,9 @@ class FairPCACV(LinearEstimator):
         Values of `cov_weight` to try; without `cov_tols` None stands for 0, 0.1, 0.3, 1, 3 and 10.
     cov_tols : sequence of float, default=None
         Values of `cov_tol` to try, instead of penalties.
+    estimator : FairPCA or None, default=None
+        Has all other parameters, such as ``FairPCA(standardize=True)``; None: the defaults. Scales
+        are learned without the fold that is held out.
     folds : int, default=5
         Number of folds.
     figure : {"gaussian_bound", "mean_gap", "cov_gap"}, default="gaussian_bound"
@@ -64,31 +60,22 @@ class FairPCACV(LinearEstimator):
         Largest mean of `figure` over the folds; among the settings that keep to it the one with
         the largest held-out variance is chosen. None: among the settings whose figure is within
         one standard error of the smallest.
-    solver, compare, joint, reference, numeric, min_group_size, certify, whiten, tol, max_iter
-        As in `FairPCA`.
-    standardize : bool or "famd", default=False
-        As in `FairPCA`; the scale is learned without the fold that is held out.
-    missing : {"error", "drop-rows", "mean"}, default="error"
-        As in `FairPCA`; the mean is that of the rows of all folds.
-    missing_groups, verbose
-        As in `FairPCA`.
 
     Attributes
     ----------
     cv_results_ : dict
         One entry for each setting: ``params``, ``param_…``, ``mean_test_…`` and ``std_test_…`` of
         ``mean_gap``, ``cov_gap``, ``variance`` and ``gaussian_bound`` on held-out rows, the same
-        by fold as ``split0_test_…``, and ``status``, which says why a setting has no figures
-        (gaps are infinite there).
+        by fold as ``split0_test_…``, and ``status``, which says why a setting could not be
+        measured (gaps are infinite there).
     best_index_ : int
         The setting that was chosen.
     best_params_ : dict
         Its parameters.
     best_estimator_ : FairPCA
         Fitted to all rows with them.
-    n_features_in_, feature_names_in_, components_, mean_, explained_variance_, \
-explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moments_, n_iter_
-        Those of `best_estimator_`.
+    components_, mean_, explained_variance_, certificate_, …
+        Every fitted attribute of `best_estimator_`.
 
     Examples
     --------
@@ -102,46 +89,50 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
     (0.0, 4)
     """
 
-    _parameter_constraints: ClassVar = {
-        **LinearEstimator._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left"), "array-like"],
+    best_estimator_: FairPCA
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [AT_LEAST_ONE, "array-like"],
         "mean_tols": ["array-like"],
         "cov_weights": ["array-like", None],
         "cov_tols": ["array-like", None],
+        "estimator": [FairPCA, None],
         "folds": [Interval(Integral, 2, 100, closed="both")],
-        "figure": [StrOptions({"gaussian_bound", "mean_gap", "cov_gap"})],
-        "at_most": [Interval(Real, 0, None, closed="left"), None],
+        "figure": [one_of({"gaussian_bound", "mean_gap", "cov_gap"})],
+        "at_most": [NON_NEGATIVE, None],
     }
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int | Sequence[int] = 2,
         *,
-        mean_tols=(0.0,),
-        cov_weights=None,
-        cov_tols=None,
-        folds=5,
-        figure="gaussian_bound",
-        at_most=None,
-        solver="refined",
-        compare="one-vs-rest",
-        joint=False,
-        reference=None,
-        numeric=None,
-        min_group_size=2,
-        certify=True,
-        whiten=False,
-        tol=1e-4,
-        max_iter=5000,
-        standardize=False,
-        missing="error",
-        missing_groups="raise",
-        verbose=0,
-    ):
-        self._set_all(locals())
+        mean_tols: Sequence[float | None] = (0.0,),
+        cov_weights: Sequence[float] | None = None,
+        cov_tols: Sequence[float] | None = None,
+        estimator: FairPCA | None = None,
+        folds: int = 5,
+        figure: str = "gaussian_bound",
+        at_most: float | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.mean_tols = mean_tols
+        self.cov_weights = cov_weights
+        self.cov_tols = cov_tols
+        self.estimator = estimator
+        self.folds = folds
+        self.figure = figure
+        self.at_most = at_most
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+    @fit_context
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Choose and fit from rows; return the estimator.
 
         Parameters
@@ -149,11 +140,13 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
         X, y, sensitive_features, control_features, sample_weight
             As in `FairPCA.fit`.
         """
+        reader = self._new_estimator()
         parts = (sensitive_features, control_features, sample_weight)
-        return self._choose(summarise(self, X, *parts, folds=self.folds))
+        folded = reader._sum_rows(X, *parts, folds=self.folds)
+        return self._choose(folded, getattr(reader, "other_columns_", ()))
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit_moments(self, moments):
+    @fit_context
+    def fit_moments(self, moments: FoldedMoments) -> Self:
         """Choose and fit from moments by fold, without any rows.
 
         Parameters
@@ -168,63 +161,76 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
             )
         return self._choose(moments)
 
+    def transform(self, X: Any) -> Any:
+        """Return the component scores of `best_estimator_`; X is as for `FairPCA.transform`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.transform(X)
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the points that have these scores, as `FairPCA.inverse_transform`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.inverse_transform(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._new_estimator().missing != "error"
+        return tags
+
+    def _new_estimator(self, **parameters: Any) -> FairPCA:
+        estimator = FairPCA() if self.estimator is None else clone(self.estimator)
+        return estimator.set_params(**parameters)
+
     @with_callbacks
-    def _choose(self, folded):
+    def _choose(self, folded: FoldedMoments, other_columns: Sequence[str] = ()) -> Self:
+        """Measure every setting, and fit the best one to all rows."""
         settings = self._settings()
         with fit_task(self, len(settings) + 1) as context:
-            found, status = self._measure(settings, folded, context)
-            self.cv_results_ = _as_table(settings, found, status)
+            measured, status = [], []
+            for setting in settings:
+                try:
+                    measured.append(held_out_statistics(self._new_estimator(**setting), folded))
+                    status.append("")
+                except InfeasibleError as error:
+                    measured.append([_WORST] * len(folded.folds))
+                    status.append(f"infeasible: {error}")
+                report_step(self, context, "setting", setting)
+            self.cv_results_ = _as_table(settings, measured, status)
             self.best_index_ = self._best(status)
             self.best_params_ = settings[self.best_index_]
-            best = FairPCA(**self._shared(self.certify), verbose=self.verbose, **self.best_params_)
-            with handed_on(self, context, "refit", best):
+            best = self._new_estimator(**self.best_params_)
+            with propagate_callbacks(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
-        best._keep_others(getattr(self, "other_columns_", ()))
+        best._set_other_columns(other_columns)
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
         return self
 
-    def _measure(self, settings, folded, context):
-        """Return the figures of every setting by fold, and why it has none."""
-        found, status = [], []
-        for setting in settings:
-            try:
-                found.append(held_out_figures(FairPCA(**self._shared(False), **setting), folded))
-                status.append("")
-            except InfeasibleError as error:
-                found.append([_WORST] * len(folded.folds))
-                status.append(f"infeasible: {error}")
-            tell(self, context, "setting", setting)
-        return found, status
-
-    def _settings(self):
+    def _settings(self) -> list[dict[str, Any]]:
         """List the settings to try."""
         if self.cov_tols is not None and self.cov_weights is not None:
             raise InvalidInputError(
                 "cov_weights and cov_tols are both set: give one of them.", parameter="cov_weights"
             )
-        penalties = {"cov_weight": self.cov_weights}
+        grid: dict[str, Any] = {
+            "n_components": np.atleast_1d(self.n_components).tolist(),
+            "mean_tol": self.mean_tols,
+        }
         if self.cov_tols is not None:
-            penalties = {"cov_tol": self.cov_tols}
-        elif self.cov_weights is None:
-            penalties = {"cov_weight": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)}
-        counts = np.atleast_1d(self.n_components).tolist()
-        grid = {"n_components": counts, "mean_tol": self.mean_tols, **penalties}
-        found = [dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())]
-        for one, values in grid.items():
-            name = one if one == "n_components" else f"{one}s"
+            grid["cov_tol"] = self.cov_tols
+        else:
+            default = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+            grid["cov_weight"] = default if self.cov_weights is None else self.cov_weights
+        for parameter, values in grid.items():
+            name = parameter if parameter == "n_components" else f"{parameter}s"
             wrong = [value for value in values if not (value is None or isinstance(value, Real))]
             if wrong or not len(values):
-                said = f"{name} holds {wrong[0]!r}" if wrong else "there is no setting to try"
-                raise InvalidInputError(f"{said}: give numbers in {name}.", parameter=name)
-        return found
+                problem = f"{name} holds {wrong[0]!r}" if wrong else "there is no setting to try"
+                raise InvalidInputError(f"{problem}: give numbers in {name}.", parameter=name)
+        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
-    def _shared(self, certify):
-        return {name: getattr(self, name) for name in _PASSED} | {"certify": certify}
-
-    def _best(self, status):
-        """Return the place of the setting with most variance among those that are fair enough."""
+    def _best(self, status: Sequence[str]) -> int:
+        """Return the position of the setting with most variance among those that are fair."""
         table = self.cv_results_
         means, spread = table[f"mean_test_{self.figure}"], table[f"std_test_{self.figure}"]
         feasible = np.array([not reason for reason in status])
@@ -245,62 +251,19 @@ explained_variance_ratio_, mean_gap_, cov_gap_, contrasts_, certificate_, moment
         return int(np.argmax(np.where(allowed, table["mean_test_variance"], -np.inf)))
 
 
-def held_out_figures(model, folded):
-    """Fit copies of a model to all folds but one, and measure each on that one."""
-    question = (model.compare, model.joint, model.reference, model.min_group_size)
-    found = []
-    with warnings.catch_warnings():
-        for category in (FairnessWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # said once, of all rows
-        for number, (train, test) in enumerate(folded.splits, start=1):
-            fair = clone(model).set_params(certify=False, verbose=0)
-            try:
-                fair.fit_moments(train)
-            except GroupsError as error:
-                where = f"without the rows of fold {number} of {len(folded.folds)}: {error}"
-                raise GroupsError(where, parameter="folds") from error
-            if fair.scale_ is not None:
-                test = test.standardized(Standardization(fair.mean_, fair.scale_))
-            found.append(gap_statistics(test, fair.components_, *question))
-    return found
-
-
-def held_out_summary(model, folded):
-    """Return means and deviations over the folds, None where a fold does not allow a fit."""
-    try:
-        found = held_out_means(held_out_figures(model, folded))
-    except InvalidInputError:  # too few different rows, a group in one fold only
-        return None
-    summary = {"folds": len(folded.folds)}
-    for name, (mean, spread) in found.items():
-        summary |= {name: mean, f"{name}_std": spread}
-    return summary
-
-
-def held_out_means(found):
-    """Average figures over folds; infinite where no fold has two groups to compare."""
-    return {name: _spread([getattr(one, name) for one in found]) for name in GapStatistics._fields}
-
-
-def _spread(values):
-    """Return mean and standard deviation of those that are there."""
-    known = [value for value in values if value is not None]
-    if not known or math.inf in known:
-        return math.inf, 0.0
-    return float(np.mean(known)), float(np.std(known))
-
-
-def _as_table(settings, found, status):
-    """Arrange the figures of every setting as scikit-learn arranges scores."""
-    table = {"params": settings, "status": status}
+def _as_table(
+    settings: list[dict[str, Any]], measured: list[list[GapStatistics]], status: list[str]
+) -> dict[str, Any]:
+    """Arrange the statistics of every setting as scikit-learn arranges scores."""
+    table: dict[str, Any] = {"params": settings, "status": status}
     for name in settings[0]:
         table[f"param_{name}"] = np.array([setting[name] for setting in settings], dtype=object)
+    means = [held_out_means(folds) for folds in measured]
     for name in GapStatistics._fields:
-        summary = [held_out_means(folds)[name] for folds in found]
-        table[f"mean_test_{name}"] = np.array([mean for mean, _ in summary])
-        table[f"std_test_{name}"] = np.array([spread for _, spread in summary])
-        for split in range(len(found[0])):
-            values = [getattr(folds[split], name) for folds in found]
+        table[f"mean_test_{name}"] = np.array([one[name][0] for one in means])
+        table[f"std_test_{name}"] = np.array([one[name][1] for one in means])
+        for split in range(len(measured[0])):
+            values = [getattr(folds[split], name) for folds in measured]
             table[f"split{split}_test_{name}"] = np.array(
                 [math.inf if value is None else value for value in values]
             )

@@ -222,8 +222,8 @@ def row_batches(n_rows: int, width: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float | None) -> None:
-    """Refuse a kernel matrix that does not fit into `limit` bytes, before it is built.
+def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool) -> None:
+    """Refuse a kernel matrix that does not fit into the memory of the machine, before it is built.
 
     `partial`: some eigenvectors only, computed inside the matrix; `inverse`: a second matrix
     follows for the inverse transform.
@@ -231,13 +231,12 @@ def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool, limit: float
     matrix = 8 * n_rows**2
     # LAPACK's divide and conquer holds the vectors and twice their size beside the matrix.
     needed = max(matrix * (2 if partial else 4), matrix * 3 if inverse else 0)
-    allowed = machine_memory() if limit is None else limit
+    allowed = machine_memory()
     if needed <= allowed:
         return
-    kind = "the machine has" if limit is None else "max_memory allows"
     raise InvalidInputError(
         f"the kernel matrix of {n_rows} rows takes {_readable(matrix)}, and {_readable(needed)} "
-        f"with its eigenvectors, but {kind} {_readable(allowed)}. Set n_landmarks (500 "
+        f"with its eigenvectors, but the machine has {_readable(allowed)}. Set n_landmarks (500 "
         f"landmarks take {_readable(4 * 8 * 500**2 + 3 * 8 * _BATCH_ELEMENTS)}), "
         f"{'set rank, ' if not partial else ''}or fit on fewer rows."
     )

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from fairpca.estimators._fair_pca import FairPCA, fit_with_plain
-from fairpca.estimators._fair_pca_cv import held_out_summary
+from fairpca.estimators._fair_pca import FairPCA, fit_with_plain, held_out_summary
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.rows import Rows

@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.pipeline import make_pipeline
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments, load_model
 from fairpca.datasets import load_diabetes_sex
@@ -170,6 +171,16 @@ def test_whole_numbers_that_may_be_numbers(people):
     with pytest.raises(InfeasibleError, match=r"numeric=\['age'\]"):
         FairPCA(2).fit(frame, sensitive_features=age)
     FairPCA(2, numeric=["age"]).fit(frame, sensitive_features=age)
+    two = age.assign(size=np.random.default_rng(1).integers(140, 200, 300))
+    FairPCA(2, numeric=np.array(["age", "size"])).fit(frame, sensitive_features=two)
+
+
+def test_warnings_point_at_the_line_of_the_caller(people):
+    frame, sex = people
+    model = make_pipeline(FairPCA(2))
+    with pytest.warns(DominantFeatureWarning) as caught:
+        model.fit(frame * [1, 100, 1, 1], fairpca__sensitive_features=sex)
+    assert caught[0].filename == __file__
 
 
 def test_a_long_fit_says_so_before_it_starts(monkeypatch):
@@ -228,6 +239,6 @@ def test_models_are_loaded_from_the_package(tmp_path, people):
     np.testing.assert_array_equal(again.transform(frame), fair.transform(frame))
 
 
-def test_every_caveat_is_a_fairness_warning():
+def test_every_data_warning_is_a_fairness_warning():
     for kind in (GroupFeatureWarning, IdentifierWarning, DominantFeatureWarning, FewRowsWarning):
         assert issubclass(kind, FairnessWarning)

@@ -1,15 +1,46 @@
-"""Fitted linear models as ONNX graphs, by a converter that skl2onnx finds."""
+"""Fitted models read from files, and exported as ONNX graphs by a converter for skl2onnx."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca.estimators._delta_fair_pca import DeltaFairPCA
-from fairpca.estimators._fair_pca import FairPCA
+from fairpca import estimators
+from fairpca._files import damaged_file
+from fairpca._models import read_model_file
+from fairpca.estimators._linear import restore_model
 from fairpca.exceptions import InvalidInputError
+
+_SAVED = ("FairPCA", "DeltaFairPCA")  # classes with a save method
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read a model of any class.
+
+    Parameters
+    ----------
+    path : str or path
+        A file written by the `save` method of an estimator.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from fairpca import FairPCA, load_model
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_model(fair.save(os.path.join(folder, "model")))
+    >>> type(again).__name__, bool((again.transform(X) == fair.transform(X)).all())
+    ('FairPCA', True)
+    """
+    content = read_model_file(path)
+    if content.kind not in _SAVED:
+        raise damaged_file(path, KeyError(content.kind))
+    return restore_model(getattr(estimators, content.kind), path, content)
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
@@ -60,9 +91,9 @@ def register_onnx() -> None:
         raise ImportError(
             "the export to ONNX needs skl2onnx: pip install 'fairpca[onnx]'"
         ) from None
-    for kind in (FairPCA, DeltaFairPCA):
-        name = f"Fairpca{kind.__name__}"
-        update_registered_converter(kind, name, _shape, _convert, overwrite=True)
+    for name in _SAVED:
+        kind = getattr(estimators, name)
+        update_registered_converter(kind, f"Fairpca{name}", _shape, _convert, overwrite=True)
 
 
 def _shape(operator: Any) -> None:

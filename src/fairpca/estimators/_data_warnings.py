@@ -1,0 +1,152 @@
+"""Warnings about data that weaken a fit, from moments and contrasts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairpca.exceptions import (
+    DominantFeatureWarning,
+    FewRowsWarning,
+    GroupFeatureWarning,
+    IndexMismatchWarning,
+    InfeasibleError,
+    warn_user,
+)
+from fairpca.moments import GroupMoments
+from fairpca.moments._cells import merge
+
+_ZERO = 1e-12  # of a variance: rounding
+_DOMINANT = 0.9
+_PER_COMPONENT = 3  # rows that a group needs for each component
+_ENOUGH = 5  # rows of a group before a feature can be called constant in it
+MANY_GROUPS = 20  # labels of more groups may be numbers, or identifiers
+_TOY = 20  # rows of an example, of which nobody expects estimates
+_SHOWN = 5
+
+
+def warn_of_features(moments: GroupMoments, *, scaled: bool) -> None:
+    """Warn of features that are functions of the groups, or that hold nearly all the variance."""
+    whole = moments.complete()
+    names = whole.feature_names or tuple(f"x{i}" for i in range(whole.n_features))
+    copies = [name for name in names if name in whole.attributes]
+    copies += [names[i] for i in _group_features(whole) if names[i] not in copies]
+    if copies:
+        groups = ", ".join(map(repr, whole.attributes))
+        warn_user(
+            f"{_listed(copies)} is a function of the protected attribute ({groups}), or has its "
+            "name: its variance is nothing but the groups, and new data reveal them by it. Leave "
+            "it out of the features.",
+            GroupFeatureWarning,
+        )
+    if scaled or whole.n_features < 2:
+        return
+    covariance = whole.coordinates().pooled().covariance
+    variance = np.diag(covariance) if whole.span is None else whole.span.spread(covariance)
+    total = float(variance.sum())
+    if total and variance.max() > _DOMINANT * total:
+        largest = int(variance.argmax())
+        warn_user(
+            f"{_listed([names[largest]])} holds {100 * variance[largest] / total:.0f} % of the "
+            "total variance, so that the components are little else. Standardise the features "
+            "unless all have the same unit.",
+            DominantFeatureWarning,
+        )
+
+
+def warn_of_small_groups(
+    contrasts: Mapping[str, list[Any]], n_components: int, moments: GroupMoments
+) -> None:
+    """Warn of groups that have few rows for the number of components."""
+    least = _PER_COMPONENT * n_components
+    if moments.n_samples < _TOY:
+        return
+    small = {}
+    for index, status in enumerate(contrasts["status"]):
+        for side in ("positive", "negative"):
+            name, count = contrasts[side][index], contrasts[f"n_{side}"][index]
+            if status == "compared" and name and name != "rest" and count < least:
+                small[f"{contrasts['attribute'][index]}={name}"] = count
+    if small:
+        shown = ", ".join(f"{name!r} ({small[name]} rows)" for name in list(small)[:_SHOWN])
+        more = f" and {len(small) - _SHOWN} more" if len(small) > _SHOWN else ""
+        numeric = [name for name in moments.categorical_attributes if _is_numeric(moments, name)]
+        hint = f" {numeric[0]!r} may be a number and not a group." if numeric else ""
+        warn_user(
+            FewRowsWarning(
+                f"groups with fewer than {least} rows, {_PER_COMPONENT} for each component: "
+                f"{shown}{more}. Their means and covariances are mostly chance. Merge them with "
+                f"others, or keep fewer components.{hint}",
+                settings=[("numeric", numeric[:1])] if numeric else (),
+            )
+        )
+
+
+def warn_of_other_index(name: str, index: Any, other: Any) -> None:
+    """Warn of groups whose pandas index is not that of X: position counts, not the index."""
+    if len(index) == len(other) and not index.equals(other):
+        warn_user(
+            f"{name} has another index than X, and is matched with it by position. If the "
+            f"order differs, use {name}.loc[X.index]; if it is right, reset the index of both.",
+            IndexMismatchWarning,
+        )
+
+
+def hint_numeric_attribute(error: InfeasibleError, moments: GroupMoments) -> InfeasibleError:
+    """Return the error to raise: another one if groups are so many because they are numbers."""
+    for name in moments.categorical_attributes if error.parameter == "n_components" else ():
+        if _is_numeric(moments, name):
+            levels = moments.levels(name)
+            return InfeasibleError(
+                f"column {name!r} has {len(levels)} groups, whole numbers from {levels[0]} to "
+                f"{levels[-1]}, whose means cannot all be equal. Put its values into classes, or "
+                "declare it a number if it is one.",
+                error.minimum,
+                parameter="numeric",
+                settings=[("numeric", [name])],
+            )
+    return error
+
+
+def _is_numeric(moments: GroupMoments, name: str) -> bool:
+    """Whether the groups of an attribute are many whole numbers."""
+    levels = moments.levels(name)
+    return len(levels) > MANY_GROUPS // 2 and all(type(level) is int for level in levels)
+
+
+def _group_features(moments: GroupMoments) -> list[int]:
+    """Positions of the features that vary, but not inside any group."""
+    if not moments.attributes or not moments.table.cells:
+        return []
+    span, width = moments.span, len(moments.categorical_attributes)
+    diagonal: Any = np.diag if span is None else span.spread
+    groups: dict[Any, list[Any]] = {}
+    for key, cell in moments.table.cells.items():
+        groups.setdefault(key[:width], []).append(cell)
+    merged = [merge(cells) for cells in groups.values()]
+    everything = merge(merged)
+    total = diagonal(everything.scatter)
+    constant = np.zeros(moments.n_features, dtype=bool)
+    large = [cell for cell in merged if cell.n_rows >= _ENOUGH]
+    if width and len(large) > 1:
+        within = diagonal(sum(cell.scatter for cell in merged))
+        between = total - within
+        if len(large) < len(merged):
+            inside = sum(cell.scatter for cell in large)
+            between = diagonal(merge(large).scatter) - diagonal(inside)
+        constant |= (within <= _ZERO * total) & (between > _ZERO * total)
+    # A numeric attribute z: what a regression of the feature on z leaves, total − cross²/scatter.
+    for cross, scatter in zip(everything.cross, everything.z_scatter, strict=True):
+        cross = cross if span is None else cross @ span.basis
+        residual = total - cross**2 / (scatter or np.inf)
+        enough = everything.n_rows >= 2 * _ENOUGH
+        constant |= (residual <= _ZERO * total) & (total > 0.0) & enough
+    return [int(index) for index in np.flatnonzero(constant)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ("features " if len(names) > 1 else "feature ") + shown + more

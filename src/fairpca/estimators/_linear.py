@@ -1,0 +1,238 @@
+"""Estimators whose components are directions of the features: sums of rows, scores, files."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fairpca._choices import MISSING
+from fairpca._files import damaged_file
+from fairpca._models import ModelFile, read_model_file, write_model
+from fairpca.estimators._base import FairnessEstimator
+from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
+from fairpca.exceptions import IdentifierWarning, ImputedValuesWarning, InvalidInputError, warn_user
+from fairpca.linalg import Array, project
+from fairpca.moments import FoldedMoments, GroupMoments
+from fairpca.moments.contrasts import ContrastTable
+from fairpca.moments.folds import with_folds
+from fairpca.rows import Rows
+from fairpca.rows._checks import find_identifiers, identifier_text, unique_columns
+from fairpca.rows._columns import PARTS
+from fairpca.rows._missing import fill_means, find_missing, holds_nan
+from fairpca.tables import is_lazy, is_stream
+
+FAMD = "famd"
+
+
+class LinearEstimator(FairnessEstimator):
+    """Base of the estimators whose components are directions of the features."""
+
+    mean_: Array
+    scale_: Array | None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FairnessEstimator._parameter_constraints,
+        "tol": [POSITIVE],
+        "max_iter": [AT_LEAST_ONE],
+        "standardize": ["boolean", one_of({FAMD})],
+        "missing": [one_of(MISSING)],
+    }
+
+    @property
+    def _directions(self) -> Array:
+        """Components for features in their own units."""
+        return self.components_ if self.scale_ is None else self.components_ / self.scale_
+
+    def _sum_rows(
+        self, X: Any, *parts: Any, reset: bool = True, least: int = 2, folds: int = 0
+    ) -> Any:
+        """Sum rows in memory, of an Arrow stream or of Dask; by fold if there are any."""
+        if is_stream(X):
+            return self._sum_stream(X, *parts, folds=folds)
+        X, parts = self._split(X, parts)
+        if is_lazy(X):
+            from fairpca.tables import lazy_moments  # needs pyarrow
+
+            options = self._lazy_options(X, parts, reset)
+            return lazy_moments(X, *parts, at_least=least, folds=folds, **options)
+        rows = self._read_rows(X, *parts, reset=reset, ensure_min_samples=least)
+        return sum_in_memory(rows, impute=self.missing == "mean", folds=folds)
+
+    def _sum_stream(self, X: Any, *names: Any, folds: int) -> Any:
+        from fairpca.tables import moments_from_arrow  # needs pyarrow
+
+        for argument, part in zip(PARTS[:2], names, strict=False):
+            if not isinstance(part, str | list | tuple | None):
+                raise InvalidInputError(
+                    f"{argument} is a {type(part).__name__}, but X is a stream: name its columns.",
+                    parameter=argument,
+                )
+        sensitive, control, weight = names
+        if sensitive is None:
+            self._require_groups_optional()
+        options = {"folds": folds, **self._table_options()}
+        moments = moments_from_arrow(X, sensitive, None, control, weight, **options)
+        self._learn_features(moments)
+        whole = moments.total if folds else moments
+        weights = () if weight is None else (weight,)
+        self._set_other_columns((*whole.attributes, *whole.controls, *weights))
+        return moments
+
+    def _learn_features(self, moments: GroupMoments | FoldedMoments) -> None:
+        """Take number and names of the features from moments."""
+        self.n_features_in_ = moments.n_features
+        self.__dict__.pop("feature_names_in_", None)
+        if moments.feature_names is not None:
+            self.feature_names_in_ = np.array(moments.feature_names, dtype=object)
+
+    def transform(self, X: Any) -> Any:
+        """Return the component scores (n_samples, n_components) of rows, in the type of X.
+
+        For a Dask array or data frame: the same with its partitions, not computed yet.
+
+        Parameters
+        ----------
+        X : array-like, data frame, sparse matrix or Dask collection
+            Features, of shape (n_samples, n_features). Columns that were named as groups, strata
+            or weights in `fit` are left out if X has them.
+        """
+        check_is_fitted(self, "components_")
+        scale = self._whitening if self.whiten else None
+        X = self._without_others(X)
+        if is_lazy(X):
+            parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
+            means = None if self.missing == "error" else self.mean_
+            return self._lazy_transform(X, partial(project, **parts), means)
+        X = self._features(X, reset=False)
+        if self.missing == "drop-rows" and holds_nan(X):
+            incomplete = find_missing(X.shape[0], X=X)[0].incomplete
+            warn_user(
+                f"{incomplete} rows have missing values, which count as the mean of the rows used "
+                "in fit: transform returns a score for every row.",
+                ImputedValuesWarning,
+            )
+        X = X if self.missing == "error" else fill_means(X, self.mean_)
+        return project(X, self.mean_, self._directions, scale)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return the points (n_samples, n_features) of the fair subspace that have these scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+        """
+        U = self._check_scores(X)
+        if self.whiten:
+            U = U * self._whitening.astype(U.dtype)
+        back = U @ self.components_.astype(U.dtype)
+        if self.scale_ is not None:
+            back = back * self.scale_.astype(U.dtype)
+        return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self) -> Any:
+        """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
+
+        For programs that do not have this package. Its `inverse_transform` is the same only if
+        features keep their units (``standardize=False``): scikit-learn's PCA has no scale.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> fair = FairPCA(1, standardize=True).fit(X, sensitive_features=np.arange(50) % 2)
+        >>> plain = fair.to_sklearn()
+        >>> type(plain).__module__, bool(np.allclose(plain.transform(X), fair.transform(X)))
+        ('sklearn.decomposition._pca', True)
+        """
+        from sklearn.decomposition import PCA
+
+        check_is_fitted(self, "components_")
+        pca = PCA(n_components=len(self.components_), whiten=self.whiten)
+        pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
+        # What whitening divides by; scikit-learn would divide by zero, or nearly.
+        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
+        pca.explained_variance_ratio_ = self.explained_variance_ratio_
+        pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            pca.feature_names_in_ = self.feature_names_in_
+        return pca
+
+
+class SavedModelMixin:
+    """Adds `save` and `load` to an estimator whose fitted state is arrays and plain values."""
+
+    def save(self, path: str | os.PathLike[str], *, moments: bool = True) -> Path:
+        """Write the fitted model to a file, without pickle; return its path.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; ``.npz`` is added if it is missing.
+        moments : bool, default=True
+            Whether to keep the moments, which `partial_fit` needs. They are most of the file.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 3))
+        >>> fair = FairPCA(1).fit(X, sensitive_features=np.arange(50) % 2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = fair.save(os.path.join(folder, "model"))
+        ...     again = FairPCA.load(path)
+        >>> bool((again.transform(X) == fair.transform(X)).all())
+        True
+        """
+        check_is_fitted(self, "components_")
+        state = {
+            name: value
+            for name, value in sorted(vars(self).items())
+            if name.endswith("_") and not name.startswith("_") and (moments or name != "moments_")
+        }
+        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
+        return write_model(path, ModelFile(type(self).__name__, parameters, state))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model of this class written by `save`; the same in every attribute."""
+        content = read_model_file(path)
+        if content.kind != cls.__name__:
+            raise InvalidInputError(
+                f"{os.fspath(path)!r} holds a {content.kind}: use fairpca.load_model, which reads "
+                "a model of any class."
+            )
+        return restore_model(cls, path, content)
+
+
+def restore_model(kind: type[Any], path: str | os.PathLike[str], content: ModelFile) -> Any:
+    """Make an estimator of what its file holds."""
+    try:
+        model = kind(**content.parameters)
+    except TypeError as error:
+        raise damaged_file(path, error) from None
+    for name, value in content.state.items():
+        setattr(model, name, ContrastTable(value) if name == "contrasts_" else value)
+    return model
+
+
+def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
+    """Sum rows; NaN counts as the mean of all rows if `impute`."""
+    names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
+    identifiers = find_identifiers(unique_columns(rows.X, names, None), len(rows))
+    if identifiers:
+        warn_user(identifier_text(identifiers), IdentifierWarning)
+    if not impute or not holds_nan(rows.X):
+        return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)
+    report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)
+    warn_user(report.imputed, ImputedValuesWarning)
+    if folds:
+        return FoldedMoments(folds, GroupMoments.from_incomplete(with_folds(rows, folds)))
+    return GroupMoments.from_incomplete(rows)
