@@ -11,7 +11,7 @@ from fairpca.estimators import load_model
 @pytest.fixture
 def shells(people):
     rng = np.random.default_rng(0)
-    frame = people.loc[np.repeat(people.index, 3)].reset_index(drop=True)
+    frame = people.loc[np.repeat(people.index, 2)].reset_index(drop=True)
     frame[list("uvwxyz")] = rng.normal(size=(len(frame), 6))
     frame.loc[frame["sex"] == "m", ["u", "v"]] *= 3.0
     return frame
