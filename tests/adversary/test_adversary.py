@@ -90,7 +90,7 @@ def test_every_target_is_a_regression_of_its_own():
     number, strata = rows.groups.numeric[0].values, rows.strata.categorical[0]
     expected = {}
     for stratum in range(2):
-        inside, place = strata.codes == stratum, f" | control_feature={stratum}"
+        inside, place = strata.codes == stratum, f" where control_feature={stratum}"
         for attribute, level, name in (
             (first, 0, "sensitive_feature_0: 0 vs rest"),
             (first, 1, "sensitive_feature_0: 1 vs rest"),

@@ -44,7 +44,7 @@ def write(tmp_path):
 @pytest.fixture(autouse=True)
 def no_lines_of_progress(monkeypatch):
     """A busy machine must not add lines to what is asserted."""
-    monkeypatch.setattr("fairpca.cli._progress.DELAY", 300.0)
+    monkeypatch.setattr("fairpca.cli._console.DELAY", 300.0)
 
 
 @pytest.fixture

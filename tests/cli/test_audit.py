@@ -52,7 +52,7 @@ def test_the_table_shows_what_the_json_holds(run, write, people):
     assert entry["held_out"]["value"] <= entry["bound"]  # of the same classifier
     assert "sex: m vs f" in svm
     assert f" {entry['bound']:.3f} " in svm
-    assert f"{document['mean_gap']:.4f}" in printed
+    assert f"{document['mean_gap']:.3f}" in printed
     assert "Gaussian bound" in printed
 
 
@@ -66,7 +66,7 @@ def test_several_attributes_and_strata_list_every_pair(run, write, people):
     printed = run("audit", write(people), *arguments, "--no-cross-fit").stdout
     for pair in pairs:
         label = f"{pair['attribute']}: {pair['groups'][1]} vs {pair['groups'][0]}"
-        assert f"{label} | income={pair['stratum']['income']}" in printed
+        assert f"{label} where income={pair['stratum']['income']}" in printed
 
 
 def test_standardised_gaps_have_no_units(run, write, people):
@@ -174,7 +174,7 @@ def test_adversaries_small_groups_and_the_headline(run, write, people):
     assert "few" not in document["headline"]["pair"]
     printed = run("audit", write(people), *arguments).stdout
     worst = document["headline"]["held_out"]
-    assert f"Worst on rows not trained on: {worst['value']:.3f} ({worst['low']:.3f}" in printed
+    assert f"Worst on held-out rows: {worst['value']:.3f} ({worst['low']:.3f}" in printed
     assert "Fewer than 30 rows, listed but never the worst: race=few (10)" in printed
     assert "trees" in printed
     less = audit_json(run, write(people), *arguments, "--min-group", "5")
@@ -244,7 +244,7 @@ def test_what_the_budget_cuts_is_said(run, write):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--label", "income"], "--label says what was true of a decision"),
+        (["--label", "income"], "--label is the true outcome of a decision"),
         (["--decision", "nix"], "--decision: ['nix'] is not among the columns"),
         (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
@@ -291,5 +291,5 @@ def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write,
 
 def test_where_all_groups_are_small_none_is_said_never_to_be_the_worst(run, write, people):
     printed = run("audit", write(people[:20]), "--sensitive", "sex", *LINEAR).stdout
-    assert "Worst on rows not trained on" in printed
+    assert "Worst on held-out rows" in printed
     assert "Fewer than 30 rows, and no comparison without them: sex=" in printed

@@ -136,13 +136,3 @@ def test_transform_refusals(run, refused, write, people, table, tmp_path):
     assert "exists already" in refused("transform", model, table, out)
     assert run("transform", model, table, out, "--force", "--keep-all").exit_code == 0
     assert list(pd.read_parquet(out)) == [*people.columns, "fairpca0", "fairpca1"]
-
-
-def test_a_checkpoint_of_an_interrupted_pass(run, refused, people, table, tmp_path):
-    sound = (table / "part-2.parquet").read_bytes()
-    (table / "part-2.parquet").write_bytes(sound[:-200])
-    asked = [*ASKED, "--checkpoint", tmp_path / "kept"]
-    assert "part-2.parquet: the file cannot be read" in refused("fit", table, *asked)
-    (table / "part-2.parquet").write_bytes(sound)
-    assert document(run("fit", table, *asked))["data"]["n_rows"] == 120
-    assert not (tmp_path / "kept").exists()

@@ -45,7 +45,7 @@ def test_json_has_the_path(run, write, shells):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--adversary", "rbf"), "give --delta as well"),
+        (("--adversary", "rbf"), "give --delta too"),
         (("--delta", "0.1", "--cov-tol", "0"), "excludes"),
         (("--delta", "2"), "between 0 and 1"),
         (("--delta", "0.1", "--adversary", "svm"), "--adversary"),

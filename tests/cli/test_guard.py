@@ -9,7 +9,7 @@ import pytest
 from fairpca import _choices, metrics, rows, solvers
 from fairpca._present import visible
 from fairpca.cli._app import explain, known_options
-from fairpca.cli._messages import LONGEST, RENAMED, in_options, one_line, option_of
+from fairpca.cli._console import LONGEST, RENAMED, error_message, one_line, option_of
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 SEX = ("--sensitive", "sex", "--drop", "race,income")
@@ -32,7 +32,7 @@ def test_every_kind_of_failure(run, monkeypatch, error, code, says):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("fairpca.cli._fit.open_asked", fail)
+    monkeypatch.setattr("fairpca.cli._fit.parse_request", fail)
     result = run("fit")
     assert result.exit_code == code
     assert result.stdout == ""
@@ -45,7 +45,7 @@ def test_every_kind_of_failure(run, monkeypatch, error, code, says):
 
 
 def test_the_traceback_is_there_for_who_asks(run, monkeypatch):
-    monkeypatch.setattr("fairpca.cli._fit.open_asked", lambda *_: 1 / 0)
+    monkeypatch.setattr("fairpca.cli._fit.parse_request", lambda *_: 1 / 0)
     monkeypatch.setenv("FAIRPCA_DEBUG", "1")
     result = run("fit")
     assert result.exit_code == 1
@@ -74,7 +74,7 @@ def test_the_traceback_is_there_for_who_asks(run, monkeypatch):
     ],
 )
 def test_errors_name_the_option(error, line):
-    assert in_options(error, known_options()).startswith(line)
+    assert error_message(error, known_options()).startswith(line)
     assert explain(error)[1] == 2
 
 
@@ -150,7 +150,7 @@ def test_help_does_not_wait_for_numbers():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("module", ["fairpca", "fairpca.cli"])
+@pytest.mark.parametrize("module", ["fairpca"])
 def test_the_package_is_the_command(module):
     done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True)
     assert done.stdout.startswith(b"fairpca ")

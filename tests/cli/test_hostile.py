@@ -115,37 +115,6 @@ def test_damaged_models(refused, model, tmp_path):
     assert not (tmp_path / "new.csv").exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        "[" * 100_000,
-        '{"format": "fairpca.checkpoint", "version": 1}',
-        '{"format": "fairpca.checkpoint", "version": 1, "request": {}, "number": "x", "files": 3}',
-    ],
-)
-def test_damaged_checkpoints(refused, write, people, tmp_path, content):
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "state.json").write_text(content)
-    line = refused("fit", write(people, "p.parquet"), *SEX, "--checkpoint", kept)
-    assert "--checkpoint" in line
-    assert (kept / "state.json").read_text() == content
-
-
-def test_a_checkpoint_follows_no_link(run, write, people, tmp_path):
-    kept, precious = tmp_path / "kept", tmp_path / "precious"
-    kept.mkdir()
-    precious.write_text("mine")
-    for name in ("state.tmp", "state.json~", ".state.json.tmp"):
-        (kept / name).symlink_to(precious)
-    assert run("fit", write(people, "p.parquet"), *SEX, "--checkpoint", kept).exit_code == 0
-    assert precious.read_text() == "mine"
-
-
 def test_a_transform_replaces_in_one_step(run, model, tmp_path):
     file, table = model
     out, seen, done = tmp_path / "out.csv", [], threading.Event()

@@ -103,13 +103,13 @@ def test_a_file_that_appears_during_the_fit_is_kept(refused, write, people, tmp_
     from fairpca.cli import _fit
 
     out = tmp_path / "reduced.csv"
-    compare = _fit.compare
+    compare = _fit._compare
 
     def slow(*arguments, **options):
         out.write_text("precious")
         return compare(*arguments, **options)
 
-    monkeypatch.setattr(_fit, "compare", slow)
+    monkeypatch.setattr(_fit, "_compare", slow)
     assert "exists already" in refused("fit", write(people), *SEX, "--out", out)
     assert out.read_text() == "precious"
     assert len(list(tmp_path.iterdir())) == 2

@@ -13,7 +13,7 @@ import pytest
 
 from fairpca.cli import main
 
-COMMAND = [sys.executable, "-m", "fairpca.cli"]
+COMMAND = [sys.executable, "-m", "fairpca"]
 LIMIT = 120
 
 

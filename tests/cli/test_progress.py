@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from fairpca.cli import _progress
-from fairpca.cli._progress import Stages
+from fairpca.cli import _console
+from fairpca.cli._console import Stages
 
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(_progress, "DELAY", 0.02)
+    monkeypatch.setattr(_console, "DELAY", 0.02)
 
 
 def test_short_work_is_silent(capsys):
@@ -41,7 +41,7 @@ def test_disabled_work_is_silent_however_long(capsys, impatient):
 
 
 def test_a_terminal_gets_a_spinner_that_disappears(monkeypatch, capsys, impatient):
-    monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(_console.sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     with Stages(enabled=True) as stages:
         stages.begin("fitting")

@@ -89,7 +89,7 @@ class TestSmallGroups:
         assert result.groups == ("a", "b")
         assert result.value < 0.5 < result.pairs[1].value
         assert result.p_value == result.pairs[0].null.p_value
-        assert "c against" not in report.headline.pair
+        assert "c vs" not in report.headline.pair
         assert "fewer than 30 rows" in repr(report)
         assert report.mean_gap < 1
 
@@ -99,7 +99,7 @@ class TestSmallGroups:
         z = np.repeat(["a", "b", "c"], [2000, 2000, 32])
         U = rng.normal(size=4032) + 0.8 * (z == "b") + 1.0 * (z == "c")
         report = audit(U, z, families=("linear",), **QUICK)
-        assert report.headline.pair.endswith("b against a")
+        assert report.headline.pair.endswith("b vs a")
         wide = [pair.held_out.worst_of(3) for pair in report.results[0].pairs]
         assert report.headline.held_out.low == max(new.low for new in wide)
 
@@ -141,7 +141,7 @@ class TestSmallGroups:
         worst = report.headline
         assert (worst.by, worst.pair, worst.n_compared) == (
             "linear",
-            "sensitive_feature: a against rest",
+            "sensitive_feature: a vs rest",
             1,
         )
         assert not worst.small

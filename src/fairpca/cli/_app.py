@@ -13,7 +13,7 @@ import click
 from fairpca import __version__
 from fairpca.cli import BAD_INPUT, FAILURE, INTERRUPTED
 from fairpca.cli import _options as options
-from fairpca.cli._messages import in_options, one_line
+from fairpca.cli._console import error_message, one_line
 from fairpca.exceptions import InvalidInputError
 
 
@@ -53,7 +53,7 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         return error.format_message(), BAD_INPUT
     if isinstance(error, InvalidInputError):
-        return in_options(error, known_options()), BAD_INPUT
+        return error_message(error, known_options()), BAD_INPUT
     # An extra that is not installed; the message names it.
     if isinstance(error, ImportError) and not str(error.name or "").startswith("fairpca"):
         return str(error), BAD_INPUT
@@ -69,12 +69,15 @@ def explain(error: Exception) -> tuple[str, int]:
     )
 
 
-@click.group(cls=GuardedGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=GuardedGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="fairpca", message="%(prog)s %(version)s")
 def app() -> None:
-    """Reduce a table to a few components that do not give protected attributes away.
+    """Reduce a table to a few components from which protected attributes are hard to predict.
 
-    Start with "fairpca fit", then "fairpca audit": without a file they run on embedded data.
+    Start with "fairpca fit", then "fairpca audit". Without a file they run on embedded data.
     """
 
 
@@ -82,110 +85,94 @@ def app() -> None:
 
 
 @app.command(
+    cls=options.Command,
     epilog="""\b
 Examples:
-  fairpca fit                                     embedded data, sex protected
+  fairpca fit                                       embedded data, sex protected
   fairpca fit people.csv --sensitive sex -d 3
-  fairpca fit people.csv --sensitive sex --target income --cov-tol 0.05 --out reduced.csv
-  fairpca fit people.parquet --sensitive sex,race --joint --control income
-  fairpca fit people.csv --sensitive race --reference white --drop id,name --json
-  fairpca fit people.csv --sensitive age --numeric age --features height,weight,pulse
-  fairpca fit table/ --sensitive sex --checkpoint kept --save model.npz
-  fairpca fit --sql "select * from people" --database postgresql://host/name --sensitive sex
-  fairpca fit table/ --sensitive sex --engine dask --scheduler tcp://head:8786
-"""
+  fairpca fit people.csv -s sex,race --joint --cov-tol 0.05 --out reduced.csv
+  fairpca fit --sql "select * from people" --database sqlite:people.db -s sex
+""",
 )
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.FIT)
-def fit(data: tuple[str, ...], **given: Any) -> None:
+def fit(data: tuple[str, ...], **settings: Any) -> None:
     """Reduce DATA (CSV, Parquet or Arrow files) to a few fair components.
 
-    The features are standardised, the fair components are compared with as many plain principal
-    components, and a certificate says how far from optimal they can be at most. Without DATA it
-    runs on embedded data: scikit-learn's diabetes data, with sex protected.
-
-    DATA may be several files, globs and directories of one table. The rows are summed in one pass
-    and never held in memory, so that their number does not matter.
+    The result is compared with plain PCA, and a certificate bounds how far it is from optimal.
+    DATA may be several files, globs and directories of one table, of any size.
     """
     from fairpca.cli._fit import run_fit
 
-    run_fit(data, given)
+    run_fit(data, settings)
 
 
 @app.command(
+    cls=options.Command,
     epilog="""\b
 Examples:
   fairpca fit table/ --sensitive sex --save model.npz
   fairpca transform model.npz table/ reduced/ --keep id
   fairpca transform model.npz new.parquet reduced.csv
   fairpca transform model.npz --sql "select * from people" --database sqlite:people.db --into fair
-"""
+""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("paths", nargs=-1, metavar="[IN] [OUT]")
 @options.with_options(options.TRANSFORM)
-def transform(model: Path, paths: tuple[str, ...], **given: Any) -> None:
+def transform(model: Path, paths: tuple[str, ...], **settings: Any) -> None:
     """Project the rows of IN on the components of MODEL and write them to OUT.
 
-    MODEL is a file written by fairpca fit --save. The protected columns are not needed. IN is
-    read and OUT written a batch at a time, so their size does not matter; a directory becomes a
-    directory with the same files. OUT appears complete or not at all. A query of a database stands
-    for IN (--sql), and one of its tables for OUT (--into).
+    MODEL is a file written by fairpca fit --save. The protected columns are not needed. Rows are
+    read and written a batch at a time. A directory becomes a directory with the same files. OUT
+    appears complete or not at all. A query (--sql) can replace IN, a table (--into) OUT.
     """
     from fairpca.cli._transform import run_transform
 
-    run_transform(model, paths, given)
+    run_transform(model, paths, settings)
 
 
 @app.command(
+    cls=options.Command,
     epilog="""\b
 Examples:
-  fairpca audit                                   embedded data, sex protected
-  fairpca audit people.csv --sensitive sex --drop id,name
+  fairpca audit                                     embedded data, sex protected
   fairpca audit reduced.csv --sensitive sex --features fairpca0,fairpca1
-  fairpca audit people.parquet --sensitive race --control income --family linear --json
   fairpca audit people.csv --sensitive sex,race --joint --decision hired --label qualified
-  fairpca audit people.csv --sensitive age --numeric age --budget 10 --adversaries trees
-"""
+""",
 )
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.AUDIT)
-def audit(data: tuple[str, ...], **given: Any) -> int:
-    """Measure how well classifiers tell protected groups apart in DATA.
+def audit(data: tuple[str, ...], **settings: Any) -> int:
+    """Measure how well classifiers predict protected groups from the columns of DATA.
 
-    The columns may be raw features or a representation. For every family of classifiers Δ is the
-    largest difference between the shares of two groups that one of them flags: 0 where none sees
-    a difference, 1 where one separates the groups. Beside it stand its value under permuted
-    groups, its value on rows not trained on, and an upper bound of the true Δ. A panel of
-    adversaries tries the same on rows it was not trained on.
-
-    It keeps to a budget of processor time and says what was cut; after Ctrl-C it prints what is
-    ready. With --decision or --score it compares how often groups are selected as well.
+    The columns may be raw features or a representation. A classifier selects some rows. The audit
+    reports the difference between the selection rates of two groups (0: equal, 1: the groups are
+    separated), with its value under permuted groups and on held-out rows. After Ctrl-C it prints
+    what is ready.
     """
     from fairpca.cli._audit import run_audit
 
-    return run_audit(data, given)
+    return run_audit(data, settings)
 
 
 @app.command(
+    cls=options.Command,
     epilog="""\b
 Examples:
-  fairpca report                                  embedded data, sex protected
+  fairpca report                                    embedded data, sex protected
   fairpca report people.csv --sensitive sex,race -d 3 --out report.html --card card.md
-  fairpca report people.csv --sensitive sex --decision hired --label qualified --drop id
   fairpca report reduced.csv --sensitive sex --features fairpca0,fairpca1 --as-is
-"""
+""",
 )
 @click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.REPORT)
-def report(data: tuple[str, ...], **given: Any) -> None:
+def report(data: tuple[str, ...], **settings: Any) -> None:
     """Fit, audit, and write a page about it that people can read.
 
-    The page is one HTML file without scripts that loads nothing: a verdict in plain words, what was
-    audited, pictures before and after, what classifiers find out, gaps, loadings, what fairness
-    costs, decisions, the certificate, and what all this does not show. It is no finding of
-    compliance with anything.
+    The page is one HTML file without scripts that loads nothing. It is not a finding of compliance
+    with any rule or law.
     """
     from fairpca.cli._report import run_report
 
-    run_report(data, given)
+    run_report(data, settings)

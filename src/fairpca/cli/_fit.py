@@ -4,154 +4,98 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from sklearn.base import clone
 
-from fairpca._choices import COMPARE, ENGINES, OBJECTIVES
-from fairpca._present import visible
-from fairpca.cli._compare import (
-    Comparison,
-    against_classifiers,
-    compare,
-    fit_document,
-    path_document,
-)
-from fairpca.cli._messages import collected_notes, print_notes
-from fairpca.cli._progress import Stages
-from fairpca.cli._render import print_fit, to_json
-from fairpca.cli._table import Asked, open_asked, read_reference
+from fairpca._choices import DELTA_FAMILIES, ENGINES, OBJECTIVES
+from fairpca._present import records, visible
+from fairpca.cli._console import Stages, collected_notes, print_notes
+from fairpca.cli._request import TableRequest, check_place, fit_settings, parse_request
+from fairpca.cli._show import print_fit, to_json
+from fairpca.estimators import FairPCA
+from fairpca.estimators._fair_pca import fit_with_plain, held_out_summary
 from fairpca.exceptions import DroppedRowsWarning
+from fairpca.moments import FoldedMoments
 from fairpca.tables import check_target, moments_from_table, project_table
 
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
 _QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
+_EXCLUDED = (("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol"))
 
 
-def run_fit(data: tuple[str, ...], given: dict[str, Any]) -> None:
-    """Sum the rows, fit from the sums, write what was asked for and show the comparison."""
-    _check_request(data, given)
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A fair fit, plain PCA of the same rows, and figures of held-out rows where they are known."""
+
+    fair: Any
+    plain: FairPCA
+    held_out: dict[str, Any] | None = None
+
+    def group_table(self) -> dict[str, list[Any]]:
+        """Join what each group keeps by both fits; empty where all rows count alike."""
+        fair = getattr(self.fair, "group_variance_", None)
+        plain = self.plain.group_variance_
+        if fair is None or plain is None:
+            return {}
+        return {**fair, "variance_plain": plain["variance"], "loss_plain": plain["loss"]}
+
+
+def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Sum the rows, fit from the sums, write the files and show the comparison."""
+    _check_options(data, options)
     notes: list[str] = []
-    with Stages(enabled=not given["quiet"]) as stages, collected_notes(notes):
+    with Stages(enabled=not options["quiet"]) as stages, collected_notes(notes):
         stages.begin("reading")
-        asked = open_asked(data, given)
-        settings = fit_settings(given, asked)
-        if given["out"] is not None:
-            check_target(asked.table, given["out"], force=given["force"])
-        moments = _summed(asked, given, stages)
-        notes += asked.encoding_notes(moments.feature_names or ())
-        what = f"fitting {moments.n_samples} rows, {moments.n_features} features"
-        stages.begin(what)
-        result = compare(moments, settings, partial(_announce_long_solve, stages, what, settings))
-        if given["delta"] is not None:
+        request = parse_request(data, options)
+        settings = fit_settings(options, request)
+        if options["out"] is not None:
+            check_target(request.table, options["out"], force=options["force"])
+        stages.begin(f"summing {request.name}")
+        moments = _sum_rows(request, options, stages)
+        notes += request.encoding_notes(moments.feature_names or ())
+        result = _compare(moments, settings, stages)
+        if options["delta"] is not None:
             stages.begin("ascending against classifiers")
-            rows = asked.table.rows(asked.roles)
-            result = against_classifiers(
-                result, rows, moments, given["delta"], given["adversary"], stages
+            result = replace(
+                result, fair=_fit_delta(result.fair, request, moments, options, stages)
             )
-        if given["save"] is not None:
-            result.fair.save(_model_file(given["save"]))
-        if given["out"] is not None:
-            stages.begin(f"writing {given['out'].name}")
-            _write_rows(result, asked, given, stages)
-    if not given["no_notes"]:
-        print_notes(notes)
-    _show(result, asked, settings, given, notes)
+        if options["save"] is not None:
+            result.fair.save(_model_file(options["save"]))
+        if options["out"] is not None:
+            stages.begin(f"writing {options['out'].name}")
+            _write_rows(result.fair, request, options, stages)
+    print_notes(notes, options)
+    _show(result, request, settings, options, notes)
 
 
-def _announce_long_solve(
-    stages: Stages, what: str, settings: Mapping[str, Any], d: int, n: int
-) -> None:
-    """Say of a solve that will take long, before it begins, what would be quicker."""
-    if n * d * d > _QUICK and settings["cov_weight"] != 0:
-        stages.begin(
-            f"{what}: {d} components and {n} contrasts take minutes; fewer, or --cov-weight 0, "
-            "are quick"
-        )
-
-
-def _write_rows(result: Comparison, asked: Asked, given: Mapping[str, Any], stages: Stages) -> None:
-    """Write the scores; rows that were left out of the fit have been counted by then."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DroppedRowsWarning)
-        project_table(
-            asked.table,
-            result.fair,
-            given["out"],
-            keep=tuple(dict.fromkeys(asked.keep + asked.target)),
-            force=given["force"],
-            missing=given["missing"],
-            safe_csv=given["safe_csv"],
-            progress=stages,
-        )
-
-
-def _summed(asked: Asked, given: Mapping[str, Any], stages: Stages) -> Any:
-    stages.begin(f"summing {asked.name}")
-    return moments_from_table(
-        asked.table,
-        replace(asked.roles, folds=_folds(given, asked)),
-        engine=given["engine"] or ENGINES[0],
-        scheduler=given["scheduler"],
-        master=given["master"],
-        checkpoint=given["checkpoint"],
-        progress=stages,
-        quiet=given["quiet"],
-    )
-
-
-def _check_request(data: tuple[str, ...], given: Mapping[str, Any]) -> None:
+def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
     """Refuse options that do not belong together, and a model that could not be written."""
-    if given["cov_tol"] is not None and given["cov_weight"] is not None:
-        raise click.UsageError("--cov-tol and --cov-weight exclude each other: give one of them.")
-    if given["adversary"] is not None and given["delta"] is None:
-        raise click.UsageError("--adversary says who may find out how much: give --delta as well.")
-    penalties = given["cov_tol"], given["cov_weight"]
-    if given["delta"] is not None and penalties != (None, None):
-        raise click.UsageError("--delta excludes --cov-weight and --cov-tol: give one of them.")
-    if given["famd"] and given["no_standardize"]:
-        raise click.UsageError("--famd and --no-standardize exclude each other: give one of them.")
-    if given["delta"] is not None and given["objective"] != OBJECTIVES[0]:
-        raise click.UsageError("--delta excludes --objective: give one of them.")
-    if given["keep"] and given["out"] is None:
-        raise click.UsageError("--keep copies columns to a file: give --out as well.")
-    if given["engine"] is not None and not data:
+    pairs = [pair for pair in _EXCLUDED if None not in (options[pair[0]], options[pair[1]])]
+    if options["famd"] and options["no_standardize"]:
+        pairs.append(("famd", "no-standardize"))
+    if options["delta"] is not None and options["objective"] != OBJECTIVES[0]:
+        pairs.append(("delta", "objective"))
+    for one, other in pairs:
+        names = f"--{one} excludes --{other}".replace("_", "-")
+        raise click.UsageError(f"{names}: give one of them.")
+    if options["adversary"] is not None and options["delta"] is None:
+        raise click.UsageError("--adversary is the classifier family of --delta: give --delta too.")
+    if options["keep"] and options["out"] is None:
+        raise click.UsageError("--keep copies columns to a file: give --out too.")
+    if options["engine"] is not None and not data:
         raise click.UsageError("--engine needs DATA: files, globs or directories.")
-    for name, engine in (("scheduler", "dask"), ("master", "spark"), ("checkpoint", "local")):
-        if given[name] and (given["engine"] or "local") != engine:
+    for name, engine in (("scheduler", "dask"), ("master", "spark")):
+        if options[name] and options["engine"] != engine:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
-    if given["out"] is not None:
-        check_place("--out", given["out"], given["force"])
-    if given["save"] is not None:
-        check_place("--save", _model_file(given["save"]), given["force"])
-
-
-def _folds(given: Mapping[str, Any], asked: Asked) -> int:
-    """Return the number of folds, 0 where new rows are judged otherwise or folds cost too much."""
-    wide = len(asked.roles.columns) > _MAX_FOLDED
-    return 0 if wide or given["delta"] is not None else int(given["folds"])
-
-
-def check_place(option: str, path: Path, force: bool) -> None:
-    """Refuse to replace a file, and places that there cannot be, before any work."""
-    try:
-        if path.is_file() and not force:
-            raise click.ClickException(
-                f"{option} {path} exists already: use --force to replace it."
-            )
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise click.ClickException(f"{option} {path} is a device or a pipe, not a file.")
-        folder = path.resolve().parent
-        if not folder.is_dir():
-            raise click.ClickException(
-                f"{option} {path}: the directory {folder.name!r} does not exist."
-            )
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise click.ClickException(f"{option} {path}: {reason}.") from None
+    if options["out"] is not None:
+        check_place("--out", options["out"], options["force"])
+    if options["save"] is not None:
+        check_place("--save", _model_file(options["save"]), options["force"])
 
 
 def _model_file(path: Path) -> Path:
@@ -161,56 +105,133 @@ def _model_file(path: Path) -> Path:
     return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
 
 
-def fit_settings(given: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
-    """Parameters of `FairPCA` for what was asked."""
-    reference = read_reference(given["reference"], asked.roles.sensitive)
-    default = COMPARE[0] if reference is None else "reference"
-    same = (
-        "objective",
-        "mean_tol",
-        "cov_weight",
-        "cov_tol",
-        "solver",
-        "joint",
-        "min_group_size",
-        "tol",
+def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages) -> Any:
+    """Sum the rows; by folds unless --delta is given or there are too many columns."""
+    wide = len(request.roles.columns) > _MAX_FOLDED
+    folds = 0 if wide or options["delta"] is not None else int(options["folds"])
+    return moments_from_table(
+        request.table,
+        replace(request.roles, folds=folds),
+        engine=options["engine"] or ENGINES[0],
+        scheduler=options["scheduler"],
+        master=options["master"],
+        progress=stages,
+        quiet=options["quiet"],
     )
-    return {
-        "n_components": given["components"],
-        **{name: given[name] for name in (*same, "max_iter")},
-        "compare": given["compare"] or default,
-        "reference": reference,
-        "numeric": list(asked.roles.numeric) or None,
-        "certify": not given["no_certify"],
-        "missing": given["missing"],
-        "missing_groups": given["missing_groups"],
-        "standardize": "famd" if given["famd"] else not given["no_standardize"],
-    }
+
+
+def _compare(moments: Any, settings: dict[str, Any], stages: Stages) -> Comparison:
+    """Fit fair and plain components from moments, wherever the rows are."""
+    stage = f"fitting {moments.n_samples} rows, {moments.n_features} features"
+    stages.begin(stage)
+
+    def on_problem_size(d: int, n_contrasts: int) -> None:
+        if n_contrasts * d * d > _QUICK and settings["cov_weight"] != 0:
+            stages.begin(
+                f"{stage}: {d} components and {n_contrasts} contrasts take minutes; fewer, or "
+                "--cov-weight 0, are quick"
+            )
+
+    fair, folded = FairPCA(**settings), isinstance(moments, FoldedMoments)
+    plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
+    if not folded:
+        return Comparison(fair, plain)
+    model = clone(fair).set_params(n_components=fair.n_components_)
+    return Comparison(fair, plain, held_out_summary(model, moments))
+
+
+def _fit_delta(
+    fair: FairPCA, request: TableRequest, moments: Any, options: Mapping[str, Any], stages: Stages
+) -> Any:
+    """Fit components with a limit on the difference in selection rates."""
+    from fairpca.estimators import DeltaFairPCA
+
+    rows = request.table.rows(request.roles)
+    shared = set(DeltaFairPCA().get_params()) & set(fair.get_params())
+    model = DeltaFairPCA(
+        delta=options["delta"],
+        family=options["adversary"] or DELTA_FAMILIES[0],
+        **{name: getattr(fair, name) for name in shared},
+    )
+    model.fit_sample(rows, moments, stages)
+    return model
+
+
+def _write_rows(
+    fair: Any, request: TableRequest, options: Mapping[str, Any], stages: Stages
+) -> None:
+    """Write the scores; the fit has counted the rows that are left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DroppedRowsWarning)
+        project_table(
+            request.table,
+            fair,
+            options["out"],
+            keep=tuple(dict.fromkeys(request.keep + request.target)),
+            progress=stages,
+            **{name: options[name] for name in ("force", "missing", "safe_csv")},
+        )
 
 
 def _show(
     result: Comparison,
-    asked: Asked,
+    request: TableRequest,
     settings: dict[str, Any],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     notes: list[str],
 ) -> None:
-    out = None if given["out"] is None else str(given["out"])
+    out = None if options["out"] is None else str(options["out"])
     n_rows, names = result.plain.moments_.n_samples, list(result.plain.feature_names_in_)
     standardized = settings["standardize"]
-    if given["as_json"]:
+    if options["as_json"]:
         document = {
-            "data": asked.as_dict(n_rows, names, standardized),
+            "data": request.as_dict(n_rows, names, standardized),
             "options": settings,
-            **fit_document(result),
-            **path_document(result.fair),
+            **_document(result),
             "notes": notes,
             "output": out,
         }
         click.echo(to_json("fit", document))
-    elif not given["quiet"]:
-        print_fit(result, asked.heading(n_rows, len(names), standardized))
+    elif not options["quiet"]:
+        heading = request.heading(n_rows, len(names), standardized)
+        print_fit(result.fair, result.plain, result.held_out, result.group_table(), heading)
         if out is not None:
             click.echo(visible(f"Reduced rows written to {out}"))
-        if given["save"] is not None:
-            click.echo(visible(f"Model written to {_model_file(given['save'])}"))
+        if options["save"] is not None:
+            click.echo(visible(f"Model written to {_model_file(options['save'])}"))
+
+
+def _document(result: Comparison) -> dict[str, Any]:
+    """Gather every figure of a fit."""
+    fair, plain, groups = result.fair, result.plain, result.group_table()
+    gaps = {f"{name}_plain": plain.contrasts_[name] for name in ("mean_gap", "cov_gap")}
+    document = {
+        "fair": {**_figures(fair), "n_iter": fair.n_iter_},
+        "plain": _figures(plain),
+        "held_out": result.held_out,
+        "certificate": fair.certificate_.as_dict(),
+        "contrasts": records({**fair.contrasts_, **gaps}),
+        "components": fair.components_,
+        "center": fair.mean_,
+        "scale": np.ones(fair.n_features_in_) if fair.scale_ is None else fair.scale_,
+    }
+    if groups:
+        document["groups"] = records(groups)
+    if hasattr(fair, "path_"):
+        chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance")
+        document["adversary"] = {
+            "family": fair.family,
+            **{name: getattr(fair, f"{name}_") for name in chosen},
+            "path": records(fair.path_),
+        }
+    return document
+
+
+def _figures(fitted: Any) -> dict[str, Any]:
+    return {
+        "variance_kept": float(fitted.explained_variance_ratio_.sum()),
+        "explained_variance": fitted.explained_variance_,
+        "explained_variance_ratio": fitted.explained_variance_ratio_,
+        "mean_gap": fitted.mean_gap_,
+        "cov_gap": fitted.cov_gap_,
+    }

@@ -1,7 +1,8 @@
-"""Every option once, and the commands that have it."""
+"""Every option once, the commands that have it, and help that shows the common ones in groups."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,325 +23,420 @@ from fairpca._choices import (
     SOLVERS,
     UNKNOWN,
 )
-from fairpca.cli._kinds import Components, Number, Separator
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_NOT_NEGATIVE = Number("a number, 0 or larger", lambda number: number >= 0)
-_NOT_NEGATIVE_OR_NONE = Number(_NOT_NEGATIVE.accepted, _NOT_NEGATIVE.inside, optional=True)
-_POSITIVE = Number("a number larger than 0", lambda number: number > 0)
-_SHARE = Number("a number between 0 and 1", lambda number: 0 < number < 1)
+DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT = "Data", "Groups", "Fairness", "Audit", "Output"
 _MOST = 10**9
-_COUNT, _ONE_OR_MORE = click.IntRange(0, _MOST), click.IntRange(1, _MOST)
 
 
-def _columns(*names: str, help: str, one: bool = False) -> Decorator:
+class Option(click.Option):
+    """An option with its group in the help; the help leaves expert ones out."""
+
+    def __init__(self, *names: Any, group: str = OUTPUT, expert: bool = False, **about: Any):
+        super().__init__(*names, **about)
+        self.group, self.expert = group, expert
+
+
+class Command(click.Command):
+    """A command whose help shows the common options in groups; --help-all shows them all."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, group by group."""
+        for group in (DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT):
+            shown = [
+                record
+                for option in self.get_params(ctx)
+                if isinstance(option, click.Option)
+                and getattr(option, "group", OUTPUT) == group
+                and (not getattr(option, "expert", False) or ctx.meta.get("help_all"))
+                and (record := option.get_help_record(ctx))
+            ]
+            if shown:
+                with formatter.section(group):
+                    formatter.write_dl(shown, col_max=28)
+
+
+class Number(click.ParamType):
+    """A finite number between limits, or a word that stands for None."""
+
+    name = "number"
+
+    def __init__(self, accepted: str, inside: Callable[[float], bool], none: str = "") -> None:
+        self.accepted = accepted + (f", or {none}" if none else "")
+        self.inside, self.none = inside, none
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """Read one value or fail with a message that says what is accepted."""
+        if self.none and str(value).lower() == self.none:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        # click's FloatRange lets nan and inf through.
+        if not math.isfinite(number) or not self.inside(number):
+            self.fail(f"{value!r} is not {self.accepted}.", param, ctx)
+        return number
+
+
+class Components(Number):
+    """A number of components, a share of the variance, or the word ``all``."""
+
+    def __init__(self) -> None:
+        accepted = "a whole number from 1 on, a share of the variance such as 0.9"
+        super().__init__(accepted, lambda x: 0 < x < 1 or (x >= 1 and x.is_integer()), "all")
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float | None:
+        """Read one value; whole numbers are counts."""
+        number = super().convert(value, param, ctx)
+        return number if number is None or number < 1 else int(number)
+
+
+class Separator(click.ParamType):
+    """One character of one byte, or the word ``tab``."""
+
+    name = "separator"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read one value or fail with a message that says what is accepted."""
+        text = {"tab": "\t", "\\t": "\t"}.get(str(value), str(value))
+        if len(text) != 1 or not text.isascii() or text in '\r\n"\0':
+            self.fail(f"{value!r} is not one ASCII character, such as ';', or tab.", param, ctx)
+        return text
+
+
+_NOT_NEGATIVE = Number("a number, 0 or larger", lambda x: x >= 0)
+_NOT_NEGATIVE_OR_NONE = Number("a number, 0 or larger", lambda x: x >= 0, "none")
+_POSITIVE = Number("a number larger than 0", lambda x: x > 0)
+_SHARE = Number("a number between 0 and 1", lambda x: 0 < x < 1)
+
+
+def _option(group: str, names: str, help: str, **about: Any) -> Decorator:
+    return click.option(*names.split(), cls=Option, group=group, help=help, **about)
+
+
+def _flag(group: str, names: str, help: str, **about: Any) -> Decorator:
+    return _option(group, names, help, is_flag=True, **about)
+
+
+def _columns(group: str, names: str, help: str, *, one: bool = False, **about: Any) -> Decorator:
     """Return an option that names columns, several with commas or by repeating it."""
-    return click.option(*names, metavar="COL" if one else "COL,…", multiple=not one, help=help)
+    metavar = "COL" if one else "COL,…"
+    return _option(group, names, help, metavar=metavar, multiple=not one, **about)
 
 
-def _value(name: str, kind: click.ParamType, default: Any, help: str, **about: Any) -> Decorator:
+def _value(group: str, names: str, type: Any, default: Any, help: str, **about: Any) -> Decorator:
     """Return an option with a number, whose help shows its default."""
-    about = {"metavar": "N" if isinstance(kind, click.IntRange) else "X", **about}
-    shown = default is not None
-    return click.option(
-        *name.split(), type=kind, default=default, show_default=shown, help=help, **about
-    )
+    shown: dict[str, Any] = {"metavar": "N" if isinstance(type, click.IntRange) else "X"}
+    shown |= {"show_default": default is not None, **about}
+    return _option(group, names, help, type=type, default=default, **shown)
 
 
-def _choice(name: str, among: Sequence[str], help: str, **about: Any) -> Decorator:
+def _choice(group: str, names: str, among: Sequence[str], help: str, **about: Any) -> Decorator:
     """Return an option with one of several words."""
-    shown = "default" in about
-    return click.option(
-        *name.split(), type=click.Choice(list(among)), show_default=shown, help=help, **about
+    return _option(
+        group, names, help, type=click.Choice(list(among)), **{"metavar": "WORD", **about}
     )
 
 
-def _path(name: str, metavar: str, help: str, **about: Any) -> Decorator:
-    about = {"type": click.Path(path_type=Path), **about}
-    return click.option(*name.split(), metavar=metavar, help=help, **about)
+def _count(least: int) -> click.IntRange:
+    return click.IntRange(least, _MOST)
 
 
-def _flag(name: str, help: str) -> Decorator:
-    return click.option(*name.split(), is_flag=True, help=help)
+def _path(group: str, names: str, help: str, **about: Any) -> Decorator:
+    return _option(group, names, help, type=click.Path(path_type=Path), metavar="FILE", **about)
 
 
-_SENSITIVE = _columns("-s", "--sensitive", help="Protected columns.")
+def _help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta["help_all"] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = _flag(
+    OUTPUT, "--help-all", "Show all options and exit.", is_eager=True, expose_value=False,
+    callback=_help_all,
+)  # fmt: skip
+_SENSITIVE = _columns(GROUPS, "-s --sensitive", "Protected columns.")
 _FEATURES = (
-    _columns("--features", help="Feature columns. Default: all that have no other part."),
-    _columns("--drop", help="Columns to leave out of the features."),
-)
-_GROUPS = (
-    _columns("--control", help="Compare groups only within the strata of these columns."),
-    _columns("--weight", help="Column of row weights.", one=True),
-)
-_ROWS = (
-    _columns("--categorical", help="Features to be one-hot encoded; text always is."),
-    _choice(
-        "--missing",
-        MISSING,
-        "Missing features: refuse them, leave the rows out, or count them as the mean of all rows.",
-        default=MISSING[0],
-    ),
-    _choice(
-        "--missing-groups",
-        GROUPLESS,
-        "Missing groups: refuse them, or make them a group of their own.",
-        default=GROUPLESS[0],
-    ),
-    _value("--max-cells", _ONE_OR_MORE, MAX_CELLS, "Largest number of combinations of groups."),
-    _value("--max-levels", _ONE_OR_MORE, MAX_LEVELS, "The same for values of a text feature."),
+    _columns(DATA, "--features", "Feature columns. Default: every column not used elsewhere."),
+    _columns(DATA, "--drop", "Columns to leave out of the features."),
 )
 _SEPARATOR = _value(
-    "--separator", Separator(), ",", "Between the fields of a CSV file.", metavar="C"
+    DATA, "--separator", Separator(), ",", "Between the fields of a CSV file.", metavar="C"
 )
-_SAFE_CSV = _flag("--safe-csv", "Put an apostrophe before text that spreadsheets would run.")
-_QUIET = _flag("-q --quiet", "No tables and no progress; notes and errors only.")
-AS_JSON = _flag("--json as_json", "Print one JSON document instead of tables.")
-_NO_NOTES = _flag("--no-notes", "Do not print notes.")
-_SHOWN = (_SEPARATOR, AS_JSON, _QUIET, _NO_NOTES)
+_ROWS = (
+    _columns(DATA, "--weight", "Column of row weights.", one=True),
+    _choice(
+        DATA, "--missing", MISSING, "Missing features: error (default), drop-rows or mean.",
+        default=MISSING[0],
+    ),
+    _columns(
+        DATA, "--categorical", "Features to one-hot encode. Text columns always are.", expert=True
+    ),
+    _value(
+        DATA, "--max-levels", _count(1), MAX_LEVELS, "Largest number of values of a text feature.",
+        expert=True,
+    ),
+    _value(
+        GROUPS, "--max-cells", _count(1), MAX_CELLS, "Largest number of combinations of groups.",
+        expert=True,
+    ),
+)  # fmt: skip
+_STRATA = (
+    _columns(GROUPS, "--control", "Compare groups within strata of these columns."),
+    _columns(GROUPS, "--numeric", "Protected columns that are numbers, not groups."),
+    _flag(GROUPS, "--joint", "Compare intersections of attributes too."),
+)
+_REFERENCE = _option(
+    GROUPS, "--reference", "Reference group. Implies --compare reference.",
+    metavar="[COL=]LEVEL", multiple=True,
+)  # fmt: skip
+_MISSING_GROUPS = _choice(
+    GROUPS, "--missing-groups", GROUPLESS, "Missing groups: raise (default) or own.",
+    default=GROUPLESS[0],
+)  # fmt: skip
+_QUIET = _flag(OUTPUT, "-q --quiet", "Print notes and errors only.")
+_JSON = _flag(OUTPUT, "--json as_json", "Print one JSON document instead of tables.")
+_NO_NOTES = _flag(OUTPUT, "--no-notes", "Do not print notes.", expert=True)
+_FORCE = _flag(OUTPUT, "--force", "Replace files that exist.")
+_SAFE_CSV = _flag(
+    OUTPUT, "--safe-csv", "Put an apostrophe before text that spreadsheets would run.", expert=True
+)
 
-_NUMERIC = _columns("--numeric", help="Protected columns that are numbers, not groups.")
-_REFERENCE = click.option(
-    "--reference",
-    metavar="[COL=]LEVEL",
-    multiple=True,
-    help="Reference group; implies --compare reference.",
-)
-_JOINT = _flag("--joint", "Compare the intersections of several attributes as well.")
+
+def _compare(default: str) -> Decorator:
+    words = [f"{word} (default)" if word == default else word for word in COMPARE]
+    return _choice(GROUPS, "--compare", COMPARE, f"Compare {words[0]}, {words[1]} or {words[2]}.")
+
 
 _PROBLEM = (
-    _NUMERIC,
     _value(
-        "--mean-tol",
-        _NOT_NEGATIVE_OR_NONE,
-        0.0,
-        "Largest distance between group means; none: any.",
+        FAIRNESS, "-d --components", Components(), 2,
+        "Components to keep: a number, a share of the variance such as 0.9, or all.",
     ),
     _value(
-        "--cov-weight",
-        _NOT_NEGATIVE,
-        None,
-        "Variance to give up per unit of covariance gap; 0: equal means only. Default: 1, or none "
-        "with --cov-tol.",
+        FAIRNESS, "--mean-tol", _NOT_NEGATIVE_OR_NONE, 0.0,
+        "Largest distance of group means.",
     ),
-    _value("--cov-tol", _NOT_NEGATIVE, None, "Largest covariance gap, instead of a penalty on it."),
-    _choice(
-        "--compare",
-        COMPARE,
-        f"What faces what among three or more groups. Default: {COMPARE[0]}.",
-    ),
-    _REFERENCE,
-    _JOINT,
     _value(
-        "--min-group-size", click.IntRange(2, _MOST), 2, "Rows a group needs for its covariance."
+        FAIRNESS, "--cov-weight", _NOT_NEGATIVE, None,
+        "Penalty on the covariance gap, 0 or more. Default: 1.",
+    ),
+    _value(
+        FAIRNESS, "--cov-tol", _NOT_NEGATIVE, None,
+        "Largest covariance gap, instead of a penalty.",
     ),
     _choice(
-        "--objective",
-        OBJECTIVES,
-        "What is maximised: the variance of all rows, or what the worst-served group keeps or "
-        "loses against its own best.",
+        FAIRNESS, "--objective", OBJECTIVES,
+        "total (default), worst-variance or worst-loss: maximise the variance of all rows, or of "
+        "the worst group.",
         default=OBJECTIVES[0],
     ),
-    _choice("--solver", SOLVERS, "How the basis is found.", default=SOLVERS[0]),
-    _flag("--no-standardize", "Keep the units of the features; they are centred only."),
-    _flag("--famd", "Divide indicators of text by the root of their share, not by the deviation."),
-    _flag("--no-certify", "Do not compute the bound: faster for many features."),
-    _value(
-        "--folds",
-        click.Choice(["0", *map(str, range(2, 21))]),
-        "5",
-        "Folds for the figures on new rows, up to 200 columns; 0: none.",
-        metavar="N",
+    _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
+    _flag(
+        FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation.",
+        expert=True,
     ),
-    _value("--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
-    _value("--max-iter", _ONE_OR_MORE, 5000, "Limit on their iterations."),
-)
-_AGAINST = (
     _value(
-        "--delta",
-        _SHARE,
-        None,
-        "Largest difference that classifiers may find on unseen rows, 0 to 1: DeltaFairPCA, which "
-        "reads the rows into memory.",
+        GROUPS, "--min-group-size", _count(2), 2, "Rows a group needs for its covariance.",
+        expert=True,
     ),
     _choice(
-        "--adversary", DELTA_FAMILIES, f"Who they are, with --delta. Default: {DELTA_FAMILIES[0]}."
+        FAIRNESS, "--solver", SOLVERS,
+        f"Method that finds the components: {', '.join(SOLVERS)}.",
+        default=SOLVERS[0], show_default=True, expert=True,
     ),
-)
-_LEAVE_OUT = _flag("--leave-out-unknown", "Count rows whose group is missing, and leave them out.")
-_ORIGINAL = _columns(
-    "--original", help="Columns that the features represent: what each group loses by it."
-)
-_DECISIONS = (
-    _columns("--decision", help="Column that says who was selected.", one=True),
-    _columns("--score", help="Column of scores: the share above the median is compared.", one=True),
-    _columns("--label", help="Column of what was true, beside --decision.", one=True),
-    click.option(
-        "--positive",
-        metavar="VALUE",
-        help="Value of --decision and --label that means selected. Default: the larger one.",
+    _flag(
+        FAIRNESS, "--no-certify", "Do not compute the bound. Faster with many features.",
+        expert=True,
     ),
-)
-_OUTPUT = (
-    _path(
-        "-o --out", "FILE", "Write the reduced rows to a .csv, .csv.gz, .parquet or .feather file."
+    _value(
+        FAIRNESS, "--folds", click.Choice(["0", *map(str, range(2, 21))]), "5",
+        "Folds for the figures on held-out rows, up to 200 columns. 0: none.",
+        metavar="N", expert=True,
     ),
-    _columns("--keep", help="Columns to copy to --out."),
-    _path("--save", "MODEL", "Write the fitted model to an .npz file, for fairpca transform."),
-    _flag("--force", "Replace --out and --save if they exist."),
-    _SAFE_CSV,
-)
-_ENGINE = (
-    _choice("--engine", ENGINES, "Who sums the rows: this process (default), Dask or Spark."),
-    click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Dask scheduler, such as tcp://head:8786. Default: threads of this process.",
+    _value(
+        FAIRNESS, "--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to.",
+        expert=True,
     ),
-    click.option(
-        "--master", metavar="URL", help="Spark master, such as spark://head:7077. Default: local."
+    _value(
+        FAIRNESS, "--max-iter", _count(1), 5000, "Largest number of iterations of a relaxation.",
+        expert=True,
     ),
-    _path(
-        "--checkpoint",
-        "DIR",
-        "Keep the sums so far, so that an interrupted pass over Parquet goes on.",
+)  # fmt: skip
+_DELTA = (
+    _value(
+        FAIRNESS, "--delta", _SHARE, None,
+        "Largest allowed difference in selection rates on held-out rows, 0 to 1.",
     ),
-)
-
+    _choice(
+        FAIRNESS, "--adversary", DELTA_FAMILIES,
+        f"Classifier family used with --delta: {', '.join(DELTA_FAMILIES)}.",
+        expert=True,
+    ),
+)  # fmt: skip
 _DATABASE = (
-    click.option("--sql", metavar="SELECT", help="Read the rows of a query instead of files."),
-    click.option(
-        "--database",
-        metavar="URI",
-        envvar="FAIRPCA_DATABASE",
-        help="Of --sql: postgresql://…, sqlite:FILE or duckdb:FILE. Default: the environment "
-        "variable FAIRPCA_DATABASE, which keeps passwords out of the list of processes.",
+    _option(DATA, "--sql", "Read the rows of a query instead of files.", metavar="SELECT"),
+    _option(
+        DATA, "--database",
+        "postgresql://…, sqlite:FILE or duckdb:FILE, for --sql. Default: the variable "
+        "FAIRPCA_DATABASE.",
+        metavar="URI", envvar="FAIRPCA_DATABASE",
     ),
-)
-
+)  # fmt: skip
+_ENGINE = (
+    _choice(
+        DATA, "--engine", ENGINES, "Sum the rows of files by dask or spark. Default: this process.",
+        expert=True,
+    ),
+    _option(
+        DATA, "--scheduler",
+        "Dask scheduler, such as tcp://head:8786. Default: threads of this process.",
+        metavar="ADDRESS", expert=True,
+    ),
+    _option(
+        DATA, "--master", "Spark master, such as spark://head:7077. Default: local.",
+        metavar="URL", expert=True,
+    ),
+)  # fmt: skip
 _MEASURED = (
-    _value(
-        "--min-group",
-        click.IntRange(2, _MOST),
-        30,
-        "Rows that both groups of a headline need; smaller groups are listed.",
-    ),
-    _value(
-        "--budget",
-        _NOT_NEGATIVE,
-        60.0,
-        "Seconds of processor time: what does not fit is done on a sample, or left out; 0: no "
-        "limit.",
+    _columns(AUDITING, "--decision", "Column that says who was selected.", one=True),
+    _columns(AUDITING, "--score", "Column of scores: compare shares above the median.", one=True),
+    _columns(AUDITING, "--label", "Column of true outcomes, with --decision.", one=True),
+    _option(
+        AUDITING, "--positive",
+        "Value of --decision and --label that means selected. Default: the larger one.",
+        metavar="VALUE",
     ),
     _choice(
-        "--adversaries",
-        (*ADVERSARIES, "none"),
-        "Classifiers to train on one half and measure on the other; repeat for several. "
-        "Default: all.",
+        AUDITING, "--adversaries", (*ADVERSARIES, "none"),
+        f"Classifiers measured on held-out rows: {', '.join(ADVERSARIES)} or none. Repeat for "
+        "several. Default: all.",
         multiple=True,
     ),
-    *_DECISIONS,
     _choice(
-        "--family families",
-        FAMILIES,
-        "Classifiers to try: half-spaces, Gaussian-kernel SVM, orthants. Default: all.",
+        AUDITING, "--family families", FAMILIES,
+        "Classifiers fitted to all rows: linear (half-spaces), rbf (Gaussian-kernel SVM), cdf "
+        "(orthants). Default: all.",
         multiple=True,
     ),
-    _value("--permutations", _COUNT, 200, "Permutations for the null of fast statistics; 0: none."),
-    _value("--slow-permutations", _COUNT, 20, "The same for statistics that repeat a costly fit."),
-    _flag("--no-cross-fit", "No values on rows not trained on."),
-    _value("--confidence", _SHARE, 0.95, "Of the bounds and intervals."),
     _value(
-        "--max-samples",
-        click.IntRange(10, _MOST),
-        1000,
-        "Rows that Gaussian-kernel SVMs are trained on at most.",
+        AUDITING, "--budget", _NOT_NEGATIVE, 60.0, "Seconds of processor time. 0: no limit."
     ),
-    _value("--seed", click.IntRange(0, 2**32 - 1), 0, "Of the permutations and splits."),
-)
-_COMPONENTS = _value(
-    "-d --components",
-    Components(),
-    2,
-    "Components to keep: a number; a share such as 0.9: as many as plain PCA needs for that "
-    "share of the variance; all: as many as equal means leave.",
-)
+    _value(AUDITING, "--min-group", _count(2), 30, "Rows that a group of the headline needs."),
+    _flag(GROUPS, "--leave-out-unknown", "Count rows whose group is missing and leave them out."),
+    _value(
+        AUDITING, "--permutations", _count(0), 200, "Permutations for fast statistics. 0: none.",
+        expert=True,
+    ),
+    _value(
+        AUDITING, "--slow-permutations", _count(0), 20, "Permutations for statistics that refit.",
+        expert=True,
+    ),
+    _flag(AUDITING, "--no-cross-fit", "Do not measure families on held-out rows.", expert=True),
+    _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals.", expert=True),
+    _value(
+        AUDITING, "--max-samples", _count(10), 1000, "Most rows to train a Gaussian-kernel SVM on.",
+        expert=True,
+    ),
+    _value(
+        AUDITING, "--seed", click.IntRange(0, 2**32 - 1), 0, "Of permutations and splits.",
+        expert=True,
+    ),
+)  # fmt: skip
 
 FIT = (
     _SENSITIVE,
-    _COMPONENTS,
-    *_FEATURES,
-    _columns("--target", help="Columns to predict later: no features, copied to --out."),
-    *_GROUPS,
+    *_STRATA,
+    _compare(COMPARE[0]),
+    _REFERENCE,
+    _MISSING_GROUPS,
     *_PROBLEM,
-    *_AGAINST,
-    *_OUTPUT,
+    *_DELTA,
+    *_FEATURES,
+    _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS,
+    _SEPARATOR,
     *_DATABASE,
     *_ENGINE,
-    *_SHOWN,
+    _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),
+    _columns(OUTPUT, "--keep", "Columns to copy to --out."),
+    _path(OUTPUT, "--save", "Write the model to an .npz file, for fairpca transform."),
+    _FORCE,
+    _SAFE_CSV,
+    _JSON,
+    _QUIET,
+    _NO_NOTES,
 )
 AUDIT = (
     _SENSITIVE,
-    *_FEATURES,
-    *_GROUPS,
-    _NUMERIC,
-    _choice("--compare", COMPARE, "What faces what among three or more groups. Default: pairs."),
+    *_STRATA,
+    _compare("pairs"),
     _REFERENCE,
-    _JOINT,
+    _MISSING_GROUPS,
     *_MEASURED,
-    _ORIGINAL,
-    _LEAVE_OUT,
-    _flag("--standardize", "Give every column unit variance first."),
+    *_FEATURES,
+    _columns(DATA, "--original", "Columns that the features represent: adds the loss per group."),
+    _flag(DATA, "--standardize", "Give every column unit variance first."),
     *_ROWS,
-    *_SHOWN,
+    _SEPARATOR,
+    _JSON,
+    _QUIET,
+    _NO_NOTES,
 )
 REPORT = (
     _SENSITIVE,
-    _COMPONENTS,
-    *_FEATURES,
-    _columns("--target", help="Columns that are no features."),
-    *_GROUPS,
+    *_STRATA,
+    _compare(COMPARE[0]),
+    _REFERENCE,
+    _MISSING_GROUPS,
     *_PROBLEM,
     *_MEASURED,
-    _LEAVE_OUT,
-    _flag("--as-is", "Audit the columns themselves, without a fit."),
-    _path(
-        "-o --out",
-        "FILE",
-        "Where the page goes; its figures go beside it as .json.",
-        default=Path("report.html"),
-        show_default=True,
-    ),
-    _path("--card", "FILE", "Write a model card in Markdown as well."),
-    click.option("--title", metavar="TEXT", help="Title of the page."),
-    _flag("--force", "Replace files that exist."),
+    *_FEATURES,
+    _columns(DATA, "--target", "Columns that are not features."),
     *_ROWS,
     _SEPARATOR,
+    _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
+    _path(
+        OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
+        default=Path("report.html"), show_default=True,
+    ),
+    _path(OUTPUT, "--card", "Write a model card in Markdown too."),
+    _option(OUTPUT, "--title", "Title of the page.", metavar="TEXT"),
+    _FORCE,
     _QUIET,
     _NO_NOTES,
-)
+)  # fmt: skip
 TRANSFORM = (
-    _columns("--keep", help="Columns to copy."),
-    _flag("--keep-all", "Copy all columns."),
-    _choice("--missing", MISSING, "Missing features. Default: as in the fit."),
-    _choice("--unknown", UNKNOWN, "Categories that MODEL has not seen.", default=UNKNOWN[0]),
-    *_DATABASE,
-    click.option("--into", metavar="TABLE", help="Write a table of --database instead of OUT."),
-    _flag("--force", "Replace OUT, or the table, if it exists."),
-    _SAFE_CSV,
+    _choice(DATA, "--missing", MISSING, "Missing features. Default: as in the fit."),
+    _choice(
+        DATA, "--unknown", UNKNOWN, "Values of text that MODEL has not seen: error or ignore.",
+        default=UNKNOWN[0],
+    ),
     _SEPARATOR,
+    *_DATABASE,
+    _columns(OUTPUT, "--keep", "Columns to copy."),
+    _flag(OUTPUT, "--keep-all", "Copy all columns."),
+    _option(OUTPUT, "--into", "Write a table of --database instead of OUT.", metavar="TABLE"),
+    _FORCE,
+    _SAFE_CSV,
     _QUIET,
     _NO_NOTES,
-)
+)  # fmt: skip
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
     """Combine options into one decorator, in the order in which the help shows them."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
+        for option in reversed((*options, _HELP_ALL)):
             command = option(command)
         return command
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca._present import label
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._classifiers import Signs
 from fairpca.metrics._intervals import HeldOut
 from fairpca.metrics._measure import MIN_CROSS_FIT, Settings, halves_of, train
-from fairpca.metrics._result import pair_label
 from fairpca.rows import Level, Rows, Stratum
 
 _EPOCHS = 30
@@ -59,7 +59,7 @@ class AdversaryResult:
 
     def label(self) -> str:
         """Return a short name of the pair."""
-        return pair_label(self.attribute, self.groups, self.stratum)
+        return label(self.attribute, self.groups[1], self.groups[0], self.stratum)
 
 
 def attack(

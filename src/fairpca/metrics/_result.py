@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._present import html_table
+from fairpca._present import html_table, label
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, in_words
@@ -19,12 +19,6 @@ _FAMILY_NAMES = {
     "rbf": "Gaussian-kernel SVM",
     "cdf": "orthants (multivariate Kolmogorov–Smirnov)",
 }
-
-
-def pair_label(attribute: str, groups: tuple[Level, Level], stratum: dict[str, Level]) -> str:
-    """Return a short name of a pair."""
-    where = " where " + ", ".join(f"{k}={v}" for k, v in stratum.items()) if stratum else ""
-    return f"{attribute}: {groups[1]} against {groups[0]}{where}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +140,7 @@ class DeltaPair:
 
     def label(self) -> str:
         """Return a short name of the pair."""
-        return pair_label(self.attribute, self.groups, self.stratum)
+        return label(self.attribute, self.groups[1], self.groups[0], self.stratum)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairpca._present import label
 from fairpca.linalg import Array, top_eigenpairs
 from fairpca.moments._cells import Cell, merge
 from fairpca.moments._form_contrasts import _groups, _strata
@@ -47,9 +48,7 @@ class GroupCovariances:
 
     def label(self, place: int) -> str:
         """One-line name of a group."""
-        attribute, group, stratum = self.attributes[place], self.groups[place], self.strata[place]
-        name = f"{attribute}={group}" if attribute else group
-        return name if stratum is None else f"{name} in {stratum}"
+        return label(self.attributes[place], self.groups[place], "", self.strata[place])
 
     def best(self, n_components: int) -> Array:
         """Return the variance that each group's own principal components keep, shape (K,)."""

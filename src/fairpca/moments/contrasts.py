@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairpca._present import html_table
+from fairpca._present import html_table, label
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._cells import FloatArray
 
@@ -62,9 +62,7 @@ class Contrast:
     @property
     def label(self) -> str:
         """One-line name, for messages and tables."""
-        sides = f"{self.positive} vs {self.negative}" if self.negative else self.positive
-        stratum = "" if self.stratum is None else f" | {self.stratum}"
-        return f"{self.attribute}: {sides}{stratum}"
+        return label(self.attribute, self.positive, self.negative, self.stratum)
 
     @property
     def is_compared(self) -> bool:

@@ -1,4 +1,4 @@
-"""What was typed becomes a table and the roles of its columns."""
+"""The options of a command as a table with roles, and as settings of the library."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
 from fairpca.rows._columns import check_names
 from fairpca.tables import Roles, Table, open_query, open_table
 
-_PARTS = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
+_ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep", "original")
-_JUDGED = ("decision", "score", "label")
+_MEASURED = ("decision", "score", "label")
+_OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
+           "tol", "max_iter", "missing", "missing_groups")  # fmt: skip
+_OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples",
+             "positive")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A table, the roles of its columns, and what was one-hot `encoded` unasked, being text."""
+class TableRequest:
+    """A table, the roles of its columns, and which text columns are one-hot `encoded` unasked."""
 
     table: Table
     roles: Roles
@@ -29,7 +34,7 @@ class Asked:
     target: tuple[str, ...]
     keep: tuple[str, ...]
     original: tuple[str, ...]  # what the features of an audit represent
-    judged: dict[str, str]  # columns of decisions, scores and labels
+    measured: dict[str, str]  # columns of decisions, scores and labels
     name: str
     description: str
 
@@ -59,7 +64,7 @@ class Asked:
             "control": self.roles.control,
             "target": self.target,
             "weight": self.roles.weight,
-            **self.judged,
+            **self.measured,
         }
 
     def encoding_notes(self, features: Sequence[str]) -> list[str]:
@@ -70,8 +75,8 @@ class Asked:
             words = [level for level in levels if not _is_number(level)]
             if self.table.kind == "csv" and words and 2 * len(words) <= len(levels):
                 raise click.ClickException(
-                    f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: mend the "
-                    f"cells, --drop {name}, or encode every value with --categorical {name}."
+                    f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: correct "
+                    f"the cells, --drop {name}, or encode every value with --categorical {name}."
                 )
             counts.append(f"{name!r} ({len(levels)})")
         if not counts:
@@ -79,30 +84,27 @@ class Asked:
         return [f"text columns became one indicator for each value: {', '.join(counts)}."]
 
 
-def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
-    """Open the files, or the embedded data, and settle which column plays which part."""
-    sql = given.get("sql")
-    check_query(given, bool(data))
-    if (data or sql) and not given["sensitive"]:
+def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableRequest:
+    """Open the files, the query or the embedded data, and settle the role of each column."""
+    sql = options.get("sql")
+    check_query(options, bool(data))
+    if (data or sql) and not options["sensitive"]:
         raise click.UsageError("name the protected column (or columns) with --sensitive COL.")
     for path in data:
         if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
             raise click.ClickException(f"{path}: no such file.")
     if data:
-        table = open_table(data if len(data) > 1 else data[0], separator=given["separator"])
+        table = open_table(data if len(data) > 1 else data[0], separator=options["separator"])
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
         description = " ".join(data) if len(data) < 4 else f"{data[0]} and {len(data) - 1} more"
     elif sql:
-        table = open_query(sql, given["database"])
+        table = open_query(sql, options["database"])
         name, description = "query", table.name
     else:
         table, name, description = _embedded()
-        given = {
-            **given,
-            "sensitive": given["sensitive"] or ("sex",),
-            "target": given.get("target") or ("progression",),
-        }
-    parts = _parts(given, table.names)
+        defaults = {"sensitive": ("sex",), "target": ("progression",)}
+        options = {**options, **{part: options.get(part) or defaults[part] for part in defaults}}
+    parts = _columns_of(options, table.names)
     features = _features(parts, table.names)
     known = (name for name in features if name in table.names)
     text = tuple(name for name in known if _is_text(table.schema.field(name).type))
@@ -110,28 +112,43 @@ def open_asked(data: tuple[str, ...], given: Mapping[str, Any]) -> Asked:
         parts["sensitive"],
         features=features,
         control=parts["control"],
-        weight=given["weight"],
+        weight=options["weight"],
         numeric=parts["numeric"],
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
-        missing=given["missing"],
-        missing_groups=given["missing_groups"],
-        max_cells=given["max_cells"],
-        max_levels=given["max_levels"],
+        **{
+            name: options[name] for name in ("missing", "missing_groups", "max_cells", "max_levels")
+        },
     )
     encoded = tuple(name for name in text if name not in parts["categorical"])
-    judged = {part: parts[part][0] for part in _JUDGED if parts[part]}
+    measured = {part: parts[part][0] for part in _MEASURED if parts[part]}
     copied = parts["target"], parts["keep"], parts["original"]
-    return Asked(table, roles, encoded, *copied, judged, name, description)
+    return TableRequest(table, roles, encoded, *copied, measured, name, description)
 
 
-def check_query(given: Mapping[str, Any], has_files: bool) -> None:
-    """Refuse a query without a database, and one beside files."""
-    if given.get("sql") is None:
+def check_query(options: Mapping[str, Any], has_files: bool) -> None:
+    """Refuse a query without a database, and one together with files."""
+    if options.get("sql") is None:
         return
     if has_files:
         raise click.UsageError("--sql reads a database and takes no files: give one of them.")
-    if not given["database"]:
+    if not options["database"]:
         raise click.UsageError("--sql needs --database, or FAIRPCA_DATABASE in the environment.")
+
+
+def check_place(option: str, path: Path, force: bool) -> None:
+    """Refuse to replace a file, and places that cannot be written, before any work."""
+    try:
+        if path.is_file() and not force:
+            problem = "exists already: use --force to replace it."
+        elif path.exists() and not path.is_file() and not path.is_dir():
+            problem = "is a device or a pipe, not a file."
+        elif not (folder := path.resolve().parent).is_dir():
+            problem = f"cannot be written: the directory {folder.name!r} does not exist."
+        else:
+            return
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
+    raise click.ClickException(f"{option} {path} {problem}")
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -160,7 +177,7 @@ def _embedded() -> tuple[Table, str, str]:
 def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
     """Read ``a,b,c`` into column names; one that contains a comma is taken whole if it exists.
 
-    >>> from fairpca.cli._table import split_names
+    >>> from fairpca.cli._request import split_names
     >>> split_names(["a,b", "height, cm", "a"], ["a", "b", "height, cm"])
     ('a', 'b', 'height, cm', 'a')
     """
@@ -170,27 +187,27 @@ def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tup
     return tuple(name for name in names if name)
 
 
-def _parts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Read the options that name columns; those of tables are checked where roles are assigned."""
-    parts = {part: split_names(given.get(part), known) for part in _PARTS + _COPIED + _JUDGED}
-    for part in ("drop", *_COPIED, *_JUDGED):
+def _columns_of(options: Mapping[str, Any], known: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Read the options that name columns; roles are checked where they are assigned."""
+    parts = {part: split_names(options.get(part), known) for part in _ROLES + _COPIED + _MEASURED}
+    for part in ("drop", *_COPIED, *_MEASURED):
         parts[part] = tuple(dict.fromkeys(parts[part]))
         check_names(parts[part], known, part)
-    for part in _JUDGED:
+    for part in _MEASURED:
         if len(parts[part]) > 1:
-            raise click.ClickException(f"--{part} {given[part]}: name one column.")
+            raise click.ClickException(f"--{part} {options[part]}: name one column.")
     for part in ("features", "categorical"):
         parts[part] = tuple(dict.fromkeys(parts[part]))
     return parts
 
 
 def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns named as features, or all that play no other part."""
+    """Return the columns named as features, or all that are not used elsewhere."""
     chosen = parts["features"]
     if not chosen:
-        others = ("sensitive", "control", "weight", "target", "drop", "original", *_JUDGED)
-        apart = {name for part in others for name in parts[part]}
-        chosen = tuple(name for name in known if name not in apart)
+        others = ("sensitive", "control", "weight", "target", "drop", "original", *_MEASURED)
+        used = {name for part in others for name in parts[part]}
+        chosen = tuple(name for name in known if name not in used)
     both = [name for name in (*chosen, *parts["categorical"]) if name in parts["drop"]]
     if both:
         raise click.ClickException(f"{both[0]!r} is named by --features and by --drop.")
@@ -202,7 +219,7 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
 def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dict[str, str] | None:
     """Read ``LEVEL`` or ``COLUMN=LEVEL``; text before = that is no column belongs to the level.
 
-    >>> from fairpca.cli._table import read_reference
+    >>> from fairpca.cli._request import read_reference
     >>> read_reference(["white"], ["race"]), read_reference(["race=white"], ["race", "sex"])
     ('white', {'race': 'white'})
     """
@@ -222,3 +239,34 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
                 param_hint="'--reference'",
             )
     return pairs
+
+
+def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
+    """Return the parameters of `FairPCA`."""
+    reference = read_reference(options["reference"], request.roles.sensitive)
+    return {
+        "n_components": options["components"],
+        **{name: options[name] for name in _OF_FIT},
+        "compare": options["compare"] or (COMPARE[0] if reference is None else "reference"),
+        "reference": reference,
+        "numeric": list(request.roles.numeric) or None,
+        "certify": not options["no_certify"],
+        "standardize": "famd" if options["famd"] else not options["no_standardize"],
+    }
+
+
+def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
+    """Return the arguments of `audit`."""
+    reference = read_reference(options["reference"], request.roles.sensitive)
+    if options["label"] and not options["decision"]:
+        raise click.UsageError("--label is the true outcome of a decision: give --decision too.")
+    return {
+        **{name: options[name] for name in _OF_AUDIT},
+        "families": options["families"] or FAMILIES,
+        "adversaries": [a for a in options["adversaries"] or ADVERSARIES if a != "none"],
+        "compare": options["compare"] or ("pairs" if reference is None else "reference"),
+        "reference": reference,
+        "n_permutations": options["permutations"],
+        "cross_fit": not options["no_cross_fit"],
+        "random_state": options["seed"],
+    }

@@ -1,0 +1,191 @@
+"""Messages, notes and progress on standard error: one line each, harmless to a terminal."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import click
+
+from fairpca._present import visible
+from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
+
+LONGEST = 1000
+"""Characters of one message; what is longer loses its middle."""
+DELAY = 1.0
+"""Seconds before anything is said about progress."""
+
+# The options that do not have the name of the parameter they set.
+RENAMED = {
+    "n_components": "components",
+    "sensitive_features": "sensitive",
+    "control_features": "control",
+    "sample_weight": "weight",
+    "overwrite": "force",
+    "families": "family",
+    "family": "adversary",
+    "n_permutations": "permutations",
+    "random_state": "seed",
+}
+
+
+def one_line(message: str) -> str:
+    """Return a message without line breaks and control characters, and not endless."""
+    return bounded(visible(" ".join(message.split())), LONGEST)
+
+
+def error_message(error: InvalidInputError, options: Collection[str]) -> str:
+    """Put the option that sets the parameter concerned in front of an error's message."""
+    option, text = option_of(error.parameter or ""), error.advice(as_typed)
+    return f"{option}: {text}" if option in options else text
+
+
+def option_of(parameter: str) -> str:
+    """Return the name of the option that sets a parameter."""
+    return f"--{RENAMED.get(parameter, parameter).replace('_', '-')}"
+
+
+def as_typed(parameter: str, value: Any) -> str:
+    """Write a setting of the library as an option.
+
+    >>> from fairpca.cli._console import as_typed
+    >>> as_typed("missing", "mean"), as_typed("numeric", ["age"]), as_typed("force", True)
+    ('--missing mean', '--numeric age', '--force')
+    """
+    values = [] if value is True else value if isinstance(value, list) else [value]
+    return " ".join([option_of(parameter), *(shlex.quote(str(part)) for part in values)])
+
+
+@contextmanager
+def collected_notes(notes: list[str]) -> Iterator[None]:
+    """Add what the library warns of to the notes, each once; other warnings pass through."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for entry in caught:
+        if isinstance(entry.message, FairnessWarning):
+            add_note(notes, entry.message.advice(as_typed))
+        elif entry.category.__name__ == "ConvergenceWarning":  # without importing scikit-learn
+            add_note(notes, str(entry.message))
+        else:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+
+
+def add_note(notes: list[str], text: str) -> None:
+    """Add a note on one line, unless it is there."""
+    note = one_line(text)
+    if note not in notes:
+        notes.append(note)
+
+
+def print_notes(notes: list[str], options: dict[str, Any]) -> None:
+    """Print notes on standard error, unless they are not wanted."""
+    for note in () if options["no_notes"] else notes:
+        click.echo(f"fairpca: note: {note}", err=True)
+
+
+class Stages:
+    """Shows a stage as a bar on terminals, elsewhere as lines; it is a ``progress(done, total)``.
+
+    >>> from fairpca.cli._console import Stages
+    >>> with Stages(enabled=True) as stages:
+    ...     stages.begin("fitting")
+    ...     stages(10, 20)
+    """
+
+    def __init__(self, enabled: bool, delay: float | None = None) -> None:
+        self._enabled = enabled
+        self._delay = DELAY if delay is None else delay
+        self._stage = ""
+        self.done = 0
+        self._total: int | None = None
+        self._changed = threading.Condition()
+        self._finished = False
+        self._printed, self._next = "", 0.0  # the last stage on a line, and when the next is due
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Stages:
+        self._start = self._begun = time.monotonic()
+        if self._enabled:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._finished = True
+            self._changed.notify()
+        if self._enabled:
+            self._thread.join()
+
+    def begin(self, stage: str) -> None:
+        """Name what happens next."""
+        with self._changed:
+            self._stage, self.done, self._total = visible(stage), 0, None
+            self._begun = time.monotonic()
+            self._print_line()
+            self._changed.notify()
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Say how much of the stage is done, of how much where that is known."""
+        self.done, self._total = done, total or None
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    def _watch(self) -> None:
+        with self._changed:
+            if self._changed.wait_for(lambda: self._finished, timeout=self._delay):
+                return
+            if sys.stderr.isatty():
+                self._draw_bar()
+                return
+            while not self._finished:
+                self._print_line()
+                self._changed.wait(timeout=max(self._next - self._elapsed, 0.1))
+
+    def _print_line(self) -> None:
+        """Print a line if the stage is new or has taken long; nothing on a terminal."""
+        elapsed = self._elapsed
+        if not self._enabled or not self._stage or elapsed < self._delay or sys.stderr.isatty():
+            return
+        if self._stage != self._printed or elapsed >= self._next:
+            click.echo(f"fairpca: {self._described()} ({elapsed:.0f} s)", err=True)
+            self._printed, self._next = self._stage, max(2.0 * elapsed, DELAY)
+
+    def _described(self) -> str:
+        """Return the stage and how far it is; without an end the rows so far."""
+        if not self.done:
+            return self._stage
+        if not self._total:
+            return f"{self._stage}, {self.done:,} rows"
+        share = self.done / self._total
+        left = (time.monotonic() - self._begun) * (1.0 - share) / share
+        return f"{self._stage}, {share:.0%}" + (f", about {left:.0f} s left" if left >= 1 else "")
+
+    def _draw_bar(self) -> None:
+        """Keep a bar up to date until the end; called with the lock held."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn()
+        console = Console(stderr=True)
+        with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+            task = bar.add_task(self._stage, total=None)
+            bar.tasks[0].start_time = self._start  # the silent second counts
+            while not self._finished:
+                text = self._described()
+                bar.update(task, description=text, completed=self.done, total=self._total)
+                self._changed.wait(timeout=0.1)
