@@ -108,3 +108,8 @@ def rewrite_npz(path, change):
     change(header, arrays)
     sealed = {**header, "checksum": checksum(header, arrays)}
     np.savez(path, header=np.array(json.dumps(sealed)), **arrays)
+
+
+def cell_arrays(cell):
+    """Moments of a cell by name."""
+    return {name: value for name, value in vars(cell).items() if isinstance(value, np.ndarray)}

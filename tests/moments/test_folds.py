@@ -185,4 +185,4 @@ def test_what_varies_in_left_out_rows_only_is_constant_in_the_others(monkeypatch
         assert other.span is None
         scale = train.standardization().scale
         np.testing.assert_allclose(scale, other.standardization().scale, rtol=1e-9)
-        assert np.count_nonzero(scale == 1.0) == test.table.n_rows
+        assert np.count_nonzero(scale == 1.0) == test.n_samples

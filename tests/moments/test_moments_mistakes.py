@@ -46,7 +46,7 @@ GROUP_ERRORS = {
     "control length": ({"control_features": [0, 1]}, "control_features has 2 rows"),
     "control missing": ({"control_features": ["a", None, "b"]}, "control_features column"),
     "control numbers": ({"control_features": [0.5, 1.5, 2.5]}, "strata need groups"),
-    "numeric": ({"numeric": ["age"]}, "numeric names"),
+    "numeric": ({"numeric": ["age"]}, "is not among the columns"),
 }
 
 

@@ -13,16 +13,17 @@ times a centred numeric attribute.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, diags_array
+from scipy.sparse import csc_array, diags_array, issparse
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
+from fairpca.rows._checks import rows_at_once
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -81,12 +82,9 @@ class Cell:
     third: FloatArray  # (m, p, p): sum of w (z - z_mean)(x - mean)(x - mean)ᵀ
 
     def __post_init__(self) -> None:
-        for array in self.arrays().values():
-            array.flags.writeable = False
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """Return the arrays by name, for storage and checks."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
 
     @property
     def covariance(self) -> FloatArray:
@@ -95,21 +93,23 @@ class Cell:
 
 
 def summarise(
-    matrix: NDArray[Any],
-    attributes: FloatArray,
-    weights: FloatArray | None,
-    rows: NDArray[np.intp],
-    batch: int,
+    matrix: Any, attributes: FloatArray, weights: FloatArray | None, rows: NDArray[np.intp]
 ) -> Cell:
-    """Compute the moments of some rows of a matrix, a batch at a time."""
-    if weights is None and attributes.shape[1] == 0:
+    """Compute the moments of some rows of a matrix, dense or sparse, a batch at a time."""
+    is_sparse = issparse(matrix)
+    if weights is None and attributes.shape[1] == 0 and not is_sparse:
         return _summarise_plain(matrix, rows)
+    step = rows_at_once(matrix.shape[1])
+    if is_sparse:
+        filled = max(matrix.nnz / (matrix.shape[0] * matrix.shape[1]), 1e-3)
+        step = max(int(step / filled), 1)
     parts = []
-    for start in range(0, len(rows), batch):
-        part = rows[start : start + batch]
-        x = _take_rows(matrix, part).astype(np.float64, copy=False)
-        w = None if weights is None else weights.take(part)
-        parts.append(_summarise_batch(x, attributes.take(part, axis=0), w))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        x = matrix[part] if is_sparse else _take_rows(matrix, part)
+        x = x.astype(np.float64, copy=False)
+        z, w = attributes.take(part, axis=0), None if weights is None else weights.take(part)
+        parts.append(_summarise_sparse(x, z, w) if is_sparse else _summarise_batch(x, z, w))
     return merge(parts)
 
 
@@ -179,19 +179,9 @@ def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     return total, (a - (total - b_used)) + (b - b_used)
 
 
-def merge(cells: Sequence[Cell]) -> Cell:
-    """Moments of the union of disjoint sets of rows, from their moments alone."""
-    if len(cells) == 1:
-        return cells[0]
-    with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-        found = _merged(cells)
-    check_sums(found)
-    return found
-
-
 def check_sums(cell: Cell) -> None:
     """Catch values so large that their squares are not numbers any more."""
-    if not all(np.isfinite(array).all() for array in cell.arrays().values()):
+    if not all(np.isfinite(value).all() for value in vars(cell).values()):
         raise InvalidInputError(
             "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
             "rescale the columns.",
@@ -199,30 +189,35 @@ def check_sums(cell: Cell) -> None:
         )
 
 
-def _merged(cells: Sequence[Cell]) -> Cell:
+def merge(cells: Sequence[Cell]) -> Cell:
+    """Moments of the union of disjoint sets of rows, from their moments alone."""
     # Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the
     # third order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to
     # zero).
+    if len(cells) == 1:
+        return cells[0]
     w = np.array([cell.weight for cell in cells])
     total = float(w.sum())
-    mean, a = _common_mean([(cell.mean, cell.mean_rest) for cell in cells], w, total)
-    z_mean, b = _common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
-    scatter = (a * w[:, None]).T @ a
-    cross = (b * w[:, None]).T @ a
-    third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a)
-    z_scatter = np.einsum("gm,gm->m", b * w[:, None], b)
-    for index, cell in enumerate(cells):
-        scatter += cell.scatter
-        z_scatter += cell.z_scatter
-        cross += cell.cross
-        if b.size:
-            mixed = cell.cross[:, :, None] * a[index]
-            third += cell.third + mixed + mixed.transpose(0, 2, 1)
-            third += b[index][:, None, None] * cell.scatter
-    n_rows = sum(cell.n_rows for cell in cells)
-    return Cell(
-        n_rows, total, *mean, symmetrize(scatter), *z_mean, z_scatter, cross, symmetrize(third)
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
+        mean, a = _common_mean([(cell.mean, cell.mean_rest) for cell in cells], w, total)
+        z_mean, b = _common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
+        scatter = (a * w[:, None]).T @ a
+        cross = (b * w[:, None]).T @ a
+        third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a)
+        z_scatter = np.einsum("gm,gm->m", b * w[:, None], b)
+        for index, cell in enumerate(cells):
+            scatter += cell.scatter
+            z_scatter += cell.z_scatter
+            cross += cell.cross
+            if b.size:
+                mixed = cell.cross[:, :, None] * a[index]
+                third += cell.third + mixed + mixed.transpose(0, 2, 1)
+                third += b[index][:, None, None] * cell.scatter
+        n_rows = sum(cell.n_rows for cell in cells)
+        features, attributes = (*mean, symmetrize(scatter)), (*z_mean, z_scatter)
+        union = Cell(n_rows, total, *features, *attributes, cross, symmetrize(third))
+    check_sums(union)
+    return union
 
 
 def _common_mean(
@@ -240,31 +235,20 @@ def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
     return (plus.mean - minus.mean) + (plus.mean_rest - minus.mean_rest)
 
 
-def rescale(cell: Cell, centre: FloatArray, scale: FloatArray) -> Cell:
-    """Moments of (x - centre) / scale, feature by feature."""
-    # One division after the other: the product of two tiny scales may underflow, and doing it in
-    # one order leaves the result symmetric only to rounding.
+def map_features(cell: Cell, linear: Callable[[FloatArray], FloatArray]) -> Cell:
+    """Moments of a linear function of the features, which `linear` applies along the last axis."""
+
+    def both(matrices: FloatArray) -> FloatArray:  # L M Lᵀ
+        return symmetrize(linear(linear(matrices).swapaxes(-1, -2)))
+
     return replace(
         cell,
-        mean=((cell.mean - centre) + cell.mean_rest) / scale,
-        mean_rest=np.zeros_like(cell.mean_rest),
-        scatter=symmetrize(cell.scatter / scale / scale[:, None]),
-        cross=cell.cross / scale,
-        third=symmetrize(cell.third / scale / scale[:, None]),
+        mean=linear(cell.mean),
+        mean_rest=linear(cell.mean_rest),
+        scatter=both(cell.scatter),
+        cross=linear(cell.cross),
+        third=both(cell.third),
     )
-
-
-def spread(cell: Cell, index: NDArray[np.intp], p: int) -> Cell:
-    """Move the features of a cell to the places `index` among `p`, zero elsewhere."""
-    m = len(cell.z_mean)
-    mean, rest, cross = np.zeros(p), np.zeros(p), np.zeros((m, p))
-    scatter, third = np.zeros((p, p)), np.zeros((m, p, p))
-    mean[index], rest[index], cross[:, index] = cell.mean, cell.mean_rest, cell.cross
-    block = np.ix_(index, index)
-    scatter[block] = cell.scatter
-    for position in range(m):
-        third[position][block] = cell.third[position]
-    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
 
 
 def with_attribute(cell: Cell, position: int, value: float) -> Cell:
@@ -290,27 +274,9 @@ def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
 DENSE_SHARE = 0.5
 
 
-def summarise_sparse(
-    matrix: Any,
-    attributes: FloatArray,
-    weights: FloatArray | None,
-    rows: NDArray[np.intp],
-    batch: int,
-) -> Cell:
-    """Compute the moments of some rows of a sparse matrix; the counterpart of `summarise`."""
-    filled = max(matrix.nnz / (matrix.shape[0] * matrix.shape[1]), 1e-3)
-    step = max(int(batch / filled), 1)
-    parts = []
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        x = matrix[part].astype(np.float64)
-        w = np.ones(len(part)) if weights is None else weights.take(part)
-        parts.append(_summarise_sparse_batch(x, attributes.take(part, axis=0), w))
-    return merge(parts)
-
-
-def _summarise_sparse_batch(x: Any, z: FloatArray, w: FloatArray) -> Cell:
-    """Moments of one batch; the columns are split by how full they are."""
+def _summarise_sparse(x: Any, z: FloatArray, weights: FloatArray | None) -> Cell:
+    """Moments of one sparse batch; the columns are split by how full they are."""
+    w = np.ones(x.shape[0]) if weights is None else weights
     total = float(w.sum())
     z_mean = centre(z, w, total)
     u = z * w[:, None]

@@ -9,6 +9,8 @@ from math import prod, sqrt
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from fairpca.exceptions import (
     GroupsError,
     InvalidInputError,
@@ -17,7 +19,7 @@ from fairpca.exceptions import (
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
 from fairpca.moments._table import Key, Table
-from fairpca.moments.contrasts import Contrast, ContrastSet, Note
+from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
 from fairpca.rows import Level
 from fairpca.rows._pairs import check_compare, face
 
@@ -26,20 +28,19 @@ MAX_LISTED_CELLS = 1000
 MAX_NAMED_IN_WARNING = 50
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
-    """Checked options of `GroupMoments.contrasts`."""
+def form_contrasts(
+    table: Table,
+    n_features: int,
+    compare: str,
+    joint: bool,
+    reference: Any,
+    min_group_size: int,
+    sides: list[tuple[Cell, Cell]] | None = None,
+) -> ContrastSet:
+    """Form every contrast that `GroupMoments.contrasts` describes; warnings are its notes.
 
-    compare: str
-    joint: bool
-    references: Mapping[str, Level]
-    min_group_size: int
-
-
-def check_question(
-    table: Table, compare: str, joint: bool, reference: Any, min_group_size: int
-) -> Question:
-    """Check what the user asks to have compared against what the table holds."""
+    The two groups of every contrast that is compared in full are added to `sides`.
+    """
     levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
     references = check_compare(levels, compare, reference)
     if not isinstance(min_group_size, Integral) or min_group_size < 2:
@@ -48,20 +49,35 @@ def check_question(
             "row has no covariance.",
             parameter="min_group_size",
         )
-    return Question(compare, bool(joint), references, int(min_group_size))
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """One side of a contrast: its label, its name in a warning and its moments."""
-
-    label: str
-    name: str
-    cell: Cell | None
-
-    @property
-    def n_rows(self) -> int:
-        return 0 if self.cell is None else self.cell.n_rows
+    _check_attributes(table, levels)
+    builder = _Builder(int(min_group_size), sides=sides)
+    names = table.categorical
+    joint = joint and len(names) > 1
+    present = dict.fromkeys(key[: len(names)] for key in table.cells)
+    for stratum, cells in strata_of(table):
+        for position, (name, choices) in enumerate(levels.items()):
+            groups = groups_of(cells, position)
+            inside = [level for (level,) in groups]
+            for plus, minus in face(compare, references.get(name), choices, inside):
+                negative = None if minus is None else (minus,)
+                builder.compare((name,), stratum, groups, (plus,), negative)
+        for key in present if joint else ():
+            builder.compare(names, stratum, cells, key, None)
+        for position, name in enumerate(table.numeric):
+            builder.correlate(name, stratum, position, merge(list(cells.values())))
+    if joint:
+        _record_empty_cells(builder, table, levels)
+    compared = {contrast.attribute for contrast in builder.contrasts if contrast.is_compared}
+    for name in table.attributes:
+        if name not in compared:  # it would go unprotected in silence
+            raise GroupsError(
+                f"sensitive_features column {name!r} cannot be compared in any stratum of "
+                f"{list(table.controls)}: every stratum holds only one of its values. Use coarser "
+                "control_features.",
+                parameter="sensitive_features",
+            )
+    notes = (*_nesting_notes(table, levels), *builder.notes())
+    return ContrastSet(tuple(builder.contrasts), n_features, notes)
 
 
 @dataclass(eq=False)
@@ -71,25 +87,45 @@ class _Builder:
     min_group_size: int
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
-    sides: list[tuple[Cell, Cell]] | None = None  # where they are wanted: what was compared in full
+    sides: list[tuple[Cell, Cell]] | None = None
 
-    def compare(self, attribute: str, stratum: str | None, plus: _Side, minus: _Side) -> None:
-        """Record one contrast, as far as the sizes of its sides allow."""
-        mean_gap: FloatArray | None = None
-        cov_gap: FloatArray | None = None
+    def compare(
+        self,
+        names: Sequence[str],
+        stratum: str | None,
+        groups: Mapping[Key, Cell],
+        positive: Key,
+        negative: Key | None,
+    ) -> None:
+        """Record the contrast of two groups, by their levels of the attributes `names`.
+
+        None is the rest of the stratum. What is compared depends on the sizes of both sides.
+        """
+        plus, label = groups.get(positive), " × ".join(map(str, positive))
+        name = _name(names, positive)
+        if negative is None:
+            others = [cell for key, cell in groups.items() if key != positive]
+            minus, other = merge(others) if others else None, "rest"
+            places = (name, f"all but {name}")
+        else:
+            minus, other = groups.get(negative), " × ".join(map(str, negative))
+            places = (name, _name(names, negative))
+        n_plus, n_minus = (0 if side is None else side.n_rows for side in (plus, minus))
+        mean_gap = cov_gap = None
         status = "not compared: empty"
-        if plus.cell is not None and minus.cell is not None:
-            mean_gap = mean_difference(plus.cell, minus.cell)
-            status = self._mean_only
-            if min(plus.n_rows, minus.n_rows) >= self.min_group_size:
-                cov_gap = plus.cell.covariance - minus.cell.covariance
+        if plus is not None and minus is not None:
+            mean_gap = mean_difference(plus, minus)
+            status = f"mean only: fewer than {self.min_group_size} rows"
+            if min(n_plus, n_minus) >= self.min_group_size:
+                cov_gap = plus.covariance - minus.covariance
                 status = "compared"
                 if self.sides is not None:
-                    self.sides.append((plus.cell, minus.cell))
-        for side in (plus, minus):
-            if side.n_rows < self.min_group_size:
-                self._note(side.name, stratum, _count(side.n_rows))
-        self._add(attribute, stratum, plus, minus, (mean_gap, cov_gap), status)
+                    self.sides.append((plus, minus))
+        for place, count in zip(places, (n_plus, n_minus), strict=True):
+            if count < self.min_group_size:
+                self._note(place, stratum, _count(count))
+        sides = (label, other, stratum, n_plus, n_minus)
+        self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
 
     def correlate(self, attribute: str, stratum: str | None, position: int, cell: Cell) -> None:
         """Record how the features move with one numeric attribute."""
@@ -99,65 +135,32 @@ class _Builder:
         status = "not compared: constant"
         if deviation > 0:
             mean_gap = cell.cross[position] / cell.weight / deviation
-            status = self._mean_only
+            status = f"mean only: fewer than {self.min_group_size} rows"
             if cell.n_rows >= self.min_group_size:
                 cov_gap = cell.third[position] / cell.weight / deviation
                 status = "compared"
         if status != "compared":
             self._note(attribute, stratum, _count(cell.n_rows) if deviation > 0 else "constant")
-        sides = _Side("numeric", attribute, cell), _Side("", attribute, None)
-        self._add(attribute, stratum, *sides, (mean_gap, cov_gap), status)
-
-    @property
-    def _mean_only(self) -> str:
-        return f"mean only: fewer than {self.min_group_size} rows"
+        sides = ("numeric", "", stratum, cell.n_rows, 0)
+        self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
 
     def _note(self, name: str, stratum: str | None, reason: str) -> None:
-        place = name if stratum is None else f"{name} in {stratum}"
-        self.small[place] = reason
+        self.small[name if stratum is None else f"{name} in {stratum}"] = reason
 
-    def _add(
-        self,
-        attribute: str,
-        stratum: str | None,
-        plus: _Side,
-        minus: _Side,
-        gaps: tuple[FloatArray | None, FloatArray | None],
-        status: str,
-    ) -> None:
-        for gap in gaps:
-            if gap is not None:
-                gap.flags.writeable = False
-        sides = (plus.label, minus.label, stratum, plus.n_rows, minus.n_rows)
-        self.contrasts.append(Contrast(attribute, *sides, *gaps, status))
-
-
-def form_contrasts(
-    table: Table,
-    n_features: int,
-    question: Question,
-    sides: list[tuple[Cell, Cell]] | None = None,
-) -> ContrastSet:
-    """Form every contrast of a question; what needs saying is returned as notes."""
-    # The groups that are compared in full are added to `sides`.
-    _check_attributes(table)
-    builder = _Builder(question.min_group_size, sides=sides)
-    joint = question.joint and len(table.categorical) > 1
-    for stratum, cells in _strata(table):
-        for position, name in enumerate(table.categorical):
-            groups = _groups(cells, position)
-            reference = question.references.get(name)
-            pairs = face(question.compare, reference, table.levels(position), groups)
-            _compare_levels(builder, name, stratum, groups, pairs)
-        if joint:
-            _compare_cells(builder, table, stratum, cells)
-        for position, name in enumerate(table.numeric):
-            builder.correlate(name, stratum, position, merge(list(cells.values())))
-    if joint:
-        _record_empty_cells(builder, table)
-    _check_each_compared(table, builder.contrasts)
-    notes = (*_nesting_notes(table), *_small_notes(builder))
-    return ContrastSet(tuple(builder.contrasts), n_features, notes)
+    def notes(self) -> list[Note]:
+        """Return what is said of sides that are too small."""
+        if not self.small:
+            return []
+        named = [f"{name} ({reason})" for name, reason in self.small.items()]
+        if len(named) > MAX_NAMED_IN_WARNING:
+            left = len(named) - MAX_NAMED_IN_WARNING
+            named = [*named[:MAX_NAMED_IN_WARNING], f"and {left} more (see the contrasts)"]
+        message = (
+            f"Too small to be compared in full (min_group_size={self.min_group_size}): "
+            f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a "
+            "constant: nothing is. Merge small groups or use coarser strata to compare them."
+        )
+        return [Note(SmallGroupWarning, message)]
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:
@@ -166,22 +169,21 @@ def numeric_deviation(cell: Cell, position: int) -> float:
     return deviation if deviation > ROUNDING * abs(float(cell.z_mean[position])) else 0.0
 
 
-def _check_attributes(table: Table) -> None:
+def _check_attributes(table: Table, levels: Mapping[str, Sequence[Level]]) -> None:
     """Refuse attributes with nothing to compare anywhere."""
     if not table.cells:
         raise GroupsError("the moments hold no rows: nothing can be compared.")
     n_rows = sum(cell.n_rows for cell in table.cells.values())
-    for position, name in enumerate(table.categorical):
-        levels = table.levels(position)
-        if len(levels) == 1:
+    for name, choices in levels.items():
+        if len(choices) == 1:
             raise GroupsError(
-                f"sensitive_features column {name!r} has a single group: {levels[0]!r} in all "
+                f"sensitive_features column {name!r} has a single group: {choices[0]!r} in all "
                 f"{n_rows} rows. Two groups are needed; leave the column out or add rows.",
                 parameter="sensitive_features",
             )
-    whole = merge(list(table.cells.values()))
+    whole = merge(list(table.cells.values())) if table.numeric else None
     for position, name in enumerate(table.numeric):
-        if numeric_deviation(whole, position) == 0:
+        if whole is not None and numeric_deviation(whole, position) == 0:
             raise GroupsError(
                 f"sensitive_features column {name!r} is numeric and constant "
                 f"({whole.z_mean[position]:g} in all {n_rows} rows): leave it out or add rows.",
@@ -189,20 +191,7 @@ def _check_attributes(table: Table) -> None:
             )
 
 
-def _check_each_compared(table: Table, contrasts: Sequence[Contrast]) -> None:
-    """Refuse an attribute that no stratum can compare: it would go unprotected in silence."""
-    compared = {contrast.attribute for contrast in contrasts if contrast.is_compared}
-    for name in table.attributes:
-        if name not in compared:
-            raise GroupsError(
-                f"sensitive_features column {name!r} cannot be compared in any stratum of "
-                f"{list(table.controls)}: every stratum holds only one of its values. Use coarser "
-                "control_features.",
-                parameter="sensitive_features",
-            )
-
-
-def _strata(table: Table) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
+def strata_of(table: Table) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
     """Yield the name of each stratum and its cells, by the levels of the attributes alone."""
     width = len(table.categorical)
     strata: dict[Key, dict[Key, Cell]] = {}
@@ -219,98 +208,77 @@ def _name(columns: Sequence[str], levels: Sequence[Level]) -> str:
     return ", ".join(f"{name}={level}" for name, level in zip(columns, levels, strict=True))
 
 
-def _groups(cells: Mapping[Key, Cell], position: int) -> dict[Level, Cell]:
+def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
     """Merge the cells of a stratum by their level of one attribute."""
-    gathered: dict[Level, list[Cell]] = {}
+    gathered: dict[Key, list[Cell]] = {}
     for key, cell in cells.items():
-        gathered.setdefault(key[position], []).append(cell)
+        gathered.setdefault((key[position],), []).append(cell)
     return {level: merge(parts) for level, parts in gathered.items()}
 
 
-def _compare_levels(
-    builder: _Builder,
-    name: str,
-    stratum: str | None,
-    groups: Mapping[Level, Cell],
-    pairs: Sequence[tuple[Level, Level | None]],
+def _record_empty_cells(
+    builder: _Builder, table: Table, levels: Mapping[str, Sequence[Level]]
 ) -> None:
-    for positive, negative in pairs:
-        plus = _Side(str(positive), f"{name}={positive}", groups.get(positive))
-        if negative is None:
-            minus = _rest(groups, positive, f"{name}={positive}")
-        else:
-            minus = _Side(str(negative), f"{name}={negative}", groups.get(negative))
-        builder.compare(name, stratum, plus, minus)
-
-
-def _rest(groups: Mapping[Level, Cell] | Mapping[Key, Cell], left_out: object, name: str) -> _Side:
-    others = [cell for level, cell in groups.items() if level != left_out]
-    return _Side("rest", f"all but {name}", merge(others) if others else None)
-
-
-def _compare_cells(
-    builder: _Builder, table: Table, stratum: str | None, cells: Mapping[Key, Cell]
-) -> None:
-    """Compare every intersection that occurs in the table with the rest of its stratum."""
-    names = table.categorical
-    for key in dict.fromkeys(key[: len(names)] for key in table.cells):
-        name = _name(names, key)
-        plus = _Side(" × ".join(map(str, key)), name, cells.get(key))
-        builder.compare(" × ".join(names), stratum, plus, _rest(cells, key, name))
-
-
-def _record_empty_cells(builder: _Builder, table: Table) -> None:
     """Say which intersections no row belongs to."""
     names = table.categorical
-    levels = [table.levels(position) for position in range(len(names))]
     present = {key[: len(names)] for key in table.cells}
-    total = prod(len(choices) for choices in levels)
+    total = prod(len(choices) for choices in levels.values())
     if total > MAX_LISTED_CELLS:
         if total > len(present):
             empty = total - len(present)
             builder.small[f"{empty} of {total} cells of {' × '.join(names)}"] = "no rows"
         return
-    everyone = _Side("rest", "", merge(list(table.cells.values())))
-    for key in product(*levels):
+    everyone: dict[Key, Cell] = {(): merge(list(table.cells.values()))}
+    for key in product(*levels.values()):
         if key not in present:
-            plus = _Side(" × ".join(map(str, key)), _name(names, key), None)
-            builder.compare(" × ".join(names), None, plus, everyone)
+            builder.compare(names, None, everyone, key, None)
 
 
 def _count(n_rows: int) -> str:
     return {0: "no rows", 1: "1 row"}.get(n_rows, f"{n_rows} rows")
 
 
-def _small_notes(builder: _Builder) -> list[Note]:
-    if not builder.small:
-        return []
-    named = [f"{name} ({reason})" for name, reason in builder.small.items()]
-    if len(named) > MAX_NAMED_IN_WARNING:
-        left = len(named) - MAX_NAMED_IN_WARNING
-        named = [*named[:MAX_NAMED_IN_WARNING], f"and {left} more (see the contrasts)"]
-    message = (
-        f"Too small to be compared in full (min_group_size={builder.min_group_size}): "
-        f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a constant: "
-        "nothing is. Merge small groups or use coarser strata to compare them."
-    )
-    return [Note(SmallGroupWarning, message)]
-
-
-def _nesting_notes(table: Table) -> list[Note]:
+def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> list[Note]:
     """Say which attributes are determined by another one, in one note."""
-    found = []
-    for first, second in combinations(range(len(table.categorical)), 2):
-        names = table.categorical[first], table.categorical[second]
+    nested = []
+    for (first, one), (second, other) in combinations(enumerate(levels), 2):
         pairs = {(key[first], key[second]) for key in table.cells}
-        first_decides = len(pairs) == len(table.levels(first))
-        second_decides = len(pairs) == len(table.levels(second))
+        first_decides = len(pairs) == len(levels[one])
+        second_decides = len(pairs) == len(levels[other])
         if first_decides and second_decides:
-            found.append(f"{names[0]!r} and {names[1]!r} name the same groups")
+            nested.append(f"{one!r} and {other!r} name the same groups")
         elif first_decides:
-            found.append(f"{names[0]!r} determines {names[1]!r}")
+            nested.append(f"{one!r} determines {other!r}")
         elif second_decides:
-            found.append(f"{names[1]!r} determines {names[0]!r}")
-    if not found:
+            nested.append(f"{other!r} determines {one!r}")
+    if not nested:
         return []
-    message = f"Nested sensitive_features: {'; '.join(found)}. Their contrasts overlap."
+    message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
     return [Note(NestedAttributeWarning, message)]
+
+
+def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCovariances:
+    """Gather the levels of every attribute, or the cells of their cross table, in every stratum."""
+    entries: list[tuple[str, str, str | None, Cell]] = []
+    names = table.categorical
+    for stratum, cells in strata_of(table):
+        if joint and len(names) > 1:
+            attribute = " × ".join(names)
+            entries += [
+                (attribute, " × ".join(map(str, key)), stratum, cell) for key, cell in cells.items()
+            ]
+            continue
+        for position, attribute in enumerate(names):
+            groups = groups_of(cells, position)
+            entries += [
+                (attribute, str(level), stratum, groups[level,])
+                for level in table.levels(position)
+                if (level,) in groups
+            ]
+        if not names:
+            entries.append(("", "all rows", stratum, merge(list(cells.values()))))
+    attributes, labels, strata, parts = zip(*entries, strict=True)
+    covariances = np.array([cell.covariance for cell in parts])
+    n_rows = tuple(cell.n_rows for cell in parts)
+    shape = (len(parts), n_features, n_features)
+    return GroupCovariances(attributes, labels, strata, n_rows, covariances.reshape(shape))

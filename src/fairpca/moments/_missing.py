@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, issparse
 
-from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import symmetrize
-from fairpca.moments._cells import Cell, FloatArray, merge, spread
-from fairpca.moments._span import Span
-from fairpca.moments._table import Table
+from fairpca.moments._cells import FloatArray, map_features, merge
+from fairpca.moments._span import Content, embed
+from fairpca.rows._missing import no_value_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +40,6 @@ class MissingIndicators:
         """Places of their indicators among all features."""
         place = {column: len(self.columns) + i for i, column in enumerate(self.incomplete)}
         return np.array([place[self.columns[i]] for i in self.features], dtype=np.intp)
-
-
-Content = tuple[Table, Span | None]
-"""Cells, in the coordinates of a span where there is one."""
 
 
 def fill_missing(
@@ -105,23 +99,17 @@ def merge_indicators(
 def complete(content: Content, indicators: MissingIndicators) -> Content:
     """Moments of the features, with the mean of the known values for missing ones."""
     mean, share = _means(content, indicators)
-    if empty := [
-        column for column, s in zip(indicators.incomplete, share, strict=True) if s >= 1.0
-    ]:
-        raise InvalidInputError(
-            f"column {empty[0]!r} has no value in any row: leave it out.", parameter="features"
-        )
+    if (share >= 1.0).any():
+        raise no_value_error(indicators.incomplete[int(np.argmax(share))])
     fill = indicators.fill.copy()
     features = indicators.features
     known = 1.0 - share[indicators.places - len(indicators.columns)]
     fill[features] += (mean[features] - fill[features]) / known
     table, span = _refill(content, indicators, fill)
-    kept = np.arange(len(indicators.columns))
+    p = len(indicators.columns)
     if span is not None:
-        span, table = span.mapped(table, span.origin[kept], span.basis[:, kept])
-        return table, span
-    cells = {key: _select(cell, kept) for key, cell in table.cells.items()}
-    return replace(table, cells=cells), None
+        return span.mapped(table, span.origin[:p], span.basis[:, :p])
+    return table.map(lambda cell: map_features(cell, lambda values: values[..., :p].copy())), None
 
 
 def missing_shares(content: Content, indicators: MissingIndicators) -> dict[str, float]:
@@ -164,15 +152,6 @@ def _with_indicators(
     return embed(content, index, p + len(incomplete)), replace(indicators, incomplete=incomplete)
 
 
-def embed(content: Content, index: NDArray[np.intp], size: int) -> Content:
-    """Move features to the places `index` among `size`, zero elsewhere."""
-    table, span = content
-    if span is not None:
-        return table, span.embed(index, size)
-    cells = {key: spread(cell, index, size) for key, cell in table.cells.items()}
-    return replace(table, cells=cells), None
-
-
 def _refill(content: Content, indicators: MissingIndicators, fill: FloatArray) -> Content:
     """Moments of features that hold another value where theirs is missing."""
     table, span = content
@@ -180,40 +159,12 @@ def _refill(content: Content, indicators: MissingIndicators, fill: FloatArray) -
     change = (fill - indicators.fill)[features]
     if not change.any():
         return content
+
+    def added(values: FloatArray) -> FloatArray:
+        moved = values.copy()
+        moved[..., features] += change * moved[..., places]
+        return moved
+
     if span is not None:
-        origin, basis = span.origin.copy(), span.basis.copy()
-        origin[features] += change * origin[places]
-        basis[:, features] += change * basis[:, places]
-        span, table = span.mapped(table, origin, basis)
-        return table, span
-    cells = {key: _move(cell, features, places, change) for key, cell in table.cells.items()}
-    return replace(table, cells=cells), None
-
-
-def _move(
-    cell: Cell, features: NDArray[np.intp], places: NDArray[np.intp], change: FloatArray
-) -> Cell:
-    """Moments of features to which a multiple of their indicators is added."""
-    mean, rest, cross = cell.mean.copy(), cell.mean_rest.copy(), cell.cross.copy()
-    mean[features] += change * mean[places]
-    rest[features] += change * rest[places]
-    cross[:, features] += change * cross[:, places]
-    products = []
-    for matrix in (cell.scatter, cell.third):
-        moved = matrix.copy()
-        moved[..., features, :] += change[:, None] * moved[..., places, :]
-        moved[..., :, features] += change * moved[..., :, places]
-        products.append(symmetrize(moved))
-    scatter, third = products
-    return replace(cell, mean=mean, mean_rest=rest, scatter=scatter, cross=cross, third=third)
-
-
-def _select(cell: Cell, kept: NDArray[np.intp]) -> Cell:
-    return replace(
-        cell,
-        mean=cell.mean[kept],
-        mean_rest=cell.mean_rest[kept],
-        scatter=cell.scatter[np.ix_(kept, kept)],
-        cross=cell.cross[:, kept],
-        third=cell.third[:, kept][:, :, kept],
-    )
+        return span.mapped(table, added(span.origin), added(span.basis))
+    return table.map(lambda cell: map_features(cell, added)), None

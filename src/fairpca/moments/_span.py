@@ -1,28 +1,36 @@
-"""Wide data: moments in the span of the rows, so that no matrix of features × features is formed.
+"""Features other than the columns: directions in which wide rows differ, standardised features.
 
-Means and covariances of n rows live in the at most n − 1 directions in which the rows differ.
+Wide data: means and covariances of n rows live in the at most n − 1 directions in which the rows
+differ, so that no matrix of features × features is formed.
 Letters: x a row of features, y its coordinates: x = origin + Wᵀy with orthonormal rows W.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from fairpca.linalg import symmetrize
-from fairpca.moments._cells import ROUNDING, Cell, FloatArray, centre
+from fairpca.moments._cells import (
+    ROUNDING,
+    Cell,
+    FloatArray,
+    Standardization,
+    centre,
+    map_features,
+)
 from fairpca.moments._table import Table
 
 # Below this many features a matrix of all of them is smaller than the bookkeeping of a span.
 MIN_FEATURES = 128
 # A direction that sticks out of a span by less than this is rounding.
 _OUTSIDE = 1e-12
-_COLUMNS_AT_ONCE = 128  # so that nothing beside the basis is as large as the rows
+_CLOSE = 1e-9  # relative, of the variance of zeros and ones
+_COLUMNS_AT_ONCE = 128  # so that only the basis is as large as the rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +61,12 @@ class Span:
         spread, entries = np.empty(self.basis.shape[1]), np.abs(matrix)
         for start in range(0, len(spread), _COLUMNS_AT_ONCE):
             some = self.basis[:, start : start + _COLUMNS_AT_ONCE]
-            found = np.einsum("rp,rp->p", some, matrix @ some)
+            diagonal = np.einsum("rp,rp->p", some, matrix @ some)
             sizes = np.abs(some)
             rounding = ROUNDING * np.einsum("rp,rp->p", sizes, entries @ sizes)
-            spread[start : start + len(found)] = np.where(np.abs(found) > rounding, found, 0.0)
+            spread[start : start + len(diagonal)] = np.where(
+                np.abs(diagonal) > rounding, diagonal, 0.0
+            )
         return spread
 
     def lift(self, basis: FloatArray) -> FloatArray:
@@ -77,28 +87,20 @@ class Span:
         outer: FloatArray = np.linalg.qr(start.T)[0].T
         return lifted + outside.T @ outer
 
-    def embed(self, index: NDArray[np.intp], n_features: int) -> Span:
-        """Return the span among more features, zero in all but those at `index`."""
-        origin, basis = np.zeros(n_features), np.zeros((len(self), n_features))
-        origin[index], basis[:, index] = self.origin, self.basis
-        return Span(origin, basis)
-
     def expand(self, table: Table) -> Table:
         """Moments of the features themselves, with a matrix of p × p for every cell."""
         return move(table, self.basis.T, self.origin)
 
-    def rescale(self, table: Table, mean: FloatArray, scale: FloatArray) -> tuple[Span, Table]:
-        """Span and moments of (x − mean) / scale."""
-        return self.mapped(table, (self.origin - mean) / scale, self.basis / scale)
-
-    def mapped(
-        self, table: Table, origin: FloatArray, directions: FloatArray
-    ) -> tuple[Span, Table]:
-        """Span and moments of other features, given what they make of origin and basis."""
+    def mapped(self, table: Table, origin: FloatArray, directions: FloatArray) -> Content:
+        """Moments and span of other features, from what they make of origin and basis."""
         constant = ~directions.any(axis=0)
         basis, factor = _orthonormal_rows(directions)
         basis[:, constant] = 0.0
-        return Span(origin, basis), move(table, factor, np.zeros(len(basis)))
+        return move(table, factor, np.zeros(len(basis))), Span(origin, basis)
+
+
+Content: TypeAlias = tuple[Table, Span | None]
+"""Cells, in the coordinates of a span where there is one."""
 
 
 def find_span(X: Any) -> tuple[Span, FloatArray]:
@@ -147,30 +149,98 @@ def align(
 ) -> tuple[Span | None, Table, Table]:
     """Bring two tables into the same coordinates; None stands for the features themselves."""
     (mine, old), (theirs, other) = left, right
-    n_rows = mine.n_rows + theirs.n_rows
+    n_rows = sum(cell.n_rows for table in (mine, theirs) for cell in table.cells.values())
     if old is not None and other is not None and n_rows < old.basis.shape[1]:
         span = join(old, other)
-        return span, _move_into(mine, old, span), _move_into(theirs, other, span)
+        mine, theirs = (
+            move(table, span.basis @ part.basis.T, span.basis @ (part.origin - span.origin))
+            for table, part in ((mine, old), (theirs, other))
+        )
+        return span, mine, theirs
     mine = mine if old is None else old.expand(mine)
     return None, mine, theirs if other is None else other.expand(theirs)
 
 
-def _move_into(table: Table, old: Span, new: Span) -> Table:
-    """Moments in the coordinates of a span that holds the old one."""
-    return move(table, new.basis @ old.basis.T, new.basis @ (old.origin - new.origin))
-
-
 def move(table: Table, T: FloatArray, t: FloatArray) -> Table:
     """Moments of Ty + t."""
-    return replace(table, cells={key: _move_cell(cell, T, t) for key, cell in table.cells.items()})
+
+    def moved(cell: Cell) -> Cell:
+        mean = T @ (cell.mean + cell.mean_rest) + t
+        cell = map_features(cell, lambda values: values @ T.T)
+        return replace(cell, mean=mean, mean_rest=np.zeros(len(t)))
+
+    return table.map(moved)
 
 
-def _move_cell(cell: Cell, T: FloatArray, t: FloatArray) -> Cell:
-    return replace(
-        cell,
-        mean=T @ (cell.mean + cell.mean_rest) + t,
-        mean_rest=np.zeros(len(t)),
-        scatter=symmetrize(T @ cell.scatter @ T.T),
-        cross=cell.cross @ T.T,
-        third=symmetrize(T @ cell.third @ T.T),
-    )
+def embed(content: Content, index: NDArray[np.intp], size: int) -> Content:
+    """Move features to the places `index` among `size`, zero elsewhere."""
+
+    def spread(values: FloatArray) -> FloatArray:
+        among = np.zeros((*values.shape[:-1], size))
+        among[..., index] = values
+        return among
+
+    table, span = content
+    if span is not None:
+        return table, Span(spread(span.origin), spread(span.basis))
+    return table.map(lambda cell: map_features(cell, spread)), None
+
+
+def rescale(content: Content, by: Standardization) -> Content:
+    """Moments of (x − mean) / scale, feature by feature."""
+    table, span = content
+    centre, scale = by
+    if span is not None:
+        return span.mapped(table, (span.origin - centre) / scale, span.basis / scale)
+
+    def rescaled(cell: Cell) -> Cell:
+        # Products are divided by one scale after the other: the product of two may underflow.
+        mean = ((cell.mean - centre) + cell.mean_rest) / scale
+        cell = map_features(cell, lambda values: values / scale)
+        return replace(cell, mean=mean, mean_rest=np.zeros_like(mean))
+
+    return table.map(rescaled), None
+
+
+def find_scaling(
+    mean: FloatArray, covariance: FloatArray, span: Span | None, known: FloatArray | None
+) -> Standardization:
+    """Mean and deviation, 1 where constant; of indicators the root share if `known` (p,) is given.
+
+    `known` is the share of the rows in which a feature is known.
+    """
+    variance = np.diag(covariance)
+    if span is not None:
+        mean, variance = span.place(mean), span.spread(covariance)
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    scale = np.where(deviation <= ROUNDING * np.abs(mean), 1.0, deviation)
+    if known is not None:
+        indicators = _find_indicators(mean, variance, covariance, span, known)
+        scale[indicators] = np.sqrt(mean[indicators])
+    return Standardization(mean, scale)
+
+
+def _find_indicators(
+    mean: FloatArray,
+    variance: FloatArray,
+    covariance: FloatArray,
+    span: Span | None,
+    known: FloatArray,
+) -> NDArray[np.intp]:
+    """Places of the zeros and ones of which two are never one together.
+
+    Zeros and ones have the variance m(1 − m), the largest that values between them can have; where
+    two are never one together their covariance is −mn. Where values are missing and count as the
+    mean, both are smaller by the share that is `known` (p,).
+    """
+    inside = (mean > 0.0) & (mean < 1.0)
+    allowed = known * mean * (1.0 - mean)
+    binary = np.flatnonzero(inside & (np.abs(variance - allowed) <= _CLOSE * mean))
+    if span is None:
+        block = covariance[np.ix_(binary, binary)]
+    else:
+        basis = span.basis[:, binary]
+        block = basis.T @ covariance @ basis
+    product = np.outer(mean[binary], known[binary] * mean[binary])
+    apart = np.abs(block + product) <= _CLOSE * product
+    return np.asarray(binary[apart.any(axis=1)])

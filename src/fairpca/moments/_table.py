@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
+from fairpca._present import html_table
 from fairpca.exceptions import GroupsError
 from fairpca.moments._cells import (
     Cell,
@@ -18,11 +18,9 @@ from fairpca.moments._cells import (
     merge,
     permute_attributes,
     summarise,
-    summarise_sparse,
     with_attribute,
 )
-from fairpca.rows import MAX_FLOAT_LEVELS, Groups, Level, Rows, sort_levels
-from fairpca.rows._checks import rows_at_once
+from fairpca.rows import MAX_FLOAT_LEVELS, Level, Rows, sort_levels
 from fairpca.rows.groups import check_levels
 from fairpca.rows.rows import numeric_strata_error
 
@@ -31,6 +29,7 @@ Key: TypeAlias = tuple[Level, ...]
 
 # 1, 1.0 and True are one level; the widest type names it, whichever batch came first.
 _WIDTH = {bool: 0, int: 1, float: 2, str: 3}
+_IN_A_LINE, _IN_A_TABLE, _FEATURES = 5, 60, 20  # what a repr shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +51,9 @@ class Table:
         """Name of each position of a key."""
         return self.categorical + self.controls
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows with a positive weight."""
-        return sum(cell.n_rows for cell in self.cells.values())
+    def map(self, function: Callable[[Cell], Cell]) -> Table:
+        """Return the table of other cells with the same keys."""
+        return replace(self, cells={key: function(cell) for key, cell in self.cells.items()})
 
     def levels(self, position: int) -> tuple[Level, ...]:
         """Levels that occur at one position of the keys, sorted."""
@@ -71,21 +69,22 @@ class Table:
 
 def tabulate(rows: Rows) -> Table:
     """Sort rows into cells, one for each combination of levels that occurs, and sum each cell."""
-    matrix, weights, n_rows = rows.X, rows.weights, len(rows)
-    groups, strata = rows.groups or Groups.none(n_rows), rows.strata or Groups.none(n_rows)
-    summarise_rows = summarise_sparse if issparse(matrix) else summarise
-    numeric = [attribute.values for attribute in groups.numeric]
-    values = np.column_stack(numeric) if numeric else np.empty((n_rows, 0))
-    columns = groups.categorical + strata.categorical
-    batch = rows_at_once(matrix.shape[1])
+    groups, strata = rows.groups, rows.strata
+    numeric = () if groups is None else groups.numeric
+    columns = () if groups is None else groups.categorical
+    columns += () if strata is None else strata.categorical
+    values = np.empty((len(rows), 0))
+    if numeric:
+        values = np.column_stack([attribute.values for attribute in numeric])
     cells: dict[Key, Cell] = {}
-    for members in _rows_by_cell(columns, n_rows, weights):
+    for members in _rows_by_cell(columns, len(rows), rows.weights):
         key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-            cells[key] = summarise_rows(matrix, values, weights, members, batch)
+            cells[key] = summarise(rows.X, values, rows.weights, members)
         check_sums(cells[key])
-    names = tuple(attribute.name for attribute in groups.numeric)
-    return _canonical(Table(groups.names, names, strata.names, cells))
+    attributes, controls = (() if part is None else part.names for part in (groups, strata))
+    names = tuple(attribute.name for attribute in numeric)
+    return _canonical(Table(attributes, names, controls, cells))
 
 
 def _rows_by_cell(
@@ -101,10 +100,7 @@ def _rows_by_cell(
             size = len(present)
         code = code * width + column.codes
         size *= width
-    if weights is not None and not weights.all():
-        kept = np.flatnonzero(weights)
-    else:
-        kept = np.arange(n_rows)
+    kept = np.arange(n_rows) if weights is None else np.flatnonzero(weights)
     code = code[kept]
     if size > np.iinfo(np.uint16).max:
         present, code = np.unique(code, return_inverse=True)
@@ -228,3 +224,89 @@ def _canonical(table: Table) -> Table:
         key=lambda key: tuple(place[level] for level, place in zip(key, places, strict=True)),
     )
     return replace(table, cells={key: table.cells[key] for key in ordered})
+
+
+class MomentsReprMixin:
+    """Names, levels and counts of the rows behind moments."""
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    table: Table
+
+    def __repr__(self) -> str:
+        parts = [f"{self.n_samples} rows, {self.n_features} features"]
+        for name in self.categorical_attributes:
+            counts = [f"{level!r} {count}" for level, count in self.counts(name).items()]
+            more = f", … ({len(counts)} groups)" if len(counts) > _IN_A_LINE else ""
+            parts.append(f"{name}: {', '.join(counts[:_IN_A_LINE])}{more}")
+        parts += [f"{name}: numeric" for name in self.numeric_attributes]
+        if self.controls:
+            parts.append(f"strata: {', '.join(self.controls)}")
+        return f"GroupMoments({'; '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, Level | None, int]] = []
+        for name in self.table.key_names:
+            rows += [(name, level, count) for level, count in self.counts(name).items()]
+        rows += [(name, None, self.n_samples) for name in self.numeric_attributes]
+        title = f"Moments of {self.n_samples} rows and {self.n_features} features"
+        names = ", ".join((self.feature_names or ())[:_FEATURES])
+        note = names and f"features: {names}{', …' if self.n_features > _FEATURES else ''}"
+        head = ("column", "group", "rows")
+        return html_table(rows[:_IN_A_TABLE], head=head, title=title, note=note)
+
+    def counts(self, name: str) -> dict[Level, int]:
+        """Rows of each level of a categorical attribute or control, by its name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import GroupMoments
+        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"])
+        GroupMoments(3 rows, 3 features; sensitive_feature: 'a' 2, 'b' 1)
+        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"]).counts("sensitive_feature")
+        {'a': 2, 'b': 1}
+        """
+        counts = dict.fromkeys(self.levels(name), 0)
+        position = self.table.key_names.index(name)
+        for key, cell in self.table.cells.items():
+            counts[key[position]] += cell.n_rows
+        return counts
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the protected attributes, in the order of their columns."""
+        return self.table.attributes
+
+    @property
+    def categorical_attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that name groups."""
+        return self.table.categorical
+
+    @property
+    def numeric_attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that are numbers."""
+        return self.table.numeric
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Names of the control columns."""
+        return self.table.controls
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows with a positive weight."""
+        return sum(cell.n_rows for cell in self.table.cells.values())
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights."""
+        return float(sum(cell.weight for cell in self.table.cells.values()))
+
+    def levels(self, name: str) -> tuple[Level, ...]:
+        """Levels of a categorical attribute or control, by its name, that occur, sorted."""
+        if name not in self.table.key_names:
+            raise GroupsError(
+                f"{name!r} is not a column with groups: those are {list(self.table.key_names)}."
+            )
+        return self.table.levels(self.table.key_names.index(name))

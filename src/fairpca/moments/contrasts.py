@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, overload
@@ -11,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairpca._present import html_table, label
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import InvalidInputError, warn_user
+from fairpca.linalg import Array, top_eigenpairs
 from fairpca.moments._cells import FloatArray
 
 _SHOWN = 60  # rows that a notebook shows
@@ -58,6 +58,11 @@ class Contrast:
     mean_gap: FloatArray | None
     cov_gap: FloatArray | None
     status: str
+
+    def __post_init__(self) -> None:
+        for gap in (self.mean_gap, self.cov_gap):
+            if gap is not None:
+                gap.flags.writeable = False
 
     @property
     def label(self) -> str:
@@ -107,7 +112,7 @@ class ProjectedGaps(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ContrastSet(Sequence[Contrast]):
-    """All contrasts of one question, those that could not be compared included.
+    """All contrasts of some moments, those that could not be compared included.
 
     Parameters
     ----------
@@ -234,7 +239,74 @@ class ContrastSet(Sequence[Contrast]):
         ]
         return ProjectedGaps(mean, cov)
 
-    def warn(self, stacklevel: int = 2) -> None:
-        """Emit one warning for each note; `stacklevel` is counted from the caller, as usual."""
+    def warn(self) -> None:
+        """Emit one warning for each note."""
         for note in self.notes:
-            warnings.warn(note.message, note.category, stacklevel=stacklevel + 1)
+            warn_user(note.message, note.category)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCovariances:
+    """Every group by itself, inside every stratum.
+
+    Parameters
+    ----------
+    attributes, groups, strata : tuple
+        Of each group its attribute, its name and its stratum (None: there are no strata).
+    n_rows : tuple of int
+        Its rows.
+    covariances : ndarray of shape (K, p, p)
+        Its covariance about its own mean, with its weight as divisor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca import GroupMoments
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [5.0, 4.0]])
+    >>> groups = GroupMoments.from_arrays(X, list("aabb")).group_covariances()
+    >>> groups.groups, groups.best(1)
+    (('a', 'b'), array([1., 1.]))
+    """
+
+    attributes: tuple[str, ...]
+    groups: tuple[str, ...]
+    strata: tuple[str | None, ...]
+    n_rows: tuple[int, ...]
+    covariances: Array
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def label(self, place: int) -> str:
+        """One-line name of a group."""
+        return label(self.attributes[place], self.groups[place], "", self.strata[place])
+
+    def best(self, n_components: int) -> Array:
+        """Return the variance that each group's own principal components keep, shape (K,)."""
+        count = min(n_components, self.covariances.shape[-1])
+        sums = [top_eigenpairs(matrix, count)[0].sum() for matrix in self.covariances]
+        return np.maximum(np.array(sums, dtype=np.float64), 0.0)
+
+    def kept(self, basis: Array) -> Array:
+        """Return the variance that each group keeps on an orthonormal basis (p, d), shape (K,)."""
+        kept = np.einsum("gij,ij->g", self.covariances @ basis, basis)
+        return np.maximum(np.asarray(kept, dtype=np.float64), 0.0)
+
+    def as_table(self, basis: Array, best: Array | None = None) -> dict[str, list[Any]]:
+        """Return what each group keeps on a basis as columns: variance, own best and loss.
+
+        The own best is computed where it is not given; what is rounding of it is no loss.
+        """
+        kept = self.kept(basis)
+        best = self.best(basis.shape[1]) if best is None else best
+        loss = np.where(best - kept <= 1e-12 * best, 0.0, best - kept)
+        return {
+            "attribute": list(self.attributes),
+            "group": list(self.groups),
+            "stratum": list(self.strata),
+            "n_rows": list(self.n_rows),
+            "total": np.einsum("gii->g", self.covariances).tolist(),
+            "variance": kept.tolist(),
+            "best": best.tolist(),
+            "loss": loss.tolist(),
+        }

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import gaussian_delta
 from fairpca.moments._cells import Cell, FloatArray, Standardization, mean_difference
-from fairpca.moments._form_contrasts import check_question, form_contrasts
+from fairpca.moments._form_contrasts import form_contrasts
 from fairpca.moments._table import Key, merge_tables
 from fairpca.moments.group_moments import GroupMoments
 from fairpca.rows import Attribute, Groups, Rows
@@ -228,8 +228,8 @@ def gap_statistics(
         return GapStatistics(0.0, 0.0, variance, 0.0)
     sides: list[tuple[Cell, Cell]] = []
     try:
-        question = check_question(scores.table, compare, joint, reference, min_group_size)
-        contrasts = form_contrasts(scores.table, scores.n_features, question, sides)
+        options = (compare, joint, reference, min_group_size)
+        contrasts = form_contrasts(scores.table, scores.n_features, *options, sides)
     except GroupsError:  # one group only
         return GapStatistics(None, None, variance, None)
     gaps = contrasts.projected_gaps(np.eye(scores.n_features))

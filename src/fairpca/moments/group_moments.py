@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import Pooled, Standardization, merge, rescale
-from fairpca.moments._form_contrasts import check_question, form_contrasts
-from fairpca.moments._groups import GroupCovariances, group_covariances
+from fairpca.moments._cells import Pooled, Standardization, merge
+from fairpca.moments._form_contrasts import form_contrasts, group_covariances
 from fairpca.moments._missing import (
     MissingIndicators,
     complete,
@@ -24,11 +23,17 @@ from fairpca.moments._missing import (
     merge_indicators,
     missing_shares,
 )
-from fairpca.moments._scaling import find_scaling
-from fairpca.moments._span import MIN_FEATURES, Span, align, find_span, move
-from fairpca.moments._table import Table, merge_tables, tabulate
-from fairpca.moments._view import MomentsReprMixin
-from fairpca.moments.contrasts import ContrastSet
+from fairpca.moments._span import (
+    MIN_FEATURES,
+    Span,
+    align,
+    find_scaling,
+    find_span,
+    move,
+    rescale,
+)
+from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabulate
+from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
 
 
@@ -297,12 +302,9 @@ class GroupMoments(MomentsReprMixin):
         """
         if self.indicators is not None:
             return self.complete().standardized(by)
-        mean, scale = self.standardization() if by is None else by
-        if self.span is not None:
-            span, table = self.span.rescale(self.table, mean, scale)
-            return replace(self, table=table, span=span)
-        cells = {key: rescale(cell, mean, scale) for key, cell in self.table.cells.items()}
-        return replace(self, table=replace(self.table, cells=cells))
+        by = self.standardization() if by is None else by
+        table, span = rescale((self.table, self.span), by)
+        return replace(self, table=table, span=span)
 
     def contrasts(
         self,
@@ -348,9 +350,9 @@ class GroupMoments(MomentsReprMixin):
         """
         if self.span is not None or self.indicators is not None:
             return self.expanded().contrasts(compare, joint, reference, min_group_size)
-        question = check_question(self.table, compare, joint, reference, min_group_size)
-        contrasts = form_contrasts(self.table, self.n_features, question)
-        contrasts.warn(stacklevel=2)
+        options = (compare, joint, reference, min_group_size)
+        contrasts = form_contrasts(self.table, self.n_features, *options)
+        contrasts.warn()
         return contrasts
 
     def group_covariances(self, joint: bool = False) -> GroupCovariances:
