@@ -381,3 +381,14 @@ def test_sparse_rows_give_the_same_as_dense_ones():
     fair = FairPCA(2).fit(scipy.sparse.csr_array(X0), sensitive_features=Z0)
     dense = FairPCA(2).fit(X0, sensitive_features=Z0)
     np.testing.assert_allclose(fair.components_, dense.components_, atol=1e-9)
+
+
+def test_components_of_deflation_are_nested():
+    rng = np.random.default_rng(0)
+    z = np.arange(400) % 2
+    X = rng.normal(size=(400, 8)) * (1 + z[:, None] * rng.uniform(0, 2, 8))
+    X = X @ np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    few, many = (
+        FairPCA(d, solver="deflation").fit(X, sensitive_features=z).components_ for d in (2, 4)
+    )
+    np.testing.assert_allclose(few @ many.T @ many, few, atol=1e-8)

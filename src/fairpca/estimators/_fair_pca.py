@@ -45,42 +45,40 @@ from fairpca.solvers._solve import check_covariance_terms, check_objective
 
 
 class FairPCA(SavedModelMixin, LinearEstimator):
-    """Principal components that do not give protected attributes away.
+    """Principal components from which a protected attribute is hard to predict.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
-    attribute have equal (or nearly equal) means, and covariances that differ as little as asked
-    for, and proves how far from optimal that basis can be at most. `transform` never needs the
-    protected attribute. Features are centred; `standardize` scales them too.
+    attribute have equal (or nearly equal) means and similar covariances, and proves how far from
+    optimal that basis can be at most. `transform` never needs the protected attribute.
 
     Parameters
     ----------
     n_components : int, float or None, default=2
-        Number of components to keep. A share between 0 and 1: as many as plain PCA needs to hold
-        that share of the variance. None: as many as vary without a difference of group means. A
-        share is never more than that.
+        Number of components. A share between 0 and 1: as many as plain PCA needs to hold that
+        share of the variance. None: as many as vary without a difference of group means; a share
+        never takes more than that.
     mean_tol : float or None, default=0.0
-        Bound on the distance between group means after the projection. 0 makes them equal;
-        None leaves them alone.
+        Bound on the distance between group means after the projection. 0 makes them equal; None:
+        no constraint.
     cov_weight : float or None, default=None
-        Variance to give up per unit of the largest covariance gap. None means 1.0, or no penalty
-        where `cov_tol` is given; 0 constrains the means only.
+        Covariance penalty: variance to give up per unit of the largest covariance gap. None: 1.0,
+        or no penalty if `cov_tol` is set. 0 constrains the means only.
     cov_tol : float or None, default=None
         Bound on the largest covariance gap, instead of a penalty on it.
     solver : {"refined", "deflation", "tight", "paper"}, default="refined"
-        "refined": one component at a time, then local optimisation to the last digit, bounded by
-        the tight relaxation. "deflation": the first step only. "tight": rounding of the tight
-        relaxation. "paper": the semidefinite program of Olfat and Aswani (2019) and its rounding.
-        Without a covariance term the exact solution is used, whatever the solver.
+        "refined": one component at a time, then local optimisation, bounded by the tight
+        relaxation. "deflation": the first step only. Its components are nested: the space of
+        n_components=2 lies in that of n_components=4, which is not so for "refined". "tight":
+        rounding of the tight relaxation. "paper": the semidefinite program of Olfat and Aswani
+        (2019) and its rounding. Without a covariance term the solution is exact for any solver.
     objective : {"total", "worst-variance", "worst-loss"}, default="total"
         What is maximised: the variance of all rows, the variance kept by the group that keeps the
-        least, or the negative of the largest loss of a group, which is what its own best
-        `n_components` directions of all features would keep more. The last two are the fair PCA
-        of Samadi et al. (2018) and Tantipongpipat et al. (2019), with ``mean_tol=None,
-        cov_weight=0`` exactly; with constraints they are both senses at once. Groups are the
-        levels of every attribute, or the cells of their cross table under `joint`, in every
-        stratum; those with fewer than `min_group_size` rows do not count.
+        least, or the negative of the largest loss. The loss of a group is the extra variance it
+        would keep with components fitted to it alone. With ``mean_tol=None, cov_weight=0`` the
+        last two are the fair PCA of Samadi et al. (2018). Groups are the levels of every attribute,
+        or the cells of their cross table under `joint`, in every stratum.
     compare : {"one-vs-rest", "pairs", "reference"}, default="one-vs-rest"
-        What is compared in an attribute of more than two groups.
+        Which groups are compared if an attribute has more than two.
     joint : bool, default=False
         Whether the intersections of several attributes are compared as well.
     reference : object or dict, default=None
@@ -88,37 +86,33 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     numeric : list of str or None, default=None
         Sensitive columns to treat as numbers whatever their type.
     min_group_size : int, default=2
-        Rows a group needs for its covariance to be compared.
+        Rows a group needs for its covariance to be compared, and to count in `objective`.
     certify : bool, default=True
-        Whether to compute the bound. Without it the certificate holds the variance of the problem
+        Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.
     cov_shift : float or None, default=None
         The paper's φ, for solver="paper" only; None: the smallest allowed.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
     standardize : bool or "famd", default=False
-        Whether every feature is divided by its standard deviation over all rows (weights count;
-        a constant feature is left as it is), which the model learns and `transform` applies.
-        "famd" divides the indicators of one-hot encoded columns by the square root of their share
-        instead, as factor analysis of mixed data does: no direction of such a column then has
-        more variance than a number has.
+        Whether every feature is divided by its standard deviation over all rows (weights count; a
+        constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
+        of one-hot encoded columns by the square root of their share instead, as factor analysis
+        of mixed data does.
     tol : float, default=1e-4
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int, default=5000
         Limit on the iterations of a relaxation.
     missing : {"error", "drop-rows", "mean"}, default="error"
-        What happens where a feature is NaN. "error" names columns and counts. "mean" counts the
-        value as the mean of all rows that have one, never of a group, in `fit` and `transform`.
-        "drop-rows" fits without the rows that lack a feature or a group; `transform`, which has
-        a score for every row, counts the value as the mean of the rows fitted to. Each says what
-        it does, as a FairnessWarning.
+        What happens if a feature is NaN. "mean" counts the value as the mean of all rows that have
+        one, never of a group. "drop-rows" fits without the rows that lack a feature or a group;
+        `transform` then counts the value as the mean of the rows used in `fit`. Both warn.
     missing_groups : {"raise", "ignore", "own"}, default="raise"
-        What happens where groups are missing. "own": rows without a group (or stratum) are a group
+        What happens if groups are missing. "own": rows without a group (or stratum) are a group
         called missing. "ignore": without `sensitive_features` the fit is plain PCA. Else an error.
     verbose : int, default=0
         Whether to print the certificate after fitting and, during a solve that takes longer than
-        a second, the bound and the gap so far. scikit-learn's callbacks (`set_callbacks`) get
-        them at every step.
+        a second, bound and gap. scikit-learn's callbacks (`set_callbacks`) get them at every step.
 
     Attributes
     ----------
@@ -127,24 +121,19 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     mean_ : ndarray of shape (n_features,)
         Mean of the features.
     scale_ : ndarray of shape (n_features,), or None
-        What the features are divided by, under `standardize`; None: nothing. Components,
-        variances and gaps are those of the features so divided.
+        What the features are divided by, under `standardize`. Components, variances and gaps are
+        those of the features so divided.
     n_components_ : int
         Number of components.
-    explained_variance_ : ndarray of shape (n_components,)
-        Variance of each component (divisor: the number or weight of the rows).
-    explained_variance_ratio_ : ndarray of shape (n_components,)
-        The same as a share of the total variance.
-    mean_gap_ : float
-        Largest distance between group means after the projection, over the contrasts that
-        `compare` asks for; `fairpca.metrics.mean_gap` of the scores, with the same `compare`
-        (of scores that are not whitened: `whiten` comes after the gaps).
-    cov_gap_ : float
-        Largest spectral norm of a difference of group covariances after the projection, likewise.
+    explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
+        Variance of each component (divisor: the number or weight of the rows), and its share of
+        the total variance.
+    mean_gap_, cov_gap_ : float
+        Largest distance between group means after the projection, and largest spectral norm of a
+        difference of group covariances, over the contrasts of `compare` and before whitening.
     contrasts_ : dict of lists
         One entry per contrast: attribute, positive, negative, stratum, n_positive, n_negative,
-        status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``
-        makes a table of it.
+        status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``.
     certificate_ : Certificate
         Objective, proven bound, and the gap between them.
     group_variance_ : dict of lists, or None
@@ -155,13 +144,11 @@ class FairPCA(SavedModelMixin, LinearEstimator):
         What was learned from the rows; `partial_fit` adds to it.
     n_iter_ : int
         Iterations of the solver, at least 1.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Their names, where X had any.
+    n_features_in_, feature_names_in_
+        Number and names of the features.
     other_columns_ : ndarray of str
-        Columns of X that were named as groups, strata or weights, where there were any;
-        `transform` leaves them out.
+        Columns of X that were named as groups, strata or weights, if there were any; `transform`
+        leaves them out.
 
     References
     ----------
@@ -178,8 +165,7 @@ class FairPCA(SavedModelMixin, LinearEstimator):
     >>> rng = np.random.default_rng(0)
     >>> sex = rng.integers(0, 2, 500)
     >>> X = rng.normal(size=(500, 6)) + np.outer(sex, [2.0, 1.0, 0, 0, 0, 0])
-    >>> fair = FairPCA(n_components=2).fit(X, sensitive_features=sex)
-    >>> U = fair.transform(X)
+    >>> U = FairPCA(n_components=2).fit(X, sensitive_features=sex).transform(X)
     >>> bool(np.abs(U[sex == 1].mean(0) - U[sex == 0].mean(0)).max() < 1e-10)
     True
     """

@@ -9,27 +9,11 @@ from numbers import Integral, Real
 from typing import Any
 
 from sklearn.base import _fit_context
-from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+from sklearn.callback import with_callbacks as with_callbacks
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from fairpca.solvers import Snapshot
-
-__all__ = [
-    "AT_LEAST_ONE",
-    "NON_NEGATIVE",
-    "POSITIVE",
-    "SHARE",
-    "CallbackSupportMixin",
-    "Interval",
-    "at_least",
-    "fit_context",
-    "fit_task",
-    "one_of",
-    "propagate_callbacks",
-    "report_step",
-    "solve_callback",
-    "with_callbacks",
-]
 
 SECONDS_BETWEEN_LINES = 1.0
 
