@@ -80,7 +80,7 @@ def test_a_stratum_with_one_group_is_reported_and_not_compared(rng):
     contrasts, message = single_warning(GroupMoments.from_arrays(X, sex, y), SmallGroupWarning)
     assert "sex=m in y=1 (no rows)" in message
     assert [c.status for c in contrasts] == ["compared", "not compared: empty"]
-    assert contrasts[1].label == "sex: m vs f | y=1"
+    assert contrasts[1].label == "sex: m vs f where y=1"
     assert (contrasts[1].n_positive, contrasts[1].n_negative) == (0, 3)
     assert contrasts[1].mean_gap is None
     assert contrasts[1].cov_gap is None

@@ -67,7 +67,7 @@ def form_contrasts(
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
         _record_empty_cells(builder, table, levels)
-    compared = {contrast.attribute for contrast in builder.contrasts if contrast.is_compared}
+    compared = {c.attribute for c in builder.contrasts if c.mean_gap is not None}
     for name in table.attributes:
         if name not in compared:  # it would go unprotected in silence
             raise GroupsError(
@@ -76,7 +76,9 @@ def form_contrasts(
                 "control_features.",
                 parameter="sensitive_features",
             )
-    notes = (*_nesting_notes(table, levels), *builder.notes())
+    notes = _nesting_notes(table, levels) if len(levels) > 1 else ()
+    if builder.small:
+        notes += (builder.note(),)
     return ContrastSet(tuple(builder.contrasts), n_features, notes)
 
 
@@ -102,14 +104,11 @@ class _Builder:
         None is the rest of the stratum. What is compared depends on the sizes of both sides.
         """
         plus, label = groups.get(positive), " × ".join(map(str, positive))
-        name = _name(names, positive)
         if negative is None:
             others = [cell for key, cell in groups.items() if key != positive]
             minus, other = merge(others) if others else None, "rest"
-            places = (name, f"all but {name}")
         else:
             minus, other = groups.get(negative), " × ".join(map(str, negative))
-            places = (name, _name(names, negative))
         n_plus, n_minus = (0 if side is None else side.n_rows for side in (plus, minus))
         mean_gap = cov_gap = None
         status = "not compared: empty"
@@ -121,9 +120,11 @@ class _Builder:
                 status = "compared"
                 if self.sides is not None:
                     self.sides.append((plus, minus))
-        for place, count in zip(places, (n_plus, n_minus), strict=True):
-            if count < self.min_group_size:
-                self._note(place, stratum, _count(count))
+        if n_plus < self.min_group_size:
+            self._note(_name(names, positive), stratum, n_plus)
+        if n_minus < self.min_group_size:
+            name = f"all but {_name(names, positive)}" if negative is None else ""
+            self._note(name or _name(names, negative or ()), stratum, n_minus)
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
 
@@ -140,17 +141,17 @@ class _Builder:
                 cov_gap = cell.third[position] / cell.weight / deviation
                 status = "compared"
         if status != "compared":
-            self._note(attribute, stratum, _count(cell.n_rows) if deviation > 0 else "constant")
+            self._note(attribute, stratum, cell.n_rows if deviation > 0 else "constant")
         sides = ("numeric", "", stratum, cell.n_rows, 0)
         self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
 
-    def _note(self, name: str, stratum: str | None, reason: str) -> None:
+    def _note(self, name: str, stratum: str | None, reason: int | str) -> None:
+        if not isinstance(reason, str):
+            reason = {0: "no rows", 1: "1 row"}.get(reason, f"{reason} rows")
         self.small[name if stratum is None else f"{name} in {stratum}"] = reason
 
-    def notes(self) -> list[Note]:
+    def note(self) -> Note:
         """Return what is said of sides that are too small."""
-        if not self.small:
-            return []
         named = [f"{name} ({reason})" for name, reason in self.small.items()]
         if len(named) > MAX_NAMED_IN_WARNING:
             left = len(named) - MAX_NAMED_IN_WARNING
@@ -160,7 +161,7 @@ class _Builder:
             f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a "
             "constant: nothing is. Merge small groups or use coarser strata to compare them."
         )
-        return [Note(SmallGroupWarning, message)]
+        return Note(SmallGroupWarning, message)
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:
@@ -201,7 +202,7 @@ def strata_of(table: Table) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
     for levels in sorted(
         strata, key=lambda levels: [f(v) for f, v in zip(places, levels, strict=True)]
     ):
-        yield _name(table.controls, levels) or None, strata[levels]
+        yield _name(table.controls, levels) if levels else None, strata[levels]
 
 
 def _name(columns: Sequence[str], levels: Sequence[Level]) -> str:
@@ -234,11 +235,7 @@ def _record_empty_cells(
             builder.compare(names, None, everyone, key, None)
 
 
-def _count(n_rows: int) -> str:
-    return {0: "no rows", 1: "1 row"}.get(n_rows, f"{n_rows} rows")
-
-
-def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> list[Note]:
+def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> tuple[Note, ...]:
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
@@ -252,9 +249,9 @@ def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> list[
         elif second_decides:
             nested.append(f"{other!r} determines {one!r}")
     if not nested:
-        return []
+        return ()
     message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
-    return [Note(NestedAttributeWarning, message)]
+    return (Note(NestedAttributeWarning, message),)
 
 
 def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCovariances:

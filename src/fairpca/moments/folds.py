@@ -1,4 +1,4 @@
-"""Moments by fold: what is needed to ask how a fit does on rows it has not seen, in one pass."""
+"""Moments by fold: all that held-out statistics of a fit need, in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -87,15 +87,7 @@ class FoldedMoments:
         numeric: Iterable[str] = (),
         feature_names: Iterable[str] | None = None,
     ) -> FoldedMoments:
-        """Sum the rows of a matrix; parameters as in `GroupMoments.from_arrays`.
-
-        Parameters
-        ----------
-        X, sensitive_features, control_features, sample_weight, numeric, feature_names
-            As in `GroupMoments.from_arrays`.
-        folds : int, default 5
-            Number of folds, at least 2.
-        """
+        """Sum the rows of a matrix, as `GroupMoments.from_arrays` does, in at least 2 folds."""
         parts = (sensitive_features, control_features, sample_weight)
         rows = Rows.read(X, *parts, numeric=numeric, feature_names=feature_names)
         return cls.from_rows(rows, folds)
@@ -134,14 +126,12 @@ class FoldedMoments:
     def folds(self) -> tuple[GroupMoments, ...]:
         """Moments of each fold that has rows; what is missing counts as the mean of all folds."""
         whole = self.cells.complete()
-        table = whole.table
-        found: dict[Any, dict[Key, Cell]] = {}
-        for key, cell in table.cells.items():
-            found.setdefault(key[-1], {})[key[:-1]] = cell
-        plain = replace(table, controls=table.controls[:-1], cells={})
-        return tuple(
-            replace(whole, table=replace(plain, cells=found[fold])) for fold in sorted(found)
-        )
+        plain = replace(whole.table, controls=whole.table.controls[:-1], cells={})
+        by_fold: dict[Any, dict[Key, Cell]] = {}
+        for key, cell in whole.table.cells.items():
+            by_fold.setdefault(key[-1], {})[key[:-1]] = cell
+        tables = (replace(plain, cells=by_fold[fold]) for fold in sorted(by_fold))
+        return tuple(replace(whole, table=table) for table in tables)
 
     @cached_property
     def total(self) -> GroupMoments:
@@ -167,7 +157,7 @@ def _sum(parts: tuple[GroupMoments, ...]) -> GroupMoments:
     """Add moments in the same coordinates, without looking for a span again."""
     if not parts:
         raise InvalidInputError(
-            "all rows are in one fold: there are too few different rows for held-out figures."
+            "all rows are in one fold: there are too few different rows for held-out statistics."
         )
     total = parts[0].table
     for part in parts[1:]:
@@ -201,7 +191,7 @@ def gap_statistics(
     reference: Any = None,
     min_group_size: int = 2,
 ) -> GapStatistics:
-    """Measure components on moments of rows, seen or not; the question is that of `contrasts`.
+    """Measure components on moments of any rows; the contrasts are those of `contrasts`.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import InvalidInputError, warn_user
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Pooled, Standardization, merge
 from fairpca.moments._form_contrasts import form_contrasts, group_covariances
@@ -57,7 +57,7 @@ class GroupMoments(MomentsReprMixin):
         Where there are more features than rows: the directions in which the rows differ. The
         cells then hold the moments of coordinates in it.
     indicators : MissingIndicators or None
-        Where values are missing and count as the mean of all rows: what marks them.
+        Where values are missing and count as the mean of all rows: which columns they are in.
 
     Examples
     --------
@@ -102,12 +102,6 @@ class GroupMoments(MomentsReprMixin):
             Weights ≥ 0; rows of weight zero are left out altogether.
         numeric, feature_names
             As for `Rows.read`.
-
-        Examples
-        --------
-        >>> X = np.array([[0.0], [2.0], [5.0]])
-        >>> GroupMoments.from_arrays(X, ["a", "a", "b"], sample_weight=[1, 1, 2]).pooled().mean
-        array([3.])
         """
         parts = (sensitive_features, control_features, sample_weight)
         return cls.from_rows(Rows.read(X, *parts, numeric=numeric, feature_names=feature_names))
@@ -116,7 +110,7 @@ class GroupMoments(MomentsReprMixin):
     def from_rows(
         cls, rows: Rows, *, wide: float = 1.0, indicators: MissingIndicators | None = None
     ) -> GroupMoments:
-        """Sum rows that have been validated; with `indicators`, rows as `fill_missing` makes them.
+        """Sum rows that have been validated; with `indicators`, rows that `fill_missing` made.
 
         With more than `wide` features for each row the moments are kept in the span of the rows,
         so that no matrix of features × features is formed. Batches of a long stream want more,
@@ -135,12 +129,7 @@ class GroupMoments(MomentsReprMixin):
         """Sum rows in which NaN stands for a missing value, which counts as the mean of all rows.
 
         The mean is that of the rows that have a value, over all moments that are merged, never of a
-        group. It is exact, however the rows come in batches.
-
-        Parameters
-        ----------
-        rows : Rows
-            Made by `Rows.attach`.
+        group. It is exact, however the rows come in batches. Such rows are made by `Rows.attach`.
 
         Examples
         --------
@@ -155,11 +144,9 @@ class GroupMoments(MomentsReprMixin):
 
     def missing(self) -> dict[str, float]:
         """Share of the rows in which each column is missing, where any is."""
-        return (
-            {}
-            if self.indicators is None
-            else missing_shares((self.table, self.span), self.indicators)
-        )
+        if self.indicators is None:
+            return {}
+        return missing_shares((self.table, self.span), self.indicators)
 
     def complete(self) -> GroupMoments:
         """Moments with the mean of all rows in the places of missing values; else `self`."""
@@ -168,10 +155,10 @@ class GroupMoments(MomentsReprMixin):
     @cached_property
     def _completed(self) -> GroupMoments:
         assert self.indicators is not None
-        if not self.table.cells:
-            return GroupMoments(self.n_features, self.feature_names, self.table)
-        table, span = complete((self.table, self.span), self.indicators)
-        return GroupMoments(self.n_features, self.feature_names, table, span)
+        content = (self.table, self.span)
+        if self.table.cells:
+            content = complete(content, self.indicators)
+        return GroupMoments(self.n_features, self.feature_names, *content)
 
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
@@ -186,10 +173,8 @@ class GroupMoments(MomentsReprMixin):
                 f"moments of different features cannot be merged: {names} and "
                 f"{other.feature_names}. Use the same columns in the same order for every batch."
             )
-        mine, theirs = (self.table, self.span), (other.table, other.span)
-        mine, theirs, indicators = merge_indicators(
-            (mine, self.indicators), (theirs, other.indicators)
-        )
+        both = (((m.table, m.span), m.indicators) for m in (self, other))
+        mine, theirs, indicators = merge_indicators(*both)
         span, *tables = align(mine, theirs)
         return GroupMoments(self.n_features, names, merge_tables(*tables), span, indicators)
 
@@ -198,12 +183,6 @@ class GroupMoments(MomentsReprMixin):
 
         Distances, variances and gaps are those of the features, because the directions of the span
         are orthonormal.
-
-        Examples
-        --------
-        >>> X = np.random.default_rng(0).normal(size=(6, 1000))
-        >>> GroupMoments.from_arrays(X, [0, 0, 0, 1, 1, 1]).coordinates().n_features
-        5
         """
         whole = self.complete()
         return whole if whole.span is None else GroupMoments(len(whole.span), None, whole.table)
@@ -224,22 +203,14 @@ class GroupMoments(MomentsReprMixin):
             A direction in each row.
         mean : array-like of shape (p,), optional
             What is subtracted from the rows first.
-
-        Examples
-        --------
-        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
-        >>> GroupMoments.from_arrays(X, ["a", "b"]).projected([[0.6, 0.8]]).pooled().mean.round(1)
-        array([7.4])
         """
-        if self.indicators is not None:
-            return self.complete().projected(components, mean)
+        whole = self.complete()
         directions = np.asarray(components, dtype=np.float64)
         origin = np.zeros(self.n_features) if mean is None else -np.asarray(mean, dtype=np.float64)
         turn = directions
-        if self.span is not None:
-            origin, turn = origin + self.span.origin, directions @ self.span.basis.T
-        table = move(self.table, turn, directions @ origin)
-        return GroupMoments(len(directions), None, table)
+        if whole.span is not None:
+            origin, turn = origin + whole.span.origin, directions @ whole.span.basis.T
+        return GroupMoments(len(directions), None, move(whole.table, turn, directions @ origin))
 
     def pooled(self) -> Pooled:
         """Moments of all rows together."""
@@ -250,13 +221,13 @@ class GroupMoments(MomentsReprMixin):
         if not self.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
         if self.indicators is not None:
-            return self.complete().pooled()
-        if self.span is not None:
-            weight, mean, covariance = self.coordinates().pooled()
-            basis = self.span.basis
-            return Pooled(weight, self.span.place(mean), symmetrize(basis.T @ covariance @ basis))
+            return self._completed.pooled()
         whole = merge(list(self.table.cells.values()))
-        return Pooled(whole.weight, whole.mean, whole.covariance)
+        pooled = Pooled(whole.weight, whole.mean, whole.covariance)
+        if self.span is None:
+            return pooled
+        basis, (weight, mean, covariance) = self.span.basis, pooled
+        return Pooled(weight, self.span.place(mean), symmetrize(basis.T @ covariance @ basis))
 
     def standardization(self, *, famd: bool = False) -> Standardization:
         """Mean and scale by which the features become centred with unit variance.
@@ -270,12 +241,6 @@ class GroupMoments(MomentsReprMixin):
         famd : bool, default False
             Whether indicators of one-hot encoded columns (zeros and ones, of which two are never
             one together) are divided by the square root of their share instead.
-
-        Examples
-        --------
-        >>> X = np.array([[1.0, 7.0], [5.0, 7.0]])
-        >>> GroupMoments.from_arrays(X, ["a", "b"]).standardization()
-        Standardization(mean=array([3., 7.]), scale=array([2., 1.]))
         """
         _, mean, covariance = self.coordinates().pooled()
         shares = self.missing() if famd else {}
@@ -300,11 +265,10 @@ class GroupMoments(MomentsReprMixin):
         array([[1., 0.],
                [0., 0.]])
         """
-        if self.indicators is not None:
-            return self.complete().standardized(by)
-        by = self.standardization() if by is None else by
-        table, span = rescale((self.table, self.span), by)
-        return replace(self, table=table, span=span)
+        whole = self.complete()
+        by = whole.standardization() if by is None else by
+        table, span = rescale((whole.table, whole.span), by)
+        return replace(whole, table=table, span=span)
 
     def contrasts(
         self,
@@ -320,8 +284,8 @@ class GroupMoments(MomentsReprMixin):
         Parameters
         ----------
         compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
-            What faces what in an attribute of more than two groups. Two groups are one contrast,
-            the second in sorted order minus the first.
+            Which groups are compared in an attribute of more than two. Two groups are one
+            contrast, the second in sorted order minus the first.
         joint : bool, default False
             Also compare each cell of the cross table of all categorical attributes with the rest
             of its stratum, whatever `compare` says; no effect on fewer than two such attributes.
@@ -352,7 +316,8 @@ class GroupMoments(MomentsReprMixin):
             return self.expanded().contrasts(compare, joint, reference, min_group_size)
         options = (compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, *options)
-        contrasts.warn()
+        for note in contrasts.notes:
+            warn_user(note.message, note.category)
         return contrasts
 
     def group_covariances(self, joint: bool = False) -> GroupCovariances:
@@ -364,18 +329,11 @@ class GroupMoments(MomentsReprMixin):
             Whether the groups are the cells of the cross table of all categorical attributes,
             instead of the levels of each. Numeric attributes have no groups; where there are no
             others, all rows are one.
-
-        Examples
-        --------
-        >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
-        >>> moments.group_covariances().n_rows
-        (2, 2, 2)
         """
-        if self.span is not None or self.indicators is not None:
-            return self.expanded().group_covariances(joint)
-        if not self.table.cells:
+        whole = self.expanded()
+        if not whole.table.cells:
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
-        return group_covariances(self.table, self.n_features, joint=joint)
+        return group_covariances(whole.table, self.n_features, joint=joint)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the moments to an ``.npz`` file, without pickle; return its path.
