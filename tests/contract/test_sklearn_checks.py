@@ -26,10 +26,10 @@ class GroupsFromRows(FairPCA):
     removing, repeating or reordering rows does not change them.
     """
 
-    def _rows(self, X, sensitive_features, control_features, sample_weight):
+    def _read_rows(self, X, sensitive_features, *parts, **checks):
         if sensitive_features is None:
             sensitive_features = self._split_rows(X)
-        return super()._rows(X, sensitive_features, control_features, sample_weight)
+        return super()._read_rows(X, sensitive_features, *parts, **checks)
 
     @staticmethod
     def _split_rows(X):
