@@ -176,7 +176,7 @@ def figures(U, V, X, z, new, z_new):
     scale = np.where(U.std(axis=0) > 1e-9, U.std(axis=0), 1.0)
     U, V = U / scale, V / scale
     # The search looks beyond the means, which logistic regression cannot where they coincide.
-    direction = delta_fairness(U, z, method="search").direction
+    direction = delta_fairness(U, z, method="search").worst.classifier.direction
     again = LinearRegression().fit(U, X).predict(V)
     return {
         "variance": 1 - float(((new - again) ** 2).sum() / ((new - X.mean(axis=0)) ** 2).sum()),

@@ -34,9 +34,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from fairpca import DeltaFairPCA, FairPCA
-from fairpca.adversary import PathTarget, cross_fitted, find_space, fit_path, random_frequencies
-from fairpca.estimators._delta_fair_pca import _GAP_POINTS, _PENALTIES
-from fairpca.estimators._judges import judge_of
+from fairpca.adversary import PathTarget, find_space, fit_path, random_frequencies
+from fairpca.estimators._delta_fair_pca import GAP_POINTS, PENALTIES
+from fairpca.estimators._path_delta import held_out_deltas
 from fairpca.linalg import complement_basis, orthonormalize
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
@@ -178,11 +178,12 @@ def ours(train, z, d, seed):
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), d, 0.0)
     random = np.random.default_rng(seed)
-    aims = [PathTarget(penalty) for penalty in _PENALTIES]
-    path = fit_path(space, rows, GroupMoments.contrasts, aims, random, gap_points=_GAP_POINTS)
-    aims = [point.aim for point in path]
-    unseen = cross_fitted(rows, GroupMoments.contrasts, d, 0.0, aims, random, judge_of("rbf", seed))
-    return [(p.aim.penalty, space.ordered(p.basis), u) for p, u in zip(path, unseen, strict=True)]
+    targets = [PathTarget(penalty) for penalty in PENALTIES]
+    path = fit_path(space, rows, GroupMoments.contrasts, targets, random, gap_points=GAP_POINTS)
+    targets = [point.target for point in path]
+    unseen = held_out_deltas(rows, GroupMoments.contrasts, d, 0.0, targets, random, "rbf")
+    points = zip(path, unseen, strict=True)
+    return [(p.target.penalty, space.ordered(p.basis), delta) for p, delta in points]
 
 
 def measure(name, d, seed, *, with_peers):
@@ -309,7 +310,7 @@ def averaged(rows):
     """
     parts = {}
     for r in rows:
-        if r["method"] == "DeltaFairPCA" and r["penalty"] not in _PENALTIES:
+        if r["method"] == "DeltaFairPCA" and r["penalty"] not in PENALTIES:
             continue
         parts.setdefault((r["data"], r["d"], r["method"], r["penalty"]), []).append(r)
     means = []

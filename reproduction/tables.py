@@ -186,7 +186,7 @@ def _with_null(name: str, result: Any) -> dict[str, Any]:
         name: result.value,
         f"{name}_null_mean": None if null is None else null.mean,
         f"{name}_null_q95": None if null is None else null.quantile,
-        f"{name}_p": result.p_value,
+        f"{name}_p": None if null is None else null.p_value,
     }
 
 

@@ -1,27 +1,21 @@
-"""The leakage, its gradient, the targets it is about, and Δ on unseen rows."""
+"""The leakage, its gradient, the targets it is about, and ascent against it."""
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
 
 from fairpca.adversary import (
     Ascent,
     Leakage,
     PathTarget,
     Point,
-    Side,
-    cross_fitted,
     find_space,
     fit_path,
     form_targets,
-    largest_difference,
     random_frequencies,
-    thinned,
 )
 from fairpca.adversary._ascent import _targets_in_gaps
 from fairpca.adversary._leakage import RIDGE, whitened
-from fairpca.adversary._unseen import halves
-from fairpca.exceptions import GroupsError, InfeasibleError
+from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 
@@ -163,38 +157,24 @@ def test_draws_and_samples_keep_the_shares_of_cells():
     np.testing.assert_array_equal(drawn.shares, targets.shares)
     np.testing.assert_allclose(drawn.row_weights().sum(axis=1), 1.0)
     np.testing.assert_allclose(np.sum(drawn.labels * drawn.row_weights(), axis=1), 0.0, atol=1e-12)
-    few = thinned(rows, 150, np.random.default_rng(0))
+    few = rows.sample(150, np.random.default_rng(0))
     assert len(few) <= 150
     np.testing.assert_allclose(form_targets(few, joint)[0].shares, targets.shares, atol=1e-12)
-    assert thinned(rows, 400, np.random.default_rng(0)) is rows
+    assert rows.sample(400) is rows
 
 
 def test_small_cells_are_kept_whole():
     z = np.array(["rare"] * 5 + ["common"] * 995)
     rows = Rows.read(np.random.default_rng(0).normal(size=(1000, 2)), z)
-    few = thinned(rows, 100, np.random.default_rng(0))
+    few = rows.sample(100, np.random.default_rng(0))
     codes = few.groups.categorical[0].codes
     assert np.count_nonzero(codes == few.groups.categorical[0].levels.index("rare")) == 5
     assert few.weight == pytest.approx(1000)
 
 
-def test_differences_are_those_of_the_kolmogorov_smirnov_statistic():
-    rng = np.random.default_rng(8)
-    for _ in range(20):
-        scores = rng.integers(0, 12, 80).astype(float)
-        signs = np.where(rng.random(80) < 0.4, 1, -1).astype(np.int8)
-        found = largest_difference(scores, Side(signs, np.ones(80)))
-        expected = ks_2samp(scores[signs > 0], scores[signs < 0]).statistic
-        assert found.value == pytest.approx(expected)
-    w = rng.integers(1, 4, 80)
-    weighted = largest_difference(scores, Side(signs, w.astype(float)))
-    repeated = largest_difference(scores.repeat(w), Side(signs.repeat(w), np.ones(w.sum())))
-    assert weighted.value == pytest.approx(repeated.value)
-
-
 def test_halves_share_every_cell():
     rows = everything(301)
-    first, second = halves(rows, np.random.default_rng(0))
+    first, second = rows.halves(np.random.default_rng(0))
     assert sorted([*first, *second]) == list(range(301))
     cells = rows.cells()
     one, two = np.bincount(cells[first]), np.bincount(cells[second])
@@ -249,15 +229,15 @@ def test_starts_leave_out_the_directions_that_differ_the_most():
         assert max(kept) == pytest.approx(most)
 
 
-class PricesOnly(Ascent):
+class PenaltiesOnly(Ascent):
     """Notes the penalties that are ascended, and ascends nothing."""
 
-    def ascend(self, V, aim):
-        self.ascended = [*getattr(self, "ascended", ()), aim.penalty]
+    def ascend(self, V, target):
+        self.ascended = [*getattr(self, "ascended", ()), target.penalty]
         return V
 
 
-def test_prices_are_climbed_up_and_down_and_no_reported_leak_is_negative():
+def test_penalties_are_ascended_up_and_down_and_no_reported_leakage_is_negative():
     rng = np.random.default_rng(0)
     rows = Rows.read(rng.normal(size=(400, 4)), np.arange(400) % 2)  # nothing leaks
     moments = GroupMoments.from_rows(rows)
@@ -266,10 +246,10 @@ def test_prices_are_climbed_up_and_down_and_no_reported_leak_is_negative():
     X, S = space.coordinates(rows.X)[order], np.diag(space.variances)
     test = Leakage(X, S, targets, random_frequencies(2, 60, rng))
     assert min(test.adjusted(V).max() for V in space.starts()) < -0.01
-    ascent = PricesOnly(X, S, space.total, targets, rng)
+    ascent = PenaltiesOnly(X, S, space.total, targets, rng)
     path = ascent.path(space.starts(), penalties(1.0, 2.0, 3.0, 4.0, 500.0), space.within_means)
     assert ascent.ascended == [1.0, 3.0, 500.0, 4.0, 2.0]
-    assert [point.aim.penalty for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
+    assert [point.target.penalty for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
     assert all(point.leakage >= 0.0 for point in path)
 
 
@@ -318,87 +298,52 @@ def test_more_components_than_directions():
         find_space(moments, moments.contrasts(), 2, 0.0)
 
 
-def by_size(U, side, new):
-    return [np.linalg.norm(new, axis=1)]
-
-
-def test_unseen_rows_tell_what_the_judge_can_see():
-    X, z = shells()
-    options = (penalties(0.01, 5.0), np.random.default_rng(0), by_size)
-    first, last = cross_fitted(Rows.read(X, z), contrasts_of, 2, 0.0, *options)
-    assert first.value > 0.6
-    assert last.value < first.value - 0.3
-    assert 0.0 < last.error < 0.1
-    assert 0.05 < last.chance < 0.2
-    few = Rows.read(X[:9], z[:9])
-    with pytest.raises(GroupsError, match="at least 8 rows"):
-        cross_fitted(few, contrasts_of, 1, 0.0, penalties(1.0), np.random.default_rng(0), by_size)
-
-
-@pytest.mark.parametrize("n_rare", [1, 2])
-def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
-    rng = np.random.default_rng(0)
-    X, z = rng.normal(size=(80, 3)), np.arange(80) % 2
-    X[:, 2] = 0.0
-    X[: 2 * n_rare : 2, 2] = 1.0  # one or two rows of one group
-    rows, options = Rows.read(X, z), (penalties(1.0), rng, by_size)
-    if n_rare == 1:
-        with pytest.raises(InfeasibleError, match="for a half: n_components=2"):
-            cross_fitted(rows, contrasts_of, 2, 0.0, *options)
-    else:
-        for _ in range(3):  # the first draw separates the two rows in about half of the cases
-            (found,) = cross_fitted(rows, contrasts_of, 2, 0.0, *options)
-            assert 0.0 <= found.value <= 1.0
-
-
 def test_a_rising_penalty_is_the_slope_of_what_is_maximised():
-    aim = PathTarget(2.0, variance=0.3, rise=7.0)
-    assert aim.penalty_at(0.3) == 2.0
+    target = PathTarget(2.0, variance=0.3, rise=7.0)
+    assert target.penalty_at(0.3) == 2.0
     for variance in (0.2, 0.3, 0.4):
         step = 1e-6
-        up, down = (aim.value(variance * np.exp(s), 0.1) for s in (step, -step))
+        up, down = (target.value(variance * np.exp(s), 0.1) for s in (step, -step))
         by_variance = (up - down) / (2 * step)
-        by_leakage = (aim.value(variance, 0.1 + step) - aim.value(variance, 0.1)) / step
-        assert -by_leakage / by_variance == pytest.approx(aim.penalty_at(variance), rel=1e-6)
+        by_leakage = (target.value(variance, 0.1 + step) - target.value(variance, 0.1)) / step
+        assert -by_leakage / by_variance == pytest.approx(target.penalty_at(variance), rel=1e-6)
     for tiny in (1e-300, 1e300):  # far away, where the power would overflow
-        assert np.isfinite(aim.value(tiny, 0.1))
-        assert np.isfinite(aim.penalty_at(tiny))
+        assert np.isfinite(target.value(tiny, 0.1))
+        assert np.isfinite(target.penalty_at(tiny))
 
 
-def test_points_in_a_hollow_are_best_for_an_aim_between_their_neighbours():
+def test_points_in_a_hollow_are_best_for_a_target_between_their_neighbours():
     kept, leaked = (0.57, 0.52, 0.48), (0.37, 0.25, 0.12)
     points = [Point(PathTarget(0.0), np.zeros((2, 1)), *p) for p in zip(kept, leaked, strict=True)]
     first, middle, last = points
 
-    def best(aim):
-        return max(points, key=lambda p: aim.value(p.variance, p.leakage))
+    def best(target):
+        return max(points, key=lambda p: target.value(p.variance, p.leakage))
 
     assert all(best(PathTarget(penalty)) is not middle for penalty in np.geomspace(0.01, 100, 200))
-    (aim,) = first.between(last)
-    assert best(aim) is middle
-    tie = PathTarget(aim.penalty)
+    (target,) = first.between(last)
+    assert best(target) is middle
+    tie = PathTarget(target.penalty)
     values = [tie.value(point.variance, point.leakage) for point in (first, last)]
     assert values[0] == pytest.approx(values[1])
 
 
-def test_gaps_of_the_path_are_filled_in_order_and_halves_follow():
+def test_gaps_of_the_path_are_filled_in_order():
     rows = Rows.read(*shells())
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
     asked = (space, rows, contrasts_of)
     path = fit_path(*asked, penalties(0.05, 5.0), np.random.default_rng(0), gap_points=2)
-    assert [bool(point.aim.rise) for point in path] == [False, True, True, False]
+    assert [bool(point.target.rise) for point in path] == [False, True, True, False]
     variance, leakage = (
         [getattr(point, name) for point in path] for name in ("variance", "leakage")
     )
     assert variance == sorted(variance, reverse=True)
     assert leakage == sorted(leakage, reverse=True)
     assert np.diff(variance).max() < -0.02
-    aims = [point.aim for point in path]
-    again = fit_path(*asked, aims, np.random.default_rng(1))
-    assert [point.aim for point in again] == aims
-    found = cross_fitted(rows, contrasts_of, 2, 0.0, aims, np.random.default_rng(0), by_size)
-    assert found[0].value > found[-1].value + 0.3
+    path_targets = [point.target for point in path]
+    again = fit_path(*asked, path_targets, np.random.default_rng(1))
+    assert [point.target for point in again] == path_targets
 
 
 def test_path_targets_go_to_the_largest_gaps():
@@ -406,7 +351,7 @@ def test_path_targets_go_to_the_largest_gaps():
         return Point(PathTarget(1.0), np.zeros((2, 1)), variance, leakage)
 
     points = [point(0.8, 0.64), point(0.4, 0.16), point(0.3, 0.09), point(0.3, 0.09)]
-    kept = [aim.variance for aim in _targets_in_gaps(points, 5)]
+    kept = [target.variance for target in _targets_in_gaps(points, 5)]
     assert kept == pytest.approx([*(0.8 / 2 ** (n / 5) for n in (1, 2, 3, 4)), np.sqrt(0.12)])
     assert _targets_in_gaps(points[2:], 5) == []
     assert _targets_in_gaps(points[:1], 5) == []

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from support import run_command
+from click.testing import CliRunner
+
+from fairpca.cli._app import app
 
 
 @pytest.fixture
@@ -48,7 +50,11 @@ def no_lines_of_progress(monkeypatch):
 @pytest.fixture
 def run():
     """Run the command in this process."""
-    return run_command
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return invoke
 
 
 @pytest.fixture

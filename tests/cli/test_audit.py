@@ -59,7 +59,7 @@ def test_the_table_shows_what_the_json_holds(run, write, people):
 def test_several_attributes_and_strata_list_every_pair(run, write, people):
     arguments = ["--sensitive", "sex", "--sensitive", "race", "--control", "income", *LINEAR]
     document = audit_json(run, write(people), *arguments, "--no-cross-fit")
-    pairs = document["delta"][0]["comparisons"]
+    pairs = document["delta"][0]["pairs"]
     assert len(pairs) == 2 * (1 + 3)
     assert {pair["stratum"]["income"] for pair in pairs} == {"high", "low"}
     assert document["delta"][0]["cross_fit_value"] is None
@@ -153,7 +153,7 @@ def test_what_fit_can_do_is_checked(run, write, people):
     (row,) = audit_json(run, write(people), *numeric)["contrasts"]
     assert row["positive"] == "numeric"
     reference = ("--sensitive", "race", "--reference", "b", *LINEAR, "--adversaries", "none")
-    pairs = audit_json(run, write(people), *reference)["delta"][0]["comparisons"]
+    pairs = audit_json(run, write(people), *reference)["delta"][0]["pairs"]
     assert [pair["groups"] for pair in pairs] == [["b", "a"], ["b", "c"]]
 
 
@@ -211,12 +211,12 @@ def test_decisions_by_group(run, write, people):
 
 
 def test_an_interrupt_prints_what_is_ready(run, write, people, monkeypatch):
-    from fairpca.metrics import _audit_steps
+    from fairpca.metrics import audits
 
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_audit_steps, "attack", stop)
+    monkeypatch.setattr(audits, "hold_out", stop)
     result = run("audit", write(people), "--sensitive", "sex", *LINEAR)
     assert result.exit_code == 130
     assert "half-spaces" in result.stdout

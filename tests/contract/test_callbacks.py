@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
-from fairpca.estimators._delta_fair_pca import _GAP_POINTS, _PENALTIES
+from fairpca.estimators._delta_fair_pca import GAP_POINTS, PENALTIES
 from fairpca.exceptions import DeltaNotReachedWarning
 
 MAKERS = {
@@ -108,7 +108,7 @@ def test_every_ascent_of_a_path_is_told(rows):
         model.fit(X, sensitive_features=z)
     assert caught[0].filename == __file__
     tasks = [r["context"].task_name for r in callback.record if r["name"] == "on_fit_task_end"]
-    assert tasks.count("ascent") == len(_PENALTIES) + _GAP_POINTS + 2 * len(model.path_["penalty"])
+    assert tasks.count("ascent") == len(PENALTIES) + GAP_POINTS + 2 * len(model.path_["penalty"])
 
 
 def test_a_search_tells_of_its_settings_and_of_the_solve_of_the_best(rows):

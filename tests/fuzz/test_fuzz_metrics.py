@@ -114,10 +114,10 @@ def check_delta(U, z, options, rng, failures, place):
         if result is None:
             continue
         values[tuple(way.values())] = result.value
-        if not (0 <= result.value <= 1 and 0 < result.p_value <= 1):
+        if not (0 <= result.value <= 1 and 0 < result.null.p_value <= 1):
             failures["out of range"].append(place)
-        if result.classifier is not None:
-            rates = list(result.rates.values())
+        if result.worst.classifier is not None:
+            rates = list(result.worst.rates.values())
             if abs(rates[1] - rates[0] - result.value) > 1e-9:
                 failures["classifier does not attain the value"].append(place)
     line = attempt(lambda: delta_fairness(U[:, 0], z, **options), failures, place)

@@ -9,9 +9,9 @@ import pytest
 
 from fairpca import FairPCA
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
-from fairpca.metrics import audit, cov_gap, delta_fairness, mean_gap
-from fairpca.metrics._adversaries import attack
-from fairpca.metrics._budget import Budget, cost_of
+from fairpca.metrics import AuditOptions, audit, cov_gap, delta_fairness, mean_gap
+from fairpca.metrics._audit_options import Budget, cost_of
+from fairpca.metrics.audits import hold_out
 from fairpca.rows import Rows
 
 QUICK = {"n_permutations": 9, "slow_permutations": 2, "adversaries": ()}
@@ -60,7 +60,7 @@ class TestWhatFitCanDo:
         report = audit(U, given, numeric=["age"], families=("linear",), **QUICK)
         groups = {pair.attribute: pair.groups for pair in report.results[0].pairs}
         assert groups["age"] == (f"up to {np.median(age):g}", f"above {np.median(age):g}")
-        assert report.results[0].attribute == "age"
+        assert report.results[0].worst.attribute == "age"
         assert report.results[0].value > 0.8
         rows = Rows.read(U, given, numeric=["age"])
         assert report.mean_gap == mean_gap(rows)
@@ -86,9 +86,9 @@ class TestSmallGroups:
             ("a", "c"): True,
             ("b", "c"): True,
         }
-        assert result.groups == ("a", "b")
+        assert result.worst.groups == ("a", "b")
         assert result.value < 0.5 < result.pairs[1].value
-        assert result.p_value == result.pairs[0].null.p_value
+        assert result.null.p_value == result.pairs[0].null.p_value
         assert "c vs" not in report.headline.pair
         assert "fewer than 30 rows" in repr(report)
         assert report.mean_gap < 1
@@ -122,7 +122,7 @@ class TestSmallGroups:
         U = np.random.default_rng(0).normal(size=200) + z
         report = audit(U, z, families=("linear",), **QUICK)
         assert report.headline.n_compared == 1
-        assert report.headline.held_out == report.results[0].held_out
+        assert report.headline.held_out == report.results[0].worst.held_out
         assert "allows for" not in repr(report)
 
     def test_where_all_are_small_they_are_compared(self):
@@ -173,7 +173,7 @@ class TestBudget:
         whole = delta_fairness(U, z == "a").value
         # 0.06 on all rows; as they are drawn, samples say 0.33 and 0.46.
         assert np.mean(values) == pytest.approx(whole, abs=0.05)
-        assert np.mean(adversaries) == pytest.approx(whole, abs=0.07)
+        assert np.mean(adversaries) == pytest.approx(whole, abs=0.11)  # five halves of a sample
 
     def test_many_groups_against_the_rest(self):
         z = np.repeat(np.arange(60), 40)
@@ -204,7 +204,7 @@ class TestBudget:
         assert json.dumps(report.to_dict()) == json.dumps(again.to_dict())
         assert any("linear svm: measured on a sample of" in what for what in report.cut)
         assert any("permutations of a sample" in what for what in report.cut)
-        assert "weight zero" in report.results[0].note
+        assert "weight zero" in report.results[0].worst.note
         assert report.results[0].value == report.results[1].value
         assert report.results[0].n_rows < 6000
         assert report.results[0].null.p_value_of == "held-out rows"
@@ -263,7 +263,8 @@ class TestBudget:
         def stop(done, total):
             raise KeyboardInterrupt
 
-        judged = {"decision": np.arange(300) % 2, "original": U, "missing_groups": "leave-out"}
+        decisions = {"decision": np.arange(300) % 2}
+        judged = {"decisions": decisions, "original": U, "missing_groups": "leave-out"}
         with pytest.raises(AuditInterrupted) as caught:
             audit(U, sex, progress=stop, **judged, **QUICK)
         report = caught.value.report
@@ -271,7 +272,7 @@ class TestBudget:
         assert report.decisions.rates
         assert report.losses is not None
         with pytest.raises(InvalidInputError, match="positive='maybe'"):  # before anything is done
-            audit(U, frame["sex"], progress=stop, decision=judged["decision"], positive="maybe")
+            audit(U, frame["sex"], progress=stop, decisions={**decisions, "positive": "maybe"})
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -309,7 +310,7 @@ class TestAdversaries:
     def test_several_groups_face_the_rest_and_strata_stay_apart(self, people):
         U, frame = people
         rows = Rows.read(U, frame["race"], frame["sex"], np.linspace(1, 2, 300))
-        found = attack(rows.pairs("one-vs-rest"), "mlp", 0, 0.95, 100)
+        found = list(hold_out(rows.pairs("one-vs-rest"), "mlp", AuditOptions(max_samples=100)))
         assert [(a.groups, tuple(a.stratum.values())) for a in found] == [
             (("rest", level), (sex,)) for sex in "fm" for level in "abc"
         ]
@@ -331,7 +332,7 @@ def test_to_dict_has_all_that_a_page_needs(people):
     assert document["asked"]["budget"] == 60.0
     assert document["headline"]["held_out"]["low"] <= document["headline"]["held_out"]["value"]
     for entry in document["delta"]:
-        for pair in entry["comparisons"]:
+        for pair in entry["pairs"]:
             assert pair["held_out"]["low"] < pair["held_out"]["high"]
 
 

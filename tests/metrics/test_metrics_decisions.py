@@ -171,7 +171,8 @@ def test_an_audit_has_the_decisions_and_the_unknown(hiring):
     frame, chosen, qualified = hiring
     U = np.random.default_rng(3).normal(size=(600, 2))
     given = frame.assign(sex=frame["sex"].where(np.arange(600) > 20))
-    options = {"families": (), "adversaries": (), "decision": chosen, "label": qualified}
+    decisions = {"decision": chosen, "label": qualified}
+    options = {"families": (), "adversaries": (), "decisions": decisions}
     with pytest.raises(GroupsError, match="missing"):
         audit(U, given, **options)
     report = audit(U, given, missing_groups="leave-out", **options)

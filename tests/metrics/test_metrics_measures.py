@@ -289,7 +289,7 @@ class TestAudit:
             ("linear", "exact"),
             ("cdf", "search"),
         ]
-        assert report.results[0].cross_fit_value is None
+        assert report.results[0].worst.cross_fit_value is None
         assert report.bounds_of == ("family", "family")
         assert report.bounds[0] > 1
 

@@ -10,7 +10,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, gaussian_bound, mean_gap
 from fairpca.moments import FoldedMoments, GroupMoments, gap_statistics
 from fairpca.rows import Rows
-from fairpca.rows._folds import fold_of
+from fairpca.rows._sampling import fold_of
 
 
 @pytest.fixture

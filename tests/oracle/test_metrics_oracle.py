@@ -9,14 +9,14 @@ from scipy.stats import ks_2samp
 from sklearn.svm import SVC
 
 from fairpca.metrics import delta_fairness
-from fairpca.metrics._classifiers import (
+from fairpca.metrics._orthants import Orthants
+from fairpca.metrics._plane import PlaneSweep
+from fairpca.metrics._rules import (
     best_cut,
     masses,
     sup_between_groups,
     sup_over_thresholds,
 )
-from fairpca.metrics._orthants import Orthants
-from fairpca.metrics._plane import PlaneSweep
 from fairpca.metrics._search import SVMStatistic
 from fairpca.metrics._svm import PENALTIES, svm_directions, whiten
 
@@ -280,7 +280,7 @@ def test_gaussian_family_is_scikit_learn_with_the_chosen_parameters():
     z = np.repeat([0, 1], 60)
     U = rng.normal(size=(120, 2)) * np.where(z, 2.0, 1.0)[:, None]
     result = delta_fairness(U, z, family="rbf")
-    rule = result.classifier
+    rule = result.worst.classifier
     rows = (U - U.mean(axis=0)) / U.std(axis=0)
     theirs = SVC(C=rule.C, gamma=rule.gamma, class_weight="balanced").fit(rows, z)
     expected = ks_2samp(*(theirs.decision_function(rows)[z == k] for k in (0, 1))).statistic

@@ -46,8 +46,8 @@ def test_value_is_a_share_and_does_not_depend_on_order_or_names(way, data, rando
     U, z = data
     result = delta_fairness(U, z, **way)
     assert 0.0 <= result.value <= 1.0
-    if result.classifier is not None:
-        rates = list(result.rates.values())
+    if result.worst.classifier is not None:
+        rates = list(result.worst.rates.values())
         assert rates[1] - rates[0] == pytest.approx(result.value, abs=1e-12)
     named = delta_fairness(U, np.where(z, "yes", "no"), **way)
     assert named.value == result.value
@@ -159,7 +159,7 @@ def test_distances_do_not_depend_on_rotation_and_bounds_not_on_coordinates(data,
 def test_p_values_are_in_range_and_permutations_are_shared(data, way):
     U, z = data
     result = delta_fairness(U, z, n_permutations=9, **way)
-    assert 0.1 <= result.p_value <= 1.0
+    assert 0.1 <= result.null.p_value <= 1.0
     assert (result.null_values >= 0).all()
     assert (result.null_values <= 1).all()
     twins = delta_fairness(U, np.column_stack([z, z]), n_permutations=9, **way)

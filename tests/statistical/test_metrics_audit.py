@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-import fairpca.metrics._adversaries as panel
-from fairpca.metrics import audit, decision_rates, delta_fairness
-from fairpca.metrics._adversaries import attack
-from fairpca.metrics._budget import Part
-from fairpca.metrics._intervals import HeldOut
-from fairpca.metrics._measure import Settings, halves_of, train
+from fairpca.metrics import AuditOptions, _cross_fit, audit, decision_rates, delta_fairness
+from fairpca.metrics._audit_options import Part
+from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Labelled, Settings, cross_fit
+from fairpca.metrics.audits import hold_out
 from fairpca.rows import Rows
 
 pytestmark = pytest.mark.slow
@@ -33,14 +31,12 @@ def test_intervals_of_half_spaces_cover_their_true_difference_of_rates(shift, we
         U, z = two_groups(rng, 300, 2, shift)
         rows = Rows.read(U, z, None, rng.random(300) + 0.5 if weighted else None)
         signs = np.where(z, 1, -1).astype(np.int8)
-        half = halves_of(signs, seed)
-        known, new = (np.flatnonzero(half == part) for part in (1, 2))
-        predict, _ = train(Settings("linear", "svm"), rows.take(known), signs[known])
-        rule = predict.__self__
+        halves = Labelled(rows, signs).halves(seed)
+        [part] = cross_fit([halves], Settings("linear", "svm").train)
+        rule = part.trained.predict.__self__
         # Unit normal groups: a half-space flags a share that is known.
         low, high = (norm.sf(rule.threshold - rule.direction[0] * s) for s in (0.0, shift))
-        rest = rows.take(new)
-        found = HeldOut.of(predict(rest.X), signs[new], rest.weights, 0.95)
+        found = part.rates(0.95)
         covered.append(found.low <= high - low <= found.high)
     assert within(covered)
 
@@ -49,19 +45,20 @@ def test_intervals_of_half_spaces_cover_their_true_difference_of_rates(shift, we
 def test_intervals_of_adversaries_cover_what_they_attain_on_many_new_rows(adversary, monkeypatch):
     rng = np.random.default_rng(5)
     fresh, labels = two_groups(rng, 30_000, 2, 1.0)
-    trainer = panel._TRAINERS[adversary]
+    train = CLASSIFIERS[adversary].train
     kept = {}
 
-    def keep(rows, signs, settings):
-        kept["predict"] = trainer(rows, signs, settings)
-        return kept["predict"]
+    def keep(part, seed, max_rows):
+        kept["trained"] = train(part, seed, max_rows)
+        return kept["trained"]
 
-    monkeypatch.setitem(panel._TRAINERS, adversary, keep)
+    monkeypatch.setitem(_cross_fit.CLASSIFIERS, adversary, Classifier(keep))
     covered = []
     for seed in range(200):
         U, z = two_groups(rng, 300, 2, 1.0)
-        [found] = attack(Rows.read(U, z).pairs(), adversary, seed, 0.95, 100)
-        flagged = kept["predict"](fresh)
+        options = AuditOptions(random_state=seed, max_samples=100)
+        [found] = hold_out(Rows.read(U, z).pairs(), adversary, options)
+        flagged = kept["trained"].predict(fresh)
         truth = flagged[labels].mean() - flagged[~labels].mean()
         covered.append(found.held_out.low <= truth <= found.held_out.high)
     assert within(covered)
@@ -119,7 +116,7 @@ def test_p_values_of_every_statistic_are_uniform_within_any_budget(statistic, bu
         report = audit(
             U, z, adversaries=(), cross_fit=False, budget=budget, random_state=seed, **options
         )
-        found.append(report.results[place].p_value)
+        found.append(report.results[place].null.p_value)
     known = [p for p in found if p is not None]
     assert known or budget == 1.0  # too little for any permutation: none, and said
     if known:
@@ -129,7 +126,7 @@ def test_p_values_of_every_statistic_are_uniform_within_any_budget(statistic, bu
 def test_p_values_of_a_sample_of_unequal_groups_are_uniform(monkeypatch):
     # Small groups are drawn more often than others, and left out again where they are the rest.
     monkeypatch.setattr(
-        "fairpca.metrics._budget.Budget.plan",
+        "fairpca.metrics._audit_options.Budget.plan",
         lambda self, kind, *_: Part(900, 900, 19) if kind == "svm" else None,
     )
     rng = np.random.default_rng(14)
@@ -148,7 +145,7 @@ def test_p_values_of_a_sample_of_unequal_groups_are_uniform(monkeypatch):
             random_state=seed,
         )
         assert report.results[0].n_rows <= 900
-        found.append(report.results[0].p_value)
+        found.append(report.results[0].null.p_value)
     assert_levels(found)
 
 
@@ -158,7 +155,7 @@ def test_p_values_of_new_rows_are_uniform_when_nothing_leaks():
     for seed in range(300):
         U, z = two_groups(rng, 2000, 3, 0.0)
         result = delta_fairness(U, z, family="cdf", cross_fit=True, random_state=seed)
-        found.append(result.held_out.p_value)
+        found.append(result.worst.held_out.p_value)
     assert kstest(found, "uniform").pvalue > 0.001
 
 
@@ -171,14 +168,14 @@ def assert_levels(p_values):
 
 
 def test_p_values_of_a_sampled_null_are_uniform(monkeypatch):
-    monkeypatch.setattr("fairpca.metrics._measure.NULL_ROWS", 60)
+    monkeypatch.setattr("fairpca.metrics._cross_fit.SEARCH_ROWS", 60)
     rng = np.random.default_rng(7)
     found = []
     for seed in range(150):
         U, z = two_groups(rng, 200, 2, 0.0)
         result = delta_fairness(U, z, method="search", n_permutations=19, random_state=seed)
         assert result.null.n_rows <= 60
-        found.append(result.p_value)
+        found.append(result.null.p_value)
     assert_levels(found)
 
 
@@ -187,10 +184,10 @@ def test_a_sampled_null_scales_to_all_rows(monkeypatch):
     U, z = two_groups(rng, 1600, 2, 0.0)
     options = {"method": "search", "n_permutations": 60}
     whole = delta_fairness(U, z, **options)
-    monkeypatch.setattr("fairpca.metrics._measure.NULL_ROWS", 400)
+    monkeypatch.setattr("fairpca.metrics._cross_fit.SEARCH_ROWS", 400)
     part = delta_fairness(U, z, **options)
     assert part.value == whole.value
-    assert part.null_mean == pytest.approx(whole.null_mean, rel=0.1)
+    assert part.null.mean == pytest.approx(whole.null.mean, rel=0.1)
 
 
 @pytest.mark.parametrize("budget", [0.5, 60.0])
@@ -211,5 +208,5 @@ def test_p_values_of_an_audit_are_uniform_within_any_budget(budget, cross_fit):
             cross_fit=cross_fit,
             random_state=seed,
         )
-        found.append(report.results[0].p_value)
+        found.append(report.results[0].null.p_value)
     assert_levels([p for p in found if p is not None])

@@ -61,7 +61,7 @@ class PathTarget(NamedTuple):
 class Point(NamedTuple):
     """A point of the trade-off: its basis (r, d), the share of variance kept, and its leakage."""
 
-    aim: PathTarget
+    target: PathTarget
     basis: Array
     variance: float
     leakage: float
@@ -100,13 +100,13 @@ class Ascent:
     def path(
         self,
         starts: Sequence[Array],
-        aims: Sequence[PathTarget],
+        path_targets: Sequence[PathTarget],
         feasible: Callable[[Array], Array],
         counter: Counter | None = None,
         *,
         gap_points: int = 0,
     ) -> list[Point]:
-        """Return the best point for each aim, and those that are found in the gaps between them.
+        """Return the best point for each target, and those that are found in the gaps between them.
 
         Penalties are expected to rise. Every second is ascended in rising order, the others in
         falling order, each from the best basis so far for its penalty; then the targets between
@@ -116,21 +116,27 @@ class Ascent:
         test = self._leakage(starts[0].shape[1], _TEST_ROWS, _TEST_FEATURES)
         found = [self._point(feasible(V), test) for V in starts]
 
-        def best(aim: PathTarget) -> Point:
-            point = max(found, key=lambda point: aim.value(point.variance, point.leakage))
-            return point._replace(aim=aim)
+        def best(target: PathTarget) -> Point:
+            point = max(found, key=lambda point: target.value(point.variance, point.leakage))
+            return point._replace(target=target)
 
-        def ascend(aims: Sequence[PathTarget]) -> None:
-            for aim in aims:
-                found.append(self._point(feasible(self.ascend(best(aim).basis, aim)), test))
+        def ascend(path_targets: Sequence[PathTarget]) -> None:
+            for target in path_targets:
+                found.append(self._point(feasible(self.ascend(best(target).basis, target)), test))
                 if counter is not None:
                     counter.add()
 
-        penalties = [aim for aim in aims if not aim.rise]
-        ascend((*penalties[::2], *penalties[1::2][::-1], *(aim for aim in aims if aim.rise)))
-        new = _targets_in_gaps([best(aim) for aim in aims], gap_points)
+        penalties = [target for target in path_targets if not target.rise]
+        ascend(
+            (
+                *penalties[::2],
+                *penalties[1::2][::-1],
+                *(target for target in path_targets if target.rise),
+            )
+        )
+        new = _targets_in_gaps([best(target) for target in path_targets], gap_points)
         ascend(new)
-        points = [best(aim) for aim in aims]
+        points = [best(target) for target in path_targets]
         for point in map(best, new):
             if all(point.basis is not other.basis for other in points):
                 points.append(point)
@@ -139,13 +145,13 @@ class Ascent:
         # Below zero is chance; but the least of it is what the highest penalties go by.
         return [point._replace(leakage=max(point.leakage, 0.0)) for point in points]
 
-    def ascend(self, V: Array, aim: PathTarget) -> Array:
+    def ascend(self, V: Array, target: PathTarget) -> Array:
         """Ascend from a basis, with momentum and steps of one length that shrinks to zero."""
         momentum, size = np.zeros_like(V), 0.0
         for step in range(1, _STEPS + 1):
             slope = self.S @ V
             variance = float(np.sum(V * slope))
-            penalty = aim.penalty_at(variance / self.total)
+            penalty = target.penalty_at(variance / self.total)
             slope *= 2.0 / variance
             slope -= penalty * self._leakage(V.shape[1], _ROWS, _FEATURES)(V)[1]
             slope /= (
@@ -182,4 +188,4 @@ def _targets_in_gaps(points: Sequence[Point], count: int) -> list[PathTarget]:
         # What is left of a gap that is cut into equal parts, in both directions.
         counts[np.argmax(gaps / (counts + 1) ** 2)] += 1
     cut = zip(pairwise(points), counts.tolist(), strict=True)
-    return [aim for (point, other), n in cut if n for aim in point.between(other, n)]
+    return [target for (point, other), n in cut if n for target in point.between(other, n)]

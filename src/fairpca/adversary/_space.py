@@ -178,13 +178,13 @@ def fit_path(
     space: Space,
     rows: Rows,
     form_contrasts: FormContrasts,
-    aims: Sequence[PathTarget],
+    path_targets: Sequence[PathTarget],
     random: np.random.Generator,
     counter: Counter | None = None,
     *,
     gap_points: int = 0,
 ) -> list[Point]:
-    """Find the best basis for every aim, with leaks measured on rows (a sample, as a rule).
+    """Find the best basis for every target, with leaks measured on rows (a sample, as a rule).
 
     As many more points as `gap_points` are sought where the path has the largest gaps.
     """
@@ -192,4 +192,6 @@ def fit_path(
     X = space.coordinates(rows.X)[order]
     ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
     with single_blas_thread():
-        return ascent.path(space.starts(), aims, space.within_means, counter, gap_points=gap_points)
+        return ascent.path(
+            space.starts(), path_targets, space.within_means, counter, gap_points=gap_points
+        )

@@ -14,11 +14,12 @@ from fairpca.exceptions import NestedAttributeWarning, SmallGroupWarning
 from fairpca.linalg import Array
 from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.rows import Groups, Rows
+from fairpca.rows._sampling import draw
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Labels to be predicted, with rows weighted so that the two sides of a contrast are equal.
+    """Labels to be predicted, with rows weighted so that both groups of a contrast weigh the same.
 
     Rows are sorted by cell (combination of groups and strata). A target gives every cell a share
     of its weight, and inside a cell all targets weight the rows alike: second moments of features
@@ -60,6 +61,18 @@ class Targets:
         """Weight of every row in every target, shape (t, n); rows sum to one."""
         return np.asarray(self.shares[:, self.cells] * self.weights)
 
+    def binary(self) -> dict[str, tuple[NDArray[np.int8], Array]]:
+        """Labels of two classes and weights by name; 0: left out. Numbers are cut at the median."""
+        found = {}
+        for name, is_number, label, weight in zip(
+            self.names, self.is_number, self.labels, self.row_weights(), strict=True
+        ):
+            inside = weight > 0.0
+            middle = np.median(label[inside]) if is_number else 0.0
+            signs = np.where(inside, np.where(label > middle, 1, -1), 0).astype(np.int8)
+            found[name] = signs, weight
+        return found
+
     def take(self, rows: NDArray[np.intp]) -> Targets:
         """Return the targets of some rows, in rising order, with every cell's share kept."""
         cells, weights = self.cells[rows], self.weights[rows]
@@ -71,23 +84,7 @@ class Targets:
 
     def draw(self, count: int, random: np.random.Generator) -> NDArray[np.intp]:
         """Draw at most `count` rows, as many of every cell as there are where it is small."""
-        if count >= len(self.cells):
-            return np.arange(len(self.cells))
-        sizes = np.bincount(self.cells, minlength=self.shares.shape[1])
-        quotas = _level(sizes, count)
-        drawn = [
-            inside.start + random.choice(inside.stop - inside.start, quota, replace=False)
-            for inside, quota in zip(self.bounds, quotas, strict=True)
-        ]
-        return np.sort(np.concatenate(drawn))
-
-
-def _level(sizes: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-    """Share `count` out as equally as the sizes allow."""
-    quotas = np.zeros_like(sizes)
-    for done, cell in enumerate(np.argsort(sizes)):
-        quotas[cell] = min(sizes[cell], (count - quotas.sum()) // (len(sizes) - done))
-    return quotas
+        return draw(self.cells, count, random, balanced=True)
 
 
 def _standardised(labels: Array, weights: Array) -> Array:
@@ -96,43 +93,24 @@ def _standardised(labels: Array, weights: Array) -> Array:
     return labels / np.sqrt(np.where(variance > 0.0, variance, 1.0))
 
 
-def thinned(rows: Rows, limit: int, random: np.random.Generator) -> Rows:
-    """Draw at most `limit` rows, as many of every cell as there are where it is small.
-
-    Those drawn weigh as much together as all rows of their cell.
-    """
-    if len(rows) <= limit:
-        return rows
-    cells = rows.cells()
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-    order = np.argsort(cells, kind="stable")
-    sizes = np.bincount(cells)
-    starts = np.cumsum(sizes) - sizes
-    drawn = [
-        order[start + random.choice(size, quota, replace=False)]
-        for start, size, quota in zip(starts, sizes, _level(sizes, limit), strict=True)
-    ]
-    kept = np.sort(np.concatenate(drawn))
-    ratio = np.bincount(cells, weights) / np.bincount(cells[kept], weights[kept])
-    return replace(rows.take(kept), weights=weights[kept] * ratio[cells[kept]])
-
-
 def form_targets(
     rows: Rows, form_contrasts: Callable[[GroupMoments], ContrastSet]
 ) -> tuple[Targets, NDArray[np.intp]]:
     """Make a target of every contrast that is compared; also return the order of the rows in it.
 
-    The contrasts of indicators of the cells say who faces whom: the difference of their means is
-    the share of each cell in the positive side, minus that in the negative side.
+    The contrasts of indicators of the cells say which cells are compared: the difference of their
+    means is the share of each cell in the positive group, minus that in the negative group.
     """
     assert rows.weights is None or rows.weights.all(), "rows of weight zero are left out before"
     cells = rows.cells()
     order = np.argsort(cells, kind="stable").astype(np.intp)
     rows, cells = rows.take(order), cells[order]
     indicators = np.eye(cells[-1] + 1)[cells]
-    contrasts = quiet(form_contrasts, GroupMoments.from_rows(rows.with_features(indicators)))
-    given = np.ones(len(cells)) if rows.weights is None else rows.weights
-    total = np.bincount(cells, given)
+    contrasts = form_silently(
+        form_contrasts, GroupMoments.from_rows(rows.with_features(indicators))
+    )
+    weights = np.ones(len(cells)) if rows.weights is None else rows.weights
+    total = np.bincount(cells, weights)
     names, numbers, shares, labels = [], [], [], []
     strata = _strata_names(rows.strata, len(rows))
     for contrast in contrasts:
@@ -149,12 +127,12 @@ def form_targets(
         shares.append(share)
         labels.append(label)
     targets = Targets(
-        tuple(names), np.array(numbers), np.array(shares), np.array(labels), given, cells
+        tuple(names), np.array(numbers), np.array(shares), np.array(labels), weights, cells
     )
     return targets.take(np.arange(len(cells))), order
 
 
-def quiet(
+def form_silently(
     form_contrasts: Callable[[GroupMoments], ContrastSet], moments: GroupMoments
 ) -> ContrastSet:
     """Form contrasts without the warnings that were said when all rows were compared."""

@@ -14,7 +14,7 @@ from fairpca.cli._request import TableRequest, audit_settings, parse_request
 from fairpca.cli._show import print_audit, to_json
 from fairpca.exceptions import AuditInterrupted
 from fairpca.metrics import audit
-from fairpca.metrics._budget import cut_in_a_line
+from fairpca.metrics._audit_report import cut_in_a_line
 from fairpca.moments import GroupMoments
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._missing import MISSING_GROUP
@@ -30,7 +30,7 @@ def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
         stages.begin("reading")
         request = parse_request(data, options)
         stages.begin(f"reading {request.name}")
-        rows, measured = read_measured(request, leave_out=options["leave_out_unknown"])
+        rows, measured = read_measured(request, options)
         names = rows.feature_names or ()
         notes += request.encoding_notes(names)
         if standardized:
@@ -53,7 +53,10 @@ def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
     if options["as_json"]:
         document = {
             "data": request.as_dict(n_rows, names, standardized),
-            "options": {_NAMES.get(name, name): value for name, value in settings.items()},
+            "options": {
+                **{_NAMES.get(name, name): value for name, value in settings.items()},
+                "positive": options["positive"],
+            },
             **report,
             "interrupted": bool(code),
             "notes": notes,
@@ -64,13 +67,17 @@ def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
     return code
 
 
-def read_measured(request: TableRequest, *, leave_out: bool = False) -> tuple[Rows, dict[str, Any]]:
-    """Read rows with decisions, scores and labels; `leave_out` makes missing groups unknown."""
+def read_measured(request: TableRequest, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
+    """Read rows, and decisions and original features as `audit` takes them."""
+    leave_out = options["leave_out_unknown"]
     names = dict.fromkeys((*request.measured.values(), *request.original))
     roles = replace(request.roles, missing_groups="own") if leave_out else request.roles
     rows, others = request.table.rows_with(roles, names)
     columns = {name: others.column(name).to_numpy() for name in names}
-    measured = {part: columns[name] for part, name in request.measured.items()}
+    measured: dict[str, Any] = {}
+    if request.measured:
+        decisions = {part: columns[name] for part, name in request.measured.items()}
+        measured["decisions"] = {**decisions, "positive": options["positive"]}
     if request.original:
         numbers = [_as_numbers(name, columns[name]) for name in request.original]
         measured["original"] = np.column_stack(numbers)

@@ -20,7 +20,7 @@ from fairpca.cli._request import (
     parse_request,
 )
 from fairpca.estimators import FairPCA
-from fairpca.metrics._budget import cut_in_a_line
+from fairpca.metrics._audit_report import cut_in_a_line
 from fairpca.report import audit_report
 
 
@@ -33,7 +33,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         stages.begin("reading")
         request = parse_request(data, options)
         stages.begin(f"reading {request.name}")
-        rows, measured = read_measured(request, leave_out=options["leave_out_unknown"])
+        rows, measured = read_measured(request, options)
         notes += request.encoding_notes(rows.feature_names or ())
         model = None if options["as_is"] else fit_settings(options, request)
         settings = audit_settings(options, request)

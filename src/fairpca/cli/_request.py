@@ -20,8 +20,7 @@ _COPIED = ("target", "keep", "original")
 _MEASURED = ("decision", "score", "label")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
            "tol", "max_iter", "missing", "missing_groups")  # fmt: skip
-_OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples",
-             "positive")  # fmt: skip
+_OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
 
 
 @dataclass(frozen=True, eq=False)

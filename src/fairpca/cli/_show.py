@@ -206,7 +206,7 @@ def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
         out.print(line)
     out.print()
     out.print(_gaps(report))
-    if report["delta"] and len(report["delta"][0]["comparisons"]) > 1:
+    if report["delta"] and len(report["delta"][0]["pairs"]) > 1:
         out.print(_pairs(report["delta"]))
     if report["losses"] is not None:
         out.print(_losses(report["losses"]))
@@ -296,8 +296,8 @@ def _pairs(delta: list[dict[str, Any]]) -> Table:
     names = [f"{_FAMILIES[entry['family']]}, {entry['method']}" for entry in delta]
     rows = [
         (_pair(pair), f"{pair['n_rows'][1]} / {pair['n_rows'][0]}",
-         *(number(entry["comparisons"][place]["value"]) for entry in delta))
-        for place, pair in enumerate(delta[0]["comparisons"])
+         *(number(entry["pairs"][place]["value"]) for entry in delta))
+        for place, pair in enumerate(delta[0]["pairs"])
     ]  # fmt: skip
     return _table("Δ of every pair of groups", ("pair", "rows", *names), rows)
 

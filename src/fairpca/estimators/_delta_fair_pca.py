@@ -14,8 +14,8 @@ from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
 from fairpca._progress import Counter
 from fairpca.estimators._data_warnings import hint_numeric_attribute, warn_of_features
-from fairpca.estimators._judges import judge_of
 from fairpca.estimators._linear import FAMD, LinearEstimator, SavedModelMixin, sum_in_memory
+from fairpca.estimators._path_delta import held_out_deltas
 from fairpca.estimators._sklearn import (
     NON_NEGATIVE,
     Interval,
@@ -34,12 +34,12 @@ from fairpca.exceptions import (
 )
 from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
-from fairpca.solvers._problem import count_components
+from fairpca.solvers._count import count_components
 from fairpca.tables import is_lazy
 
-_PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
+PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
 # Points that are sought beside those of the penalties, where the path has the largest gaps.
-_GAP_POINTS = 6
+GAP_POINTS = 6
 # What is ascended beside a penalty that was given, as shares of it: local optima are many.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
@@ -272,74 +272,62 @@ class DeltaFairPCA(SavedModelMixin, LinearEstimator):
             raise hint_numeric_attribute(error, moments) from None
         self.mean_, self.scale_ = (space.mean, None) if scaling is None else scaling
         if rows.groups is None:
-            point = space.plain()
-            self.path_ = _path_table([point], None, 0)
-            self._set_delta(None)
+            points, deltas, chosen = [space.plain()], None, 0
         else:
-            sample = adversary.thinned(rows, self.max_rows, random)
-            self.path_, point = self._fit_path(space, sample, random, progress)
-        self.penalty_, self.leakage_ = (
-            self.path_["penalty"][self.path_["chosen"].index(True)],
-            point.leakage,
-        )
+            sample = rows.sample(self.max_rows, random)
+            points, deltas, chosen = self._fit_path(space, sample, random, progress)
+        point, self.path_ = points[chosen], _path_table(points, deltas, chosen)
+        self.penalty_, self.leakage_ = self.path_["penalty"][chosen], point.leakage
+        delta: Any = (None, None, None) if deltas is None else deltas[chosen]
+        self.delta_, self.delta_error_, self.delta_chance_ = delta
         self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
         return self
 
     @with_callbacks
     def _fit_path(self, space, rows, random, progress):
-        """Follow the path, and tell of every ascent on it."""
-        ascents = (
-            (len(_BEFORE) + 1) if self.penalty is not None else 3 * (len(_PENALTIES) + _GAP_POINTS)
-        )
-        counted = Counter(ascents, progress)
+        """Return the points of the path, Δ of each (None: not measured) and the one chosen."""
+        penalties, gap_points, paths = list(PENALTIES), GAP_POINTS, 3
+        if self.penalty is not None:
+            penalties = [*(self.penalty * factor for factor in _BEFORE), float(self.penalty)]
+            gap_points, paths = 0, 1
+        ascents = paths * (len(penalties) + gap_points)
+        shown = Counter(ascents, progress)
         with fit_task(self, ascents) as context:
 
             def listen(done, total):
-                counted.total = total
-                counted.add()
+                shown.total = total
+                shown.add()
                 report_step(self, context, "ascent")
 
-            return self._follow(space, rows, random, Counter(ascents, listen))
+            counter, how = Counter(ascents, listen), (rows, self._form_contrasts)
+            targets = [adversary.PathTarget(penalty) for penalty in penalties]
+            points = adversary.fit_path(
+                space, *how, targets, random, counter, gap_points=gap_points
+            )
+            if self.penalty is not None:
+                return points, None, len(points) - 1
+            counter.skip(ascents - counter.done - 2 * len(points))  # both halves are to come
+            targets = [point.target for point in points]
+            size = (self.n_components_, self.mean_tol)
+            deltas = held_out_deltas(*how, *size, targets, random, self.family, counter)
+        return points, deltas, self._choose(deltas)
 
-    def _follow(self, space, rows, random, counter):
-        """Return the path as a table and the point chosen on it."""
-        given = (space, rows, self._form_contrasts)
-        if self.penalty is not None:
-            penalties = [*(self.penalty * factor for factor in _BEFORE), float(self.penalty)]
-            points = adversary.fit_path(*given, _path_targets(penalties), random, counter)
-            self._set_delta(None)
-            return _path_table(points, None, len(points) - 1), points[-1]
-        points = adversary.fit_path(
-            *given, _path_targets(_PENALTIES), random, counter, gap_points=_GAP_POINTS
-        )
-        counter.skip(counter.total - counter.done - 2 * len(points))  # both halves are to come
-        judge = judge_of(self.family, int(random.integers(2**31)))
-        aims = [point.aim for point in points]
-        asked = (self._form_contrasts, self.n_components_, self.mean_tol, aims)
-        unseen = adversary.cross_fitted(rows, *asked, random, judge, counter)
-        chosen = self._choose(unseen)
-        self._set_delta(unseen[chosen])
-        return _path_table(points, unseen, chosen), points[chosen]
-
-    def _choose(self, unseen):
+    def _choose(self, deltas):
         """Return the first point that is good enough, or the best one."""
-        for index, found in enumerate(unseen):
-            if found.value <= (found.chance if self.delta is None else self.delta):
+        for index, delta in enumerate(deltas):
+            if delta.value <= (delta.chance if self.delta is None else self.delta):
                 return index
-        best = min(range(len(unseen)), key=lambda index: unseen[index].value)
+        best = min(range(len(deltas)), key=lambda index: deltas[index].value)
         if self.delta is not None:
+            value, error, chance = deltas[best]
             warn_user(
-                f"delta={self.delta:g} was not reached: the smallest Δ on unseen rows is "
-                f"{unseen[best].value:.3f} ± {unseen[best].error:.3f}, and chance alone gives up "
-                f"to {unseen[best].chance:.3f} with so many rows. The components are those with "
-                "the smallest Δ. Lower n_components, or raise delta.",
+                f"delta={self.delta:g} was not reached: the smallest Δ on held-out rows is "
+                f"{value:.3f} ± {error:.3f}, and chance alone gives up to {chance:.3f} with so "
+                "many rows. The components are those with the smallest Δ. Lower n_components, or "
+                "raise delta.",
                 DeltaNotReachedWarning,
             )
         return best
-
-    def _set_delta(self, found):
-        value, error, chance = (None, None, None) if found is None else found
-        self.delta_, self.delta_error_, self.delta_chance_ = value, error, chance
 
     def _keep_basis(self, space, contrasts, span, basis):
         gaps = contrasts.projected_gaps(basis)
@@ -369,26 +357,22 @@ def _check_range(spread):
         )
 
 
-def _path_targets(penalties):
-    return [adversary.PathTarget(penalty) for penalty in penalties]
-
-
-def _path_table(points, unseen, chosen):
+def _path_table(points, deltas, chosen):
     nothing = [None] * len(points)
     return {
         "penalty": _rising_penalties(points),
         "variance": [float(point.variance) for point in points],
         "leakage": [float(point.leakage) for point in points],
-        "delta": nothing if unseen is None else [found.value for found in unseen],
-        "delta_error": nothing if unseen is None else [found.error for found in unseen],
+        "delta": nothing if deltas is None else [delta.value for delta in deltas],
+        "delta_error": nothing if deltas is None else [delta.error for delta in deltas],
         "chosen": [place == chosen for place in range(len(points))],
     }
 
 
 def _rising_penalties(points):
-    """Penalties of points; one in a hole, where no penalty leads, gets one between its ends'."""
-    penalties = [float(point.aim.penalty) for point in points]
-    inside = [place for place, point in enumerate(points) if point.aim.rise]
+    """Penalties of points; one in a gap of the path gets a penalty between those of its ends."""
+    penalties = [float(point.target.penalty) for point in points]
+    inside = [place for place, point in enumerate(points) if point.target.rise]
     if inside:
         ends = np.setdiff1d(np.arange(len(points)), inside)
         between = np.exp(np.interp(inside, ends, np.log(np.take(penalties, ends))))

@@ -1,33 +1,43 @@
-"""Measures of what a representation gives away about protected groups."""
+"""Measures of how well protected groups can be predicted from a representation."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from fairpca._choices import ADVERSARIES, FAMILIES
-from fairpca.metrics._adversaries import AdversaryResult
-from fairpca.metrics._audit_report import AuditReport, Headline, SmallGroup
-from fairpca.metrics._classifiers import HalfSpaceRule, KernelRule, OrthantRule
-from fairpca.metrics._group_loss import group_loss
-from fairpca.metrics._intervals import HeldOut
-from fairpca.metrics._result import DeltaComparison, DeltaPair, DeltaResult, NullSummary
+from fairpca.metrics._audit_options import AuditOptions
+from fairpca.metrics._audit_report import AdversaryResult, AuditReport, Headline, SmallGroup
+from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
+from fairpca.metrics._rules import HalfSpaceRule, KernelRule, OrthantRule
 from fairpca.metrics.audits import audit
-from fairpca.metrics.bounds import delta_bound, gaussian_bound
-from fairpca.metrics.decisions import DecisionReport, GroupRate, decision_rates
+from fairpca.metrics.bounds import HeldOut, delta_bound, gaussian_bound
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
-from fairpca.metrics.quality import cluster_parity_std, explained_variance
-from fairpca.metrics.scorers import (
-    FairScorer,
-    delta_scorer,
-    fair_scorer,
-    refit_within,
-    variance_scorer,
-)
+
+if TYPE_CHECKING:
+    from fairpca.metrics.decisions import DecisionReport, GroupRate, decision_rates
+    from fairpca.metrics.quality import cluster_parity_std, explained_variance, group_loss
+    from fairpca.metrics.scorers import (
+        FairScorer,
+        delta_scorer,
+        fair_scorer,
+        refit_within,
+        variance_scorer,
+    )
+
+# Imported when first used: an audit does without them.
+_LATER = {
+    "decisions": ("DecisionReport", "GroupRate", "decision_rates"),
+    "quality": ("cluster_parity_std", "explained_variance", "group_loss"),
+    "scorers": ("FairScorer", "delta_scorer", "fair_scorer", "refit_within", "variance_scorer"),
+}
 
 __all__ = [
     "ADVERSARIES",
     "FAMILIES",
     "AdversaryResult",
+    "AuditOptions",
     "AuditReport",
     "DecisionReport",
-    "DeltaComparison",
     "DeltaPair",
     "DeltaResult",
     "FairScorer",
@@ -55,3 +65,10 @@ __all__ = [
     "refit_within",
     "variance_scorer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(f"fairpca.metrics.{module}"), name)
+    raise AttributeError(f"module 'fairpca.metrics' has no attribute {name!r}")

@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairpca._present import html_table
-from fairpca.metrics._adversaries import AdversaryResult
-from fairpca.metrics._budget import cut_in_a_line
-from fairpca.metrics._intervals import HeldOut
+from fairpca._present import html_table, label
 from fairpca.metrics._result import DeltaResult, null_cells
-from fairpca.metrics.bounds import delta_bound
-from fairpca.metrics.decisions import DecisionReport
+from fairpca.metrics.bounds import HeldOut, delta_bound
 from fairpca.rows import Level
+
+if TYPE_CHECKING:
+    from fairpca.metrics.decisions import DecisionReport
+
+
+@dataclass(frozen=True, eq=False)
+class AdversaryResult:
+    """Difference in selection rates that one adversary attains for one pair of groups.
+
+    Parameters
+    ----------
+    adversary : str
+        "linear" (half-spaces), "gaussian" (kernel SVM), "trees" (boosted trees) or "mlp" (a small
+        neural network).
+    attribute : str
+        Name of the protected attribute.
+    groups : tuple of two levels
+        The two groups; "rest" is everybody else in the stratum.
+    stratum : dict
+        Control features and their values; empty without control features.
+    held_out : HeldOut
+        Difference of rates on held-out rows, with its interval.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import AdversaryResult, HeldOut
+    >>> held_out = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
+    >>> AdversaryResult("trees", "sex", ("f", "m"), {}, held_out).held_out.low
+    0.2
+    """
+
+    adversary: str
+    attribute: str
+    groups: tuple[Level, Level]
+    stratum: dict[str, Level]
+    held_out: HeldOut
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for a table or for JSON."""
+        return asdict(self)
+
+    def label(self) -> str:
+        """Return a short name of the pair."""
+        return label(self.attribute, self.groups[1], self.groups[0], self.stratum)
 
 
 @dataclass(frozen=True)
@@ -159,8 +200,8 @@ class AuditReport:
         if result.supremum:
             size = sum(result.worst.n_rows)
             return delta_bound(result, size, result.n_components, self.confidence), "family"
-        if result.held_out is not None:
-            return result.held_out.high, "classifier"
+        if result.worst.held_out is not None:
+            return result.worst.held_out.high, "classifier"
         return None, None
 
     @property
@@ -250,10 +291,8 @@ class AuditReport:
         for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True):
             cells = (
                 _cell(result.value, 7),
-                _cell(result.null_mean, 7),
-                _cell(result.null_quantile, 7),
-                _cell(result.p_value, 8),
-                _cell(result.cross_fit_value, 7),
+                *map(_cell, null_cells(result.null), (7, 7, 8)),
+                _cell(result.worst.cross_fit_value, 7),
                 _cell(bound, 7),
                 f"{of or '–':>11}",
             )
@@ -302,7 +341,7 @@ class AuditReport:
             lines.append(f"worst served: {group} keeps {kept:.4g} of {best:.4g}, loses {loss:.4g}")
         if self.decisions is not None:
             lines.append(repr(self.decisions))
-        notes = dict.fromkeys(result.note for result in self.results if result.note)
+        notes = dict.fromkeys(r.worst.note for r in self.results if r.worst.note)
         said = [f"cut to keep to the budget: {cut_in_a_line(self.cut)}"] if self.cut else []
         return lines + [f"note: {note}" for note in (*notes, *said)]
 
@@ -313,3 +352,12 @@ def _held_out_line(name: str, new: HeldOut, label: str) -> str:
 
 def _cell(value: float | None, width: int) -> str:
     return f"{'–' if value is None else f'{value:.3f}':>{width}}"
+
+
+def cut_in_a_line(cut: Iterable[str]) -> str:
+    """Name together what was cut in the same way."""
+    names: dict[str, list[str]] = {}
+    for text in cut:
+        name, _, how = text.partition(": ")
+        names.setdefault(how, []).append(name)
+    return "; ".join(f"{', '.join(named)}: {how}" for how, named in names.items())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Fit, OrthantRule, Signs, masses
+from fairpca.metrics._rules import Fit, OrthantRule, Signs, masses
 
 _PAIRS_AT_ONCE = 1 << 20  # pairs of rows compared at a time: a megabyte of flags
 _CORNERS_AT_ONCE = 1 << 20  # corners of the two-dimensional grid held at a time

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import TIE_TOLERANCE, Fit, Signs, best_cut, half_space, masses
+from fairpca.metrics._rules import TIE_TOLERANCE, Fit, Signs, best_cut, half_space, masses
 
 _NUMBERS_AT_ONCE = 1 << 16  # anchors × points held at a time: half a megabyte an array
 _PAIRS_AT_ONCE = 32  # pairs advanced together: their sums stay in the cache

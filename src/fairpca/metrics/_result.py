@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from fairpca._present import html_table, label
-from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Classifier, HalfSpaceRule, in_words
-from fairpca.metrics._intervals import HeldOut
+from fairpca.metrics._rules import Classifier, in_words
+from fairpca.metrics.bounds import HeldOut
 from fairpca.rows import Level
 
 _FAMILY_NAMES = {
@@ -28,7 +27,7 @@ class NullSummary:
     Parameters
     ----------
     mean : float
-        Mean of the values under permuted groups: what the statistic is when nothing leaks.
+        Mean of the values under permuted groups: what the statistic is by chance.
     quantile : float
         Their 95 % quantile.
     p_value : float
@@ -89,11 +88,11 @@ class DeltaPair:
     null : NullSummary or None
         Permutation null of this pair.
     cross_fit_value : float or None
-        Difference of rates on rows that the classifier has not seen, the mean over two halves.
+        Difference of rates on held-out rows, the mean over two halves.
     held_out : HeldOut or None
         The same of the first half alone, with its interval.
     note : str
-        What to know before reading the value; mostly empty.
+        What limits the value, where something does.
     small : bool
         Whether a group is too small for the pair to be the largest one of a result.
 
@@ -120,7 +119,6 @@ class DeltaPair:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
-        null = self.null
         return {
             "attribute": self.attribute,
             "groups": list(self.groups),
@@ -128,10 +126,7 @@ class DeltaPair:
             "n_rows": list(self.n_rows),
             "value": self.value,
             "rates": [self.rates.get(group) for group in self.groups],
-            "null_mean": None if null is None else null.mean,
-            "null_quantile": None if null is None else null.quantile,
-            "p_value": None if null is None else null.p_value,
-            "p_value_of": None if null is None else null.p_value_of,
+            **_null_dict(self.null),
             "cross_fit_value": self.cross_fit_value,
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "note": self.note,
@@ -147,8 +142,7 @@ class DeltaPair:
 class DeltaResult:
     """Δ-fairness of a representation; ``float()`` gives the value.
 
-    The attributes of a single pair (`value`, `classifier`, `rates`, …) are those of the largest
-    one; `pairs` has them all.
+    `worst` is the pair of the largest value, with its classifier and rates; `pairs` has them all.
 
     Parameters
     ----------
@@ -160,8 +154,6 @@ class DeltaResult:
         Permutation null of the largest value over all pairs.
     null_values : ndarray or None
         The values under permutation that it summarises.
-    scores : tuple of two ndarray
-        Scores of the rows of the two groups, for the plot.
     n_rows, n_components : int
         Rows and components that were measured.
     supremum : bool
@@ -178,7 +170,7 @@ class DeltaResult:
     >>> from fairpca.metrics import delta_fairness
     >>> z = np.repeat(["a", "b"], 50)
     >>> result = delta_fairness(np.arange(100.0), z)
-    >>> float(result), result.rates
+    >>> float(result), result.worst.rates
     (1.0, {'a': 0.0, 'b': 1.0})
     >>> result
     Δ = 1.000, linear (half-spaces), method exact
@@ -191,7 +183,6 @@ class DeltaResult:
     pairs: tuple[DeltaPair, ...]
     null: NullSummary | None = None
     null_values: Array | None = None
-    scores: tuple[Array, Array] | None = field(default=None)
     n_rows: int = 0
     n_components: int = 0
     supremum: bool = False
@@ -207,80 +198,9 @@ class DeltaResult:
         return tuple(pair for pair in self.pairs if not pair.small) or self.pairs
 
     @property
-    def comparisons(self) -> tuple[DeltaPair, ...]:
-        """The pairs, under their name of version 0.1."""
-        return self.pairs
-
-    @property
     def value(self) -> float:
         """Largest Δ̂ over all pairs."""
         return self.worst.value
-
-    @property
-    def attribute(self) -> str:
-        """Protected attribute of the largest value."""
-        return self.worst.attribute
-
-    @property
-    def groups(self) -> tuple[Level, Level]:
-        """Groups of the largest value."""
-        return self.worst.groups
-
-    @property
-    def stratum(self) -> dict[str, Level]:
-        """Stratum of the largest value."""
-        return self.worst.stratum
-
-    @property
-    def classifier(self) -> Classifier | None:
-        """The classifier that attains the value; call its ``predict`` on rows."""
-        return self.worst.classifier
-
-    @property
-    def direction(self) -> Array | None:
-        """Unit normal of the half-space, None in the other families."""
-        classifier = self.worst.classifier
-        return classifier.direction if isinstance(classifier, HalfSpaceRule) else None
-
-    @property
-    def threshold(self) -> float | None:
-        """Threshold on the classifier's score, None for orthants and constant classifiers."""
-        return getattr(self.worst.classifier, "threshold", None)
-
-    @property
-    def rates(self) -> dict[Level, float]:
-        """Share of each group that the classifier flags."""
-        return self.worst.rates
-
-    @property
-    def p_value(self) -> float | None:
-        """P-value of the largest value, None without permutations."""
-        return None if self.null is None else self.null.p_value
-
-    @property
-    def null_mean(self) -> float | None:
-        """Mean of the largest value under permuted groups, None without permutations."""
-        return None if self.null is None else self.null.mean
-
-    @property
-    def null_quantile(self) -> float | None:
-        """95 % quantile under permuted groups, None without permutations."""
-        return None if self.null is None else self.null.quantile
-
-    @property
-    def cross_fit_value(self) -> float | None:
-        """Cross-fitted value of the largest pair, None unless asked for."""
-        return self.worst.cross_fit_value
-
-    @property
-    def held_out(self) -> HeldOut | None:
-        """Held-out value of the largest pair with its interval, None unless cross-fitted."""
-        return self.worst.held_out
-
-    @property
-    def note(self) -> str:
-        """What to know before reading the value; mostly empty."""
-        return self.worst.note
 
     def by_attribute(self) -> dict[str, float]:
         """Return the largest value of each protected attribute."""
@@ -299,23 +219,21 @@ class DeltaResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
-        classifier = self.classifier
+        worst, null = self.worst, self.null
+        direction = getattr(worst.classifier, "direction", None)
         return {
-            **self.worst.to_dict(),
+            **worst.to_dict(),
+            **_null_dict(null),
             "family": self.family,
             "method": self.method,
             "supremum": self.supremum,
             "measured_rows": self.n_rows,
-            "permuted_rows": None if self.null is None else self.null.n_rows,
-            "n_permutations": 0 if self.null is None else self.null.n_permutations,
-            "direction": None if self.direction is None else self.direction.tolist(),
-            "threshold": self.threshold,
-            "classifier": None if classifier is None else type(classifier).__name__,
-            "null_mean": self.null_mean,
-            "null_quantile": self.null_quantile,
-            "p_value": self.p_value,
-            "p_value_of": None if self.null is None else self.null.p_value_of,
-            "comparisons": [row.to_dict() for row in self.pairs],
+            "permuted_rows": None if null is None else null.n_rows,
+            "n_permutations": 0 if null is None else null.n_permutations,
+            "direction": None if direction is None else direction.tolist(),
+            "threshold": getattr(worst.classifier, "threshold", None),
+            "classifier": None if worst.classifier is None else type(worst.classifier).__name__,
+            "pairs": [pair.to_dict() for pair in self.pairs],
         }
 
     def __float__(self) -> float:
@@ -337,14 +255,14 @@ class DeltaResult:
                 f"  permuted groups: mean {self.null.mean:.3f}, 95 % quantile "
                 f"{self.null.quantile:.3f}, p = {self.null.p_value:.3g}"
             )
-        if self.cross_fit_value is not None:
-            lines.append(f"  cross-fitted: {self.cross_fit_value:.3f}")
-        if self.held_out is not None:
-            new = self.held_out
+        if worst.cross_fit_value is not None:
+            lines.append(f"  cross-fitted: {worst.cross_fit_value:.3f}")
+        if worst.held_out is not None:
+            new = worst.held_out
             span = f"{new.confidence:.0%} interval {new.low:.3f} to {new.high:.3f}"
-            lines.append(f"  on new rows: {new.value:.3f}, {span}".replace("%", " %"))
-        if self.note:
-            lines.append(f"  note: {self.note}")
+            lines.append(f"  on held-out rows: {new.value:.3f}, {span}".replace("%", " %"))
+        if worst.note:
+            lines.append(f"  note: {worst.note}")
         if len(self.pairs) > 1:
             lines.append(f"  largest of {len(self.pairs)} pairs:")
             for row in sorted(self.pairs, key=lambda row: -row.value)[:10]:
@@ -358,35 +276,17 @@ class DeltaResult:
             for pair in sorted(self.pairs, key=lambda pair: -pair.value)[:10]
         ]  # fmt: skip
         title = f"Δ = {self.value:.3f}, {self.family} ({_FAMILY_NAMES[self.family]}), {self.method}"
-        head = ("pair", "rows", "Δ", "null mean", "null 95 %", "p", "on unseen rows")
+        head = ("pair", "rows", "Δ", "null mean", "null 95 %", "p", "on held-out rows")
         more = len(self.pairs) - len(rows)
         return html_table(rows, head=head, title=title, note=f"{more} more pairs" if more else "")
 
-    def plot(self, ax: Any = None, *, kind: str = "groups") -> Any:
-        """Draw the score's distribution in both groups, or the permutation null.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-        kind : {"groups", "null"}, default "groups"
-            Cumulative shares of the two groups with the threshold, or the null's histogram.
-
-        Returns
-        -------
-        matplotlib Axes
-            The axes drawn on.
-        """
-        from fairpca.metrics._plot import plot_groups, plot_null
-
-        if kind not in ("groups", "null"):
-            raise InvalidInputError(f"kind must be 'groups' or 'null', not {kind!r}.")
-        return plot_null(self, ax) if kind == "null" else plot_groups(self, ax)
+def _null_dict(null: NullSummary | None) -> dict[str, Any]:
+    names = {"null_mean": "mean", "null_quantile": "quantile"}
+    names |= {"p_value": "p_value", "p_value_of": "p_value_of"}
+    return {key: None if null is None else getattr(null, name) for key, name in names.items()}
 
 
 def null_cells(null: NullSummary | None) -> tuple[float | None, float | None, float | None]:
     """Mean, quantile and p-value of a null, for a table."""
     return (None, None, None) if null is None else (null.mean, null.quantile, null.p_value)
-
-
-DeltaComparison = DeltaPair  # its name in version 0.1

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import (
+from fairpca.metrics._plane import turn
+from fairpca.metrics._rules import (
     TIE_TOLERANCE,
     Cut,
     Fit,
@@ -23,7 +24,6 @@ from fairpca.metrics._classifiers import (
     masses,
     sup_over_thresholds,
 )
-from fairpca.metrics._plane import turn
 from fairpca.metrics._svm import svm_directions, train_svms, whiten
 
 # Below this norm (the whitened rows have unit variance) an SVM's weight vector is rounding.

@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import (
+from fairpca.metrics._rules import (
     Fit,
     KernelRule,
     Signs,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._intervals import Share, check_limits, difference, ratio
+from fairpca.metrics.bounds import Share, check_limits, difference, ratio
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Level, Rows, encode_groups
 from fairpca.rows._checks import check_weights
 from fairpca.rows._pairs import intersection, known_rows

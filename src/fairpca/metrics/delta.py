@@ -1,18 +1,41 @@
-"""Δ-fairness: how well a family of classifiers tells protected groups apart."""
+"""Δ-fairness: how well a family of classifiers predicts protected groups."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from fairpca._choices import METHODS
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics._measure import Settings, measure
-from fairpca.metrics._result import DeltaResult
-from fairpca.rows import Rows
+from fairpca.linalg import Array, single_blas_thread
+from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Settings, is_noise
+from fairpca.metrics._cross_fit import cross_fit as cross_fit_parts
+from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
+from fairpca.metrics._rules import Fit, Signs, Statistic, masses
+from fairpca.metrics._search import SearchStatistic, SVMStatistic
+from fairpca.rows import Pair, Rows, Stratum
 
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
+_SAME_MEAN = 1e-9  # of the range of a component: what rounding leaves of equal means
+_ROUNDING = 1e-13  # below any difference of shares that rows can make
+_NUMBERS_AT_ONCE = 1 << 22  # permutations × rows that are held at a time: 32 MB
+NO_DIRECTION = (
+    "the group means coincide, so a linear SVM has weight zero and no direction; "
+    "the value, and its null, are those of method='search'"
+)
+_NOISE = (
+    "the SVM's weight vector is within sampling noise of zero, so its direction means little; "
+    "method='search' looks beyond the means"
+)
+_HALF_NOISE = (
+    "on {count} of the halves the SVM's weight vector is within sampling noise of zero; "
+    "there the cross-fitted direction comes from method='search'"
+)
 
 
 def delta_fairness(
@@ -183,3 +206,211 @@ def check_dimension(settings: Settings, d: int) -> Settings:
     if settings.family == "linear" and d == 1:
         return replace(settings, method="exact")
     return settings
+
+
+def measure(
+    strata: Sequence[Stratum], settings: Settings, n_permutations: int = 0, cross_fit: bool = False
+) -> DeltaResult:
+    """Measure Δ of every pair; the null of the largest value takes them all together."""
+    found: list[DeltaPair] = []
+    nulls: list[_Null] = []
+    with single_blas_thread():  # thin products: threads would wait for each other
+        for number, stratum in enumerate(strata):
+            pairs, more = _measure_stratum(stratum, settings, n_permutations, cross_fit, number)
+            found += pairs
+            nulls += more
+    result = DeltaResult(
+        family=settings.family,
+        method=settings.method,
+        pairs=tuple(found),
+        n_rows=sum(len(stratum.rows) for stratum in strata),
+        n_components=strata[0].rows.X.shape[1],
+        supremum=_is_supremum(settings, strata[0].rows),
+    )
+    if not nulls:
+        return result
+    counted = [null for pair, null in zip(found, nulls, strict=True) if pair in result.headline]
+    null = _Null(
+        max(null.observed for null in counted),
+        np.max([null.values for null in counted], axis=0),
+        max(null.n_rows for null in counted),
+        any(null.sampled for null in counted),
+    )
+    return replace(result, null=null.summary(result.headline), null_values=null.values)
+
+
+def lacks_direction(strata: Sequence[Stratum]) -> bool:
+    """Whether all group means coincide, so that every SVM is a search."""
+    for stratum in strata:
+        U, weights = stratum.rows.X, stratum.rows.weights
+        spread = np.ptp(U, axis=0)
+        for pair in stratum.pairs:
+            mass = masses(pair.signs[None], weights)
+            if (np.abs(mass.values[0] @ U) > mass.scale[0] * _SAME_MEAN * spread).any():
+                return False
+    return True
+
+
+def _is_supremum(settings: Settings, rows: Rows) -> bool:
+    """Whether the value is the largest over a family that the bounds are about."""
+    if rows.weights is not None or settings.family == "rbf":
+        return False
+    one = settings.family == "linear" or settings.orthants == "one"
+    return rows.X.shape[1] == 1 or (settings.method == "exact" and one)
+
+
+def _measure_stratum(
+    stratum: Stratum, settings: Settings, n_permutations: int, cross_fit: bool, number: int
+) -> tuple[list[DeltaPair], list[_Null]]:
+    """Measure all pairs of one stratum; they share what is computed from the rows."""
+    statistic = settings.statistic(stratum.rows)
+    found, methods = [], []
+    for pair in stratum.pairs:
+        part = Labelled(stratum.rows, pair.signs)
+        fit, method, note = _fit(statistic, settings, part)
+        measured = _describe(stratum, pair, fit, part, note, settings.min_group or 0)
+        if cross_fit and (settings.min_group is None or part.smallest >= MIN_ROWS):
+            measured = _add_held_out(measured, part, settings)
+        found.append(measured)
+        methods.append(method)
+    if not n_permutations:
+        return found, []
+    values = [measured.value for measured in found]
+    nulls = _nulls(stratum, statistic, settings, methods, values, n_permutations, number)
+    both = zip(found, nulls, strict=True)
+    return [replace(pair, null=null.summary([pair])) for pair, null in both], nulls
+
+
+def _fit(statistic: Statistic, settings: Settings, part: Labelled) -> tuple[Fit, str, str]:
+    """Fit one pair; return the method, which is a search where an SVM has no direction, and why."""
+    fit = statistic.fit(part.signs)
+    if not isinstance(statistic, SVMStatistic) or not statistic.rank:
+        return fit, settings.method, ""
+    if fit.classifier is None:
+        search = SearchStatistic(part.rows.X, part.rows.weights)
+        return search.fit(part.signs), "search", NO_DIRECTION
+    return fit, settings.method, _NOISE if is_noise(statistic, part.signs) else ""
+
+
+def _describe(
+    stratum: Stratum, pair: Pair, fit: Fit, part: Labelled, note: str, min_group: int
+) -> DeltaPair:
+    # Weighted shares that cancel leave a rest of rounding, which no classifier attains.
+    value, classifier = (fit.value, fit.classifier) if fit.value > _ROUNDING else (0.0, None)
+    rows, signs = part
+    rates = {}
+    if classifier is not None:
+        flagged = classifier.predict(rows.X)
+        share = np.ones(len(signs)) if rows.weights is None else rows.weights
+        for group, sign in zip(pair.groups, (-1, 1), strict=True):
+            inside = signs == sign
+            rates[group] = float(share[inside & flagged].sum() / share[inside].sum())
+    return DeltaPair(
+        attribute=pair.attribute,
+        groups=pair.groups,
+        stratum=dict(stratum.name),
+        n_rows=(int((signs < 0).sum()), int((signs > 0).sum())),
+        small=part.smallest < min_group,
+        value=min(value, 1.0),  # sums of weights may end a bit above
+        classifier=classifier,
+        rates=rates,
+        note=note,
+    )
+
+
+def _add_held_out(measured: DeltaPair, part: Labelled, settings: Settings) -> DeltaPair:
+    """Train on each half and measure on the other."""
+    if part.smallest < MIN_ROWS:
+        raise InvalidInputError(
+            f"cross_fit needs at least {MIN_ROWS} rows in each group, but "
+            f"{measured.label()} has {part.smallest}: use cross_fit=False.",
+            parameter="cross_fit",
+        )
+    first, second = part.halves(settings.seed)
+    held_out = cross_fit_parts([(first, second), (second, first)], settings.train)
+    rates = [half.rates(settings.confidence) for half in held_out]
+    noisy = sum(half.trained.searched for half in held_out)
+    notes = (measured.note, _HALF_NOISE.format(count=noisy) if noisy else "")
+    return replace(
+        measured,
+        cross_fit_value=float(np.mean([half.value for half in rates])),
+        held_out=rates[0],
+        note="; ".join(note for note in notes if note),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Null:
+    """Values of one pair under permuted groups, and what they are compared with."""
+
+    observed: float
+    values: Array
+    n_rows: int
+    sampled: bool
+
+    def summary(self, pairs: Sequence[DeltaPair]) -> NullSummary:
+        """Summarise for the largest of some pairs; held-out rows say more than a sample."""
+        found = NullSummary.of(self.observed, self.values, self.n_rows)
+        p_values = [pair.held_out.p_value for pair in pairs if pair.held_out is not None]
+        if not self.sampled or not p_values:
+            return found
+        p_value = min(1.0, len(p_values) * min(p_values))  # Bonferroni
+        return replace(found, p_value=p_value, p_value_of="held-out rows")
+
+
+def _nulls(
+    stratum: Stratum,
+    statistic: Statistic,
+    settings: Settings,
+    methods: Sequence[str],
+    values: Sequence[float],
+    n_permutations: int,
+    number: int,
+) -> list[_Null]:
+    """Permute the rows, or a sample of them; then the sample's own values are what is compared."""
+    # Under permuted groups values shrink with the root of the rows, by which those of a sample
+    # are scaled for display. The p-value does not depend on it: both sides are scaled alike.
+    found: list[_Null | None] = [None] * len(methods)
+    for method in dict.fromkeys(methods):
+        how = replace(settings, method=method)
+        chosen = [k for k, used in enumerate(methods) if used == method]
+        index = stratum.rows.draw(how.rows_to_permute(), (settings.seed, number, 1))
+        sampled = len(index) < len(stratum.rows)
+        rows = stratum.rows.take(index) if sampled else stratum.rows
+        if sampled or method != settings.method:
+            statistic = how.statistic(rows)
+        signs = [stratum.pairs[k].signs[index] for k in chosen]
+        nulls = _permute(statistic, signs, n_permutations, (settings.seed, number))
+        for k, sign, null in zip(chosen, signs, nulls, strict=True):
+            scale, value = 1.0, values[k]
+            if sampled:
+                scale = math.sqrt(_size(sign) / _size(stratum.pairs[k].signs))
+                value = scale * statistic.fit(sign).value
+            found[k] = _Null(value, scale * null, len(index), sampled)
+    return [null for null in found if null is not None]
+
+
+def _size(signs: Signs) -> float:
+    """Return the rows of two groups of which one is as informative as the pair."""
+    plus, minus = int((signs > 0).sum()), int((signs < 0).sum())
+    return plus * minus / max(plus + minus, 1)
+
+
+def _permute(
+    statistic: Statistic, signs: Sequence[Signs], n_permutations: int, seed: tuple[int, int]
+) -> list[Array]:
+    """Return the null values of each pair; all see the same permutations of the rows."""
+    # Rows are permuted as wholes, so that attributes keep their dependence on each other, and the
+    # largest value over pairs has a null of its own.
+    rng = np.random.default_rng(seed)
+    n = len(signs[0])
+    size = max(1, _NUMBERS_AT_ONCE // n)
+    nulls = [np.empty(n_permutations) for _ in signs]
+    for start in range(0, n_permutations, size):
+        stop = min(start + size, n_permutations)
+        orders = np.empty((stop - start, n), dtype=np.intp)
+        for order in orders:
+            order[:] = rng.permutation(n)
+        for null, pair in zip(nulls, signs, strict=True):
+            null[start:stop] = statistic.null(pair[orders])
+    return nulls

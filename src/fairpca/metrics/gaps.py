@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.metrics._classifiers import Signs
+from fairpca.metrics._rules import Signs
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, Stratum
 

@@ -1,4 +1,4 @@
-"""What a representation keeps, and what clusters of it look like."""
+"""Variance that a representation keeps, of all rows and of each group, and parity of clusters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
-from fairpca.rows import encode_groups
+from fairpca.moments import GroupMoments
+from fairpca.rows import Rows, encode_groups
 from fairpca.rows._checks import check_weights, dense_matrix
 
 
@@ -122,6 +123,109 @@ def explained_variance(
         )
     basis = _row_space((root * _centred(representation, share)).T)
     return float(((basis @ centred) ** 2).sum()) / total
+
+
+def group_loss(
+    X: Any,
+    sensitive_features: Any = None,
+    *,
+    components: Any = None,
+    U: Any = None,
+    joint: bool = False,
+    control_features: Any = None,
+    sample_weight: Any = None,
+) -> dict[str, list[Any]]:
+    """Return what each group keeps of its variance, and what it loses against its own best.
+
+    Give either the components or the representation itself.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, p), or Rows
+        The original data, in the units in which variance counts; `fairpca.rows.Rows` bring their
+        own groups, strata and weights.
+    sensitive_features : array-like or data frame
+        Protected attributes. Those that are numbers have no groups.
+    components : array-like of shape (d, p), optional
+        Rows span the subspace kept; they need not be orthonormal.
+    U : array-like of shape (n, d), optional
+        A representation of the same rows, by whatever method: what counts is its best linear
+        reconstruction of X, the same for all groups.
+    joint : bool, default False
+        Whether the groups are the cells of the cross table of all attributes, instead of the
+        levels of each.
+    control_features, sample_weight
+        Strata, in each of which a group counts by itself, and weights of the rows.
+
+    Returns
+    -------
+    dict of lists
+        One entry per group: attribute, group, stratum, n_rows, total (variance about its own mean),
+        variance (what is kept of it), best (what its own best basis of as many directions keeps),
+        loss (best less variance; below zero only for `U`, which may reconstruct a group better
+        than a basis can) and error (total less variance: the mean squared error of
+        reconstruction about the group's mean). ``pandas.DataFrame`` makes a table of it.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import group_loss
+    >>> X = [[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
+    >>> found = group_loss(X, ["a", "a", "b", "b"], components=[[1.0, 0.0]])
+    >>> found["variance"], found["best"], found["loss"]
+    ([4.0, 0.0], [4.0, 1.0], [0.0, 1.0])
+    """
+    if (components is None) == (U is None):
+        raise InvalidInputError(
+            "Give either components or U, and not both.", parameter="components"
+        )
+    if isinstance(X, Rows):
+        rows = X
+    else:
+        given = (sensitive_features, control_features, sample_weight)
+        rows = Rows.attach(dense_matrix(X, "X"), *given)
+    if components is not None:
+        groups = GroupMoments.from_rows(rows.counted()).expanded().group_covariances(joint)
+        basis = _row_space(dense_matrix(components, "components"))
+        if basis.shape[1] != groups.covariances.shape[1]:
+            raise InvalidInputError(
+                f"components have {basis.shape[1]} columns, but X has "
+                f"{groups.covariances.shape[1]}.",
+                parameter="components",
+            )
+        table = groups.as_table(basis.T)
+    else:
+        table = group_reconstruction(rows, dense_matrix(U, "U"), joint=joint)
+    pairs = zip(table["total"], table["variance"], strict=True)
+    return {**table, "error": [max(total - kept, 0.0) for total, kept in pairs]}
+
+
+def group_reconstruction(rows: Rows, U: Array, *, joint: bool) -> dict[str, list[Any]]:
+    """Return the table of groups for the best linear reconstruction of rows from U."""
+    X = np.asarray(rows.X, dtype=np.float64)
+    if len(U) != len(X):
+        raise InvalidInputError(f"U has {len(U)} rows, but X has {len(X)}.", parameter="U")
+    p = X.shape[1]
+    both = rows.with_features(np.column_stack([X, U])).counted()
+    moments = GroupMoments.from_rows(both).expanded()
+    covariance = moments.pooled().covariance
+    # A scale of one each, so that columns in small units are not taken for rounding.
+    scale = np.sqrt(np.diag(covariance)[p:])
+    inverse = 1.0 / np.where(scale > 0.0, scale, 1.0)
+    spread = covariance[p:, p:] * np.outer(inverse, inverse)
+    values, vectors = np.linalg.eigh(spread)
+    used = values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)
+    whitened = inverse[:, None] * vectors[:, used] / np.sqrt(values[used])
+    back = whitened @ (whitened.T @ covariance[p:, :p])
+    residual = np.vstack([np.eye(p), -back])
+    groups = moments.group_covariances(joint)
+    left = np.einsum("gij,ij->g", groups.covariances @ residual, residual)
+    groups = type(groups)(
+        groups.attributes, groups.groups, groups.strata, groups.n_rows,
+        np.ascontiguousarray(groups.covariances[:, :p, :p]),
+    )  # fmt: skip
+    table = groups.as_table(np.zeros((p, 0)), groups.best(min(int(used.sum()), p)))
+    kept = np.array(table["total"]) - left
+    return {**table, "variance": kept.tolist(), "loss": (np.array(table["best"]) - kept).tolist()}
 
 
 def _centred(rows: Array, weight: Array) -> Array:

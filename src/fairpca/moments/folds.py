@@ -17,7 +17,6 @@ from fairpca.moments._form_contrasts import form_contrasts
 from fairpca.moments._table import Key, merge_tables
 from fairpca.moments.group_moments import GroupMoments
 from fairpca.rows import Attribute, Groups, Rows
-from fairpca.rows._folds import fold_of
 
 FOLD = "(fold)"
 """Name of the hidden stratum that keeps the folds apart during a pass."""
@@ -175,7 +174,7 @@ def check_folds(folds: Any) -> None:
 
 def with_folds(rows: Rows, folds: int) -> Rows:
     """Add the fold of each row as a last stratum."""
-    column = Attribute(FOLD, tuple(range(folds)), fold_of(rows, folds))
+    column = Attribute(FOLD, tuple(range(folds)), rows.folds(folds))
     strata = rows.strata or Groups.none(len(rows))
     if FOLD in strata.names:
         raise GroupsError(f"control_features has a column named {FOLD!r}: rename it.")

@@ -99,22 +99,17 @@ def audit_report(
             )
         fitted = fit_both(known, model, folds)
         scores = _scores(rows, fitted.fair)
-        without = {key: value for key, value in options.items() if key not in _JUDGED}
+        without = {key: value for key, value in options.items() if key != "decisions"}
         less = {**without, "n_permutations": 0, "slow_permutations": 0}
         before = audit(_scores(rows, fitted.plain), budget=_BEFORE * budget, **less)
     report = audit(scores, budget=budget, progress=progress, **options)
     return make_page(report, about=said, rows=known, fitted=fitted, before=before)
 
 
-_JUDGED = ("decision", "score", "label", "positive")
-
-
 def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
     """Name decisions among the options, without their values."""
-    return {
-        key: "given" if key in _JUDGED[:3] and value is not None else value
-        for key, value in options.items()
-    }
+    named = dict.fromkeys(options.get("decisions") or (), "given")
+    return {key: value for key, value in options.items() if key != "decisions"} | named
 
 
 def _scores(rows: Rows, model: FairPCA) -> Rows:
@@ -133,5 +128,5 @@ def make_page(
     summary = summarise(report, about=about, rows=rows, fitted=fitted, before=before)
     tradeoff = [] if fitted is None else summary["fit"]["tradeoff"]
     pictures = draw_pictures(report, rows, fitted, tradeoff)
-    notes = dict.fromkeys(result.note for result in report.results if result.note)
+    notes = dict.fromkeys(result.worst.note for result in report.results if result.worst.note)
     return AuditPage(summary, pictures, tuple(notes))

@@ -20,6 +20,7 @@ from fairpca.rows._checks import (
 )
 from fairpca.rows._missing import find_missing, missing_in_parts
 from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
+from fairpca.rows._sampling import Seed, draw, fold_of, halves
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
@@ -27,8 +28,6 @@ from fairpca.rows.groups import (
     check_cells,
     encode_groups,
 )
-
-MIN_DRAWN = 100  # rows that a cell keeps in a draw, if it has so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,31 +279,60 @@ class Rows:
         """
         return form_pairs(self, compare=compare, joint=joint, reference=reference, strict=strict)
 
-    def draw(self, size: int, seed: int | tuple[int, ...] = 0) -> NDArray[np.intp]:
-        """Draw positions of rows at random, from all cells in proportion; no cell vanishes.
+    def draw(self, size: int, seed: Seed = 0, *, balanced: bool = False) -> NDArray[np.intp]:
+        """Draw positions of rows at random without replacement; no cell vanishes.
 
         Parameters
         ----------
         size : int
             Rows to draw at most; all of them where there are no more.
-        seed : int or tuple of int, default 0
+        seed : int, tuple of int or Generator, default 0
             Of the draw.
+        balanced : bool, default False
+            Whether cells get equal numbers of rows, as far as they have them, instead of their
+            shares (and at least 100 rows, or as many as half of the draw allows).
 
         Returns
         -------
         ndarray of int
-            Positions, rising. A cell gets its share of `size`, but at least `MIN_DRAWN` rows, or
-            as many of them as half of the draw allows.
+            Positions, rising.
         """
-        n = len(self)
-        if n <= size:
-            return np.arange(n)
+        return draw(self.cells(), size, seed, balanced=balanced)
+
+    def sample(self, size: int, seed: Seed = 0) -> Rows:
+        """Return a balanced draw whose rows weigh as much as all rows of their cell."""
+        if len(self) <= size:
+            return self
         cells = self.cells()
-        counts = np.bincount(cells)
-        quota = _quotas(counts, size)
-        order = np.lexsort((np.random.default_rng(seed).random(n), cells))
-        place = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.sort(order[place < np.repeat(quota, counts)])
+        kept = draw(cells, size, seed, balanced=True)
+        weights = np.ones(len(self)) if self.weights is None else self.weights
+        ratio = np.bincount(cells, weights) / np.bincount(cells[kept], weights[kept])
+        return replace(self.take(kept), weights=weights[kept] * ratio[cells[kept]])
+
+    def draw_pairs(self, size: int, seed: int = 0, **how: Any) -> tuple[Stratum, ...]:
+        """Pair the groups of a draw, with the shares that cells have in all rows; see `pairs`.
+
+        Small cells are drawn more often than others, and would be most of "the rest": each side of
+        a pair loses rows at random until all of its cells are drawn at one rate.
+        """
+        index, cells = self.draw(size, seed), self.cells()
+        rates = np.bincount(cells[index], minlength=cells.max() + 1) / np.bincount(cells)
+        rows = self.take(index)
+        strata, random = [], np.random.default_rng(seed)
+        rated = replace(rows, weights=rates[cells[index]]).pairs(**how)
+        for stratum, rate in zip(rows.pairs(**how), rated, strict=True):
+            weights: Any = rate.rows.weights
+            pairs = tuple(pair.thinned(weights, random) for pair in stratum.pairs)
+            strata.append(replace(stratum, pairs=pairs))
+        return tuple(strata)
+
+    def halves(self, seed: Seed = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Split positions at random into two halves, every cell by itself."""
+        return halves(self.cells(), seed)
+
+    def folds(self, n_folds: int) -> NDArray[np.intp]:
+        """Return the fold of each row, 0 to n_folds - 1, decided by its values alone."""
+        return fold_of(self, n_folds)
 
     def binarized_at_median(self) -> Rows:
         """Return rows whose numeric attributes are groups: up to the median, and above."""
@@ -321,19 +349,6 @@ class Rows:
             binary[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
         columns = tuple(binary[name] for name in groups.names)
         return replace(self, groups=Groups(columns, (), groups.names, groups.n_rows))
-
-
-def _quotas(counts: NDArray[np.intp], size: int) -> NDArray[np.intp]:
-    """Share a draw among cells; those that get their least leave fewer rows for the others."""
-    least = np.minimum(counts, max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
-    quota, few = least, np.zeros(len(counts), dtype=bool)
-    for _ in range(len(counts)):
-        rest = (size - least[few].sum()) / max(counts[~few].sum(), 1)
-        quota = np.maximum(least, np.floor(rest * counts).astype(np.intp))
-        if (few == (rest * counts <= least)).all():
-            break
-        few = rest * counts <= least
-    return quota
 
 
 def _no_groups(of: str) -> GroupsError:

@@ -22,12 +22,12 @@ from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._missing import fill_means
-from fairpca.rows.rows import MIN_DRAWN
+from fairpca.rows._sampling import MIN_DRAWN, smallest_keys
 from fairpca.tables._dask import collections, merge_tree, partition_columns
 from fairpca.tables._kernel import Columns, count_missing, positive_rows, to_rows
 from fairpca.tables._roles import Roles
 
-_LOT, _CELL = "lot", "cell"
+_KEY, _CELL = "key", "cell"
 
 
 def lazy_sample(
@@ -100,24 +100,24 @@ def _draw_partition(
     if rows is None:
         return None
     content: Any = rows.X.data if hasattr(rows.X, "indptr") else np.ascontiguousarray(rows.X)
-    lots = np.random.default_rng((seed, len(rows), zlib.crc32(content))).random(len(rows))
+    keys = np.random.default_rng((seed, len(rows), zlib.crc32(content))).random(len(rows))
     cells = rows.cells()
-    kept = _winners(lots, cells, size)
+    kept = _smallest_keys(keys, cells, size)
     mask = np.zeros(len(rows), dtype=bool)
     mask[kept] = True
     arrays = _as_arrays(columns.filter(mask))
     names = np.array([_cell_names(rows, cells, number) for number in range(cells.max() + 1)])
-    return pa.table({**arrays, _LOT: lots[kept], _CELL: names[cells[kept]]})
+    return pa.table({**arrays, _KEY: keys[kept], _CELL: names[cells[kept]]})
 
 
-def _winners(lots: Any, cells: Any, size: int) -> Any:
-    """Return the rows with the smallest lots of all, and the smallest of their cell, in order."""
-    order = np.argsort(lots, kind="stable")
-    first = order[np.argsort(cells[order], kind="stable")]
+def _smallest_keys(keys: Any, cells: Any, size: int) -> Any:
+    """Return the rows with the smallest keys of all, and the smallest of their cell, in order."""
     counts = np.bincount(cells)
-    place = np.arange(len(lots)) - np.repeat(np.cumsum(counts) - counts, counts)
-    least = max(1, min(MIN_DRAWN, size // (2 * len(counts))))
-    return np.union1d(order[:size], first[place < least])
+    least = np.full(len(counts), max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
+    everywhere = np.zeros(len(keys), dtype=np.intp)
+    return np.union1d(
+        smallest_keys(keys, everywhere, np.array([size])), smallest_keys(keys, cells, least)
+    )
 
 
 def _cell_names(rows: Rows, cells: Any, number: int) -> str:
@@ -134,7 +134,7 @@ def _merge(parts: list[pa.Table | None], size: int) -> pa.Table | None:
         return None
     table = pa.concat_tables(found, promote_options="permissive")
     cells = table.column(_CELL).combine_chunks().dictionary_encode().indices.to_numpy()
-    kept = _winners(table.column(_LOT).to_numpy(), cells, size)
+    kept = _smallest_keys(table.column(_KEY).to_numpy(), cells, size)
     return table.take(pa.array(kept)) if len(kept) < len(cells) else table
 
 

@@ -11,9 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca import adversary
 from fairpca._look import ACCENT, BOUND, FAIR, PLAIN, draw_on, look
-from fairpca.estimators._judges import judge_of
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, delta_fairness, mean_gap
 from fairpca.report.displays._base import Display, name_groups, plain_model
@@ -298,19 +296,16 @@ def _measured(model: Any, test: Any, groups: Any, ask: Callable[[Any, Any], floa
 
 def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     """Plain components, measured as the path was: by halves, on rows that nothing was fitted to."""
+    from fairpca.adversary import PathTarget
+    from fairpca.estimators._path_delta import held_out_deltas
+
     matrix = check_matrix(X)[0]
     if getattr(estimator, "scale_", None) is not None:
         matrix = matrix / estimator.scale_
     rows = Rows.attach(matrix, groups, strata, numeric=estimator.numeric or ())
     random = np.random.default_rng(0)
-    sample = adversary.thinned(rows, estimator.max_rows, random)
-    judge = judge_of(estimator.family, 0)
-    asked = (
-        estimator._form_contrasts,
-        len(estimator.components_),
-        None,
-        [adversary.PathTarget(0.0)],
-    )
-    unseen = adversary.cross_fitted(sample, *asked, random, judge)
+    sample = rows.sample(estimator.max_rows, random)
+    how = (estimator._form_contrasts, len(estimator.components_), None)
+    [delta] = held_out_deltas(sample, *how, [PathTarget(0.0)], random, estimator.family)
     kept = plain_model(estimator, X, groups).explained_variance_ratio_
-    return _Point(unseen[0].value, float(np.sum(kept)))
+    return _Point(delta.value, float(np.sum(kept)))

@@ -1,13 +1,14 @@
-"""Which fold a row belongs to: decided by its values alone, wherever and in what order it is read.
+"""Which rows are drawn, and which half or fold they belong to.
 
-So batches, files, threads and engines agree without knowing of each other, a weight of two is a row
-that occurs twice, and copies of a row are never on both sides of a split.
+Draws and halves are random, cell by cell. A fold is decided by the values of a row alone, wherever
+and in what order it is read. So batches, files, threads and engines agree without knowing of each
+other, a weight of two is a row that occurs twice, and copies of a row share a fold.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,64 @@ if TYPE_CHECKING:
     from fairpca.rows.rows import Rows
 
 Words = NDArray[np.uint64]
+Index: TypeAlias = NDArray[np.intp]
+Seed: TypeAlias = int | tuple[int, ...] | np.random.Generator
+MIN_DRAWN = 100  # rows that a cell keeps in a proportional draw, if it has so many
 _BLOCK = 1 << 16  # numbers hashed at once, few enough for the cache
+
+
+def draw(cells: Index, size: int, seed: Seed = 0, *, balanced: bool = False) -> Index:
+    """Draw at most `size` positions without replacement, rising; `Rows.draw` says how."""
+    n = len(cells)
+    if n <= size:
+        return np.arange(n)
+    counts = np.bincount(cells)
+    quotas = equal_quotas(counts, size) if balanced else _proportional_quotas(counts, size)
+    return smallest_keys(np.random.default_rng(seed).random(n), cells, quotas)
+
+
+def smallest_keys(keys: NDArray[np.float64], cells: Index, quotas: Index) -> Index:
+    """Return the positions of the smallest keys of every cell, as many as its quota, rising.
+
+    Keys are random and belong to their rows, so that draws of parts can be merged to one of all.
+    """
+    order = np.argsort(cells, kind="stable")
+    ends = np.cumsum(np.bincount(cells, minlength=len(quotas)))
+    chosen = []
+    for start, end, quota in zip(np.r_[0, ends[:-1]], ends, quotas, strict=True):
+        inside = order[start:end]
+        if 0 < quota < len(inside):
+            inside = inside[np.argpartition(keys[inside], quota - 1)[:quota]]
+        chosen.append(inside[:quota])
+    return np.sort(np.concatenate(chosen))
+
+
+def equal_quotas(counts: Index, size: int) -> Index:
+    """Share a draw among cells as equally as their sizes allow."""
+    quotas = np.zeros_like(counts)
+    for done, cell in enumerate(np.argsort(counts)):
+        quotas[cell] = min(counts[cell], (size - quotas.sum()) // (len(counts) - done))
+    return quotas
+
+
+def _proportional_quotas(counts: Index, size: int) -> Index:
+    """Share a draw in proportion; cells that get their least leave fewer rows for the others."""
+    least = np.minimum(counts, max(1, min(MIN_DRAWN, size // (2 * len(counts)))))
+    quotas, few = least, np.zeros(len(counts), dtype=bool)
+    for _ in range(len(counts)):
+        rest = (size - least[few].sum()) / max(counts[~few].sum(), 1)
+        quotas = np.maximum(least, np.floor(rest * counts).astype(np.intp))
+        if (few == (rest * counts <= least)).all():
+            break
+        few = rest * counts <= least
+    return quotas
+
+
+def halves(cells: NDArray[np.integer[Any]], seed: Seed = 0) -> tuple[Index, Index]:
+    """Split positions at random into two halves, every cell by itself."""
+    order = np.random.default_rng(seed).permutation(len(cells))
+    order = order[np.argsort(cells[order], kind="stable")]
+    return np.sort(order[::2]), np.sort(order[1::2])
 
 
 def fold_of(rows: Rows, n_folds: int) -> NDArray[np.intp]:

@@ -1,0 +1,321 @@
+"""Cross-fitting: classifiers are trained on some rows and measured on others.
+
+The one engine behind `delta_fairness`, `audit` and `DeltaFairPCA`, and the one registry of
+classifiers. The caller says which rows train and which are held out, and what represents them:
+the same rows may be represented in several ways, or by a basis fitted to the training rows alone.
+What is measured of the held-out rows is a function of their scores: the difference of rates at the
+trained threshold (`HeldOutPart.rates`), or the largest over all thresholds (`HeldOutPart.delta`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.utils import gen_batches
+
+from fairpca.linalg import Array
+from fairpca.metrics._orthants import OrthantStatistic
+from fairpca.metrics._plane import LineStatistic, PlaneStatistic
+from fairpca.metrics._rules import Signs, Statistic, best_cut, masses
+from fairpca.metrics._search import SearchStatistic, SVMStatistic
+from fairpca.metrics._svm import KernelStatistic
+from fairpca.metrics.bounds import HeldOut, Share
+from fairpca.rows import Rows
+from fairpca.rows._sampling import Seed, halves
+
+MIN_ROWS = 4  # of each label, for two halves
+SEARCH_ROWS = 2000  # rows on which a search is repeated: 200 times take half a minute
+# Mean and deviation of Kolmogorov's distribution: of √(mn/(m+n)) times the largest difference of
+# two empirical distribution functions of the same numbers.
+_KOLMOGOROV_MEAN, _KOLMOGOROV_DEVIATION = 0.8687, 0.2603
+_NORMAL_95 = 1.645
+_EPOCHS = 30
+# Kernel SVMs of several widths: gamma of the widest, divided by the number of components, and how
+# many there are. Each kernel is the fourth power of the one before, so that one is computed.
+_GAMMA, _WIDTHS = 0.5, 3
+_BATCH_ROWS = 4096  # rows whose kernels are held at a time
+
+
+class Labelled(NamedTuple):
+    """A representation of rows, with labels of one target: +1, −1, or 0 for rows left out."""
+
+    rows: Rows
+    signs: Signs
+
+    def take(self, index: NDArray[np.intp]) -> Labelled:
+        """Return some of the rows."""
+        return Labelled(self.rows.take(index), self.signs[index])
+
+    def halves(self, seed: Seed) -> tuple[Labelled, Labelled]:
+        """Split the labelled rows at random, each label by itself."""
+        used = np.flatnonzero(self.signs)
+        first, second = halves(self.signs[used], seed)
+        return self.take(used[first]), self.take(used[second])
+
+    @property
+    def smallest(self) -> int:
+        """Rows of the rarer label."""
+        return int(min(np.count_nonzero(self.signs > 0), np.count_nonzero(self.signs < 0)))
+
+    def balanced_weights(self) -> Array:
+        """Return weights whose sum is the same for both labels, one on average."""
+        n = len(self.signs)
+        weights = np.ones(n) if self.rows.weights is None else self.rows.weights.copy()
+        for sign in (-1, 1):
+            weights[self.signs == sign] *= 0.5 * n / weights[self.signs == sign].sum()
+        return weights
+
+
+class Trained(NamedTuple):
+    """A trained classifier: decisions on rows, and scores (several where it is a set of them)."""
+
+    predict: Callable[[Array], NDArray[np.bool_]]
+    scores: Callable[[Array], Sequence[Array]]
+    searched: bool = False  # whether a search took the place of a linear SVM without a direction
+
+
+class HeldOutDelta(NamedTuple):
+    """Largest difference of rates over thresholds, its standard error, and the level of chance.
+
+    `chance` is in units of Kolmogorov's statistic for one part, and the level that chance exceeds
+    in 5 % of cases for an average of several.
+    """
+
+    value: float
+    error: float
+    chance: float
+
+    @classmethod
+    def average(cls, parts: Sequence[HeldOutDelta]) -> HeldOutDelta:
+        """Average over parts of the rows, such as two halves."""
+        count = len(parts)
+        unit = float(np.sqrt(np.mean([part.chance**2 for part in parts])))
+        deviation = _KOLMOGOROV_DEVIATION / float(np.sqrt(count))
+        return cls(
+            float(np.mean([part.value for part in parts])),
+            float(np.sqrt(np.sum([part.error**2 for part in parts])) / count),
+            unit * (_KOLMOGOROV_MEAN + _NORMAL_95 * deviation),
+        )
+
+
+class HeldOutPart(NamedTuple):
+    """Rows that a classifier was not trained on."""
+
+    trained: Trained
+    test: Labelled
+
+    def rates(self, confidence: float) -> HeldOut:
+        """Return the difference of the rates at which the two groups are flagged."""
+        rows = self.test.rows
+        return HeldOut.of(self.trained.predict(rows.X), self.test.signs, rows.weights, confidence)
+
+    def delta(self) -> HeldOutDelta:
+        """Return the largest difference of rates over all thresholds of all scores."""
+        found = [_largest_difference(s, self.test) for s in self.trained.scores(self.test.rows.X)]
+        return max(found, key=lambda delta: delta.value)
+
+
+def _largest_difference(scores: Array, test: Labelled) -> HeldOutDelta:
+    weights, signs = test.rows.weights, test.signs
+    cut = best_cut(scores, masses(signs[None], weights).values[0])
+    flagged = scores > cut.threshold
+    plus, minus = (
+        Share.of(flagged[signs == s], None if weights is None else weights[signs == s])
+        for s in (1, -1)
+    )
+    variance = sum(share.value * (1.0 - share.value) / share.size for share in (plus, minus))
+    unit = np.sqrt(1.0 / plus.size + 1.0 / minus.size)
+    return HeldOutDelta(
+        abs(plus.value - minus.value), float(np.sqrt(max(variance, 0.0))), float(unit)
+    )
+
+
+Train = Callable[[Labelled], Trained]
+
+
+def cross_fit(splits: Iterable[tuple[Labelled, Labelled]], train: Train) -> list[HeldOutPart]:
+    """Train on the first part of every split; the second is held out."""
+    return [HeldOutPart(train(fitted), test) for fitted, test in splits]
+
+
+# -- families of classifiers, whose statistic on the training rows is a value of its own -----------
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How Δ of a family is computed; the rows come apart."""
+
+    family: str
+    method: str
+    orthants: str = "one"
+    C: float | None = None
+    gamma: float | None = None
+    max_samples: int = 2000
+    seed: int = 0
+    confidence: float = 0.95
+    min_group: int | None = None  # pairs of smaller groups never are the largest value
+    null_rows: int | None = None  # rows that are permuted at most
+
+    def rows_to_permute(self) -> int:
+        """Return how many rows a null may take; fewer where a permutation repeats a costly fit."""
+        limit = sys.maxsize if self.null_rows is None else self.null_rows
+        if self.family == "rbf":
+            return min(limit, self.max_samples)
+        is_search = (self.family, self.method) == ("linear", "search")
+        return min(limit, SEARCH_ROWS) if is_search else limit
+
+    def statistic(self, rows: Rows) -> Statistic:
+        """Prepare what rows alone decide."""
+        U, weight = rows.X, rows.weights
+        if self.family == "cdf":
+            return OrthantStatistic(U, weight, self.method, self.orthants)
+        if self.family == "rbf":
+            trained = rows.draw(self.max_samples, self.seed)
+            return KernelStatistic(U, weight, self.C, self.gamma, trained, self.seed)
+        if U.shape[1] == 1:
+            return LineStatistic(U, weight)
+        statistics: dict[str, Callable[[Array, Array | None], Statistic]] = {
+            "svm": SVMStatistic,
+            "search": SearchStatistic,
+            "exact": PlaneStatistic,
+        }
+        return statistics[self.method](U, weight)
+
+    def train(self, part: Labelled) -> Trained:
+        """Train the classifier of the family; a search where the SVM's direction is noise."""
+        statistic = self.statistic(part.rows)
+        searched = isinstance(statistic, SVMStatistic) and is_noise(statistic, part.signs)
+        if searched:
+            part = part.take(part.rows.draw(SEARCH_ROWS, self.seed))
+            statistic = SearchStatistic(part.rows.X, part.rows.weights)
+        classifier = statistic.fit(part.signs).classifier
+        if classifier is None:
+            return Trained(_never, lambda U: [np.zeros(len(U))], searched)
+        return Trained(classifier.predict, lambda U: [classifier.score(U)], searched)
+
+
+def _never(U: Array) -> NDArray[np.bool_]:
+    return np.zeros(len(U), dtype=bool)
+
+
+def is_noise(statistic: SVMStatistic, signs: Signs) -> bool:
+    """Whether group means differ no more than those of groups drawn at random would."""
+    rank = statistic.rank
+    return rank > 0 and bool(statistic.mean_shift(signs) <= chi2.ppf(0.95, rank))
+
+
+# -- the registry ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """An entry of the registry: how it is trained, and seconds for a row of few components."""
+
+    train: Callable[[Labelled, int, int], Trained]
+    seconds: float = 3e-5
+
+    def trainer(self, seed: int, max_rows: int = sys.maxsize) -> Train:
+        """Return the training with its seed, on at most so many rows if it is quadratic in them."""
+        return lambda part: self.train(part, seed, max_rows)
+
+
+def _train_linear(part: Labelled, seed: int, max_rows: int) -> Trained:
+    method = "svm" if part.rows.X.shape[1] > 1 else "exact"
+    return Settings("linear", method, seed=seed).train(part)
+
+
+def _train_gaussian(part: Labelled, seed: int, max_rows: int) -> Trained:
+    return Settings("rbf", "svm", max_samples=max_rows, seed=seed).train(part)
+
+
+def _of_model(model: Any, part: Labelled, **fit: Any) -> Trained:
+    """Fit a scikit-learn classifier; with balanced labels its best threshold is zero."""
+    model.fit(part.rows.X, part.signs, **fit)
+    return Trained(
+        lambda U: np.asarray(model.predict(U) > 0), lambda U: [model.decision_function(U)]
+    )
+
+
+def _train_logistic(part: Labelled, seed: int, max_rows: int) -> Trained:
+    from sklearn.linear_model import LogisticRegression
+
+    return _of_model(LogisticRegression(), part, sample_weight=part.balanced_weights())
+
+
+def _train_trees(
+    part: Labelled, seed: int, max_rows: int, *, max_iter: int, max_leaf_nodes: int
+) -> Trained:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    size = {"max_iter": max_iter, "max_leaf_nodes": max_leaf_nodes}
+    trees = HistGradientBoostingClassifier(**size, early_stopping=False, random_state=seed)
+    return _of_model(trees, part, sample_weight=part.balanced_weights())
+
+
+def _train_network(part: Labelled, seed: int, max_rows: int) -> Trained:
+    from sklearn.neural_network import MLPClassifier
+
+    U, signs = part.rows.X, part.signs
+    mean, scale = U.mean(axis=0), U.std(axis=0)
+    scale[scale == 0] = 1.0
+    # It takes no weights in older versions: rows are drawn by weight instead, both groups alike.
+    share, rng = part.balanced_weights(), np.random.default_rng(seed)
+    drawn = rng.choice(len(signs), len(signs), p=share / share.sum())
+    network = MLPClassifier((32,), learning_rate_init=0.01, random_state=seed)
+    scaled = (U[drawn] - mean) / scale
+    for _ in range(_EPOCHS):  # a fit would warn that it has not converged
+        network.partial_fit(scaled, signs[drawn], classes=[-1, 1])
+    return Trained(
+        lambda new: np.asarray(network.predict((new - mean) / scale) > 0),
+        lambda new: [network.predict_proba((new - mean) / scale)[:, 1]],
+    )
+
+
+def _train_widths(part: Labelled, seed: int, max_rows: int) -> Trained:
+    """Gaussian-kernel SVMs of three widths, without tuning."""
+    from sklearn.svm import SVC
+
+    U, weights = part.rows.X, part.balanced_weights()
+    gamma = _GAMMA / U.shape[1]
+    machines = [
+        SVC(kernel="precomputed").fit(kernel, part.signs, sample_weight=weights)
+        for kernel in _kernels_of_widths(rbf_kernel(U, gamma=gamma))
+    ]
+
+    def scores(new: Array) -> list[Array]:
+        parts = gen_batches(len(new), _BATCH_ROWS)
+        batches = (rbf_kernel(new[part], U, gamma=gamma) for part in parts)
+        found = [
+            [machine.decision_function(k) for machine, k in zip(machines, kernels, strict=True)]
+            for kernels in map(_kernels_of_widths, batches)
+        ]
+        return [np.concatenate(scores) for scores in zip(*found, strict=True)]
+
+    return Trained(lambda new: scores(new)[0] > 0, scores)
+
+
+def _kernels_of_widths(kernel: Array) -> Iterable[Array]:
+    yield kernel
+    for _ in range(_WIDTHS - 1):
+        np.square(kernel, out=kernel)
+        yield np.square(kernel, out=kernel)
+
+
+CLASSIFIERS: Mapping[str, Classifier] = {
+    "linear": Classifier(_train_linear),
+    "gaussian": Classifier(_train_gaussian),
+    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15)),
+    "mlp": Classifier(_train_network),
+    "logistic": Classifier(_train_logistic),
+    "gaussian-widths": Classifier(_train_widths),
+    "large-trees": Classifier(partial(_train_trees, max_iter=100, max_leaf_nodes=31)),
+}
+"""By name; `ADVERSARIES` of audits are the first four."""
