@@ -16,6 +16,15 @@ def examples(quick):
     return 3 * quick if os.environ.get("FAIRPCA_RANDOM") else quick
 
 
+def run_command(*arguments, **options):
+    """Run the command line in this process, as `click.testing.CliRunner.invoke` does."""
+    from click.testing import CliRunner
+
+    from fairpca.cli._app import app
+
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
 def data_folder():
     """The folder with the paper's data, or skip the test."""
     folder = os.environ.get("FAIRPCA_DATA")

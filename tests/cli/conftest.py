@@ -3,9 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-
-from fairpca.cli._app import app
+from support import run_command
 
 
 @pytest.fixture
@@ -50,11 +48,7 @@ def no_lines_of_progress(monkeypatch):
 @pytest.fixture
 def run():
     """Run the command in this process."""
-
-    def invoke(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-    return invoke
+    return run_command
 
 
 @pytest.fixture

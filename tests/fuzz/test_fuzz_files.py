@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from fuzzing import campaign
+from support import checksum
 
 from fairpca import FairPCA, GroupMoments
-from fairpca._files import checksum
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 

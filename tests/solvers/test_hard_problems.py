@@ -13,7 +13,7 @@ from fairpca.solvers import SOLVERS, FairProblem, Status, _solve, solve
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import Refined
 from fairpca.solvers._solution import Bound
-from fairpca.solvers._solve import _best_feasible
+from fairpca.solvers._starts import Outcome, best_feasible
 
 
 def test_ascent_that_misses_the_limits_starts_again_inside_them():
@@ -21,11 +21,11 @@ def test_ascent_that_misses_the_limits_starts_again_inside_them():
     problem = random_problem(5, 9, 3, 2, mean_tol=0.1, cov_tol=0.9)
     reduced = reduce_problem(problem)
     nowhere = Refined(np.eye(9)[:, :2], np.zeros((6, 2, 2)), np.zeros(3), 0, Status.UNSETTLED)
-    found = _best_feasible(reduced, [nowhere])
+    found = best_feasible(reduced, [nowhere])
     assert reduced.violation(nowhere.basis) > 1e-3
     assert reduced.violation(found.basis) <= 1e-7
     equal_means = reduce_problem(random_problem(5, 9, 3, 2, cov_tol=0.9))
-    found = _best_feasible(equal_means, [replace(nowhere, basis=np.eye(6)[:, :2])])
+    found = best_feasible(equal_means, [replace(nowhere, basis=np.eye(6)[:, :2])])
     assert equal_means.violation(found.basis) <= 1e-7
 
 
@@ -47,8 +47,8 @@ def one_dimension(mean_tol):
 def test_one_dimension_with_a_mean_gap_above_the_tolerance_is_refused(solver):
     with pytest.raises(InfeasibleError, match=r"mean_tol=0\.1 cannot be met") as caught:
         solve(one_dimension(0.1), solver)
-    mended = solve(one_dimension(caught.value.minimum * 1.001), solver).certificate
-    assert mended.mean_gap <= caught.value.minimum * 1.001
+    attainable = solve(one_dimension(caught.value.minimum * 1.001), solver).certificate
+    assert attainable.mean_gap <= caught.value.minimum * 1.001
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -61,7 +61,7 @@ def test_the_papers_basis_meets_a_bounded_mean(seed):
 def test_a_basis_outside_its_constraints_is_never_certified(solver, monkeypatch):
     problem = random_problem(3, 7, 2, 2, mean_tol=0.01)
     outside = np.eye(7)[:, :2]
-    found = _solve._Found(outside, None, 1, solver)
+    found = Outcome(outside, None, 1, solver)
     monkeypatch.setattr(_solve, "_find", lambda *_: found)
     with pytest.raises(RuntimeError, match="outside its constraints"):
         solve(problem, solver)
@@ -70,7 +70,7 @@ def test_a_basis_outside_its_constraints_is_never_certified(solver, monkeypatch)
 def test_a_bound_below_its_own_basis_is_never_returned(monkeypatch):
     problem = random_problem(3, 7, 1, 2, mean_tol=None, cov_weight=0.0)
     too_low = Bound(0.1, 0.1, np.eye(7)[:, :2], 0, Status.CONVERGED)
-    found = _solve._Found(np.eye(7)[:, :2], too_low, 1, "tight")
+    found = Outcome(np.eye(7)[:, :2], too_low, 1, "tight")
     monkeypatch.setattr(_solve, "_find", lambda *_: found)
     with pytest.raises(RuntimeError, match="better than its bound"):
         solve(problem)

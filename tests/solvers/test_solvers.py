@@ -10,7 +10,7 @@ from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.solvers import SOLVERS, FairProblem, Status, solve
-from fairpca.solvers._deflation import deflate
+from fairpca.solvers._exact import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
 
 CASES = [
@@ -119,7 +119,7 @@ def test_deflation_makes_every_gap_diagonal():
     assert np.abs(np.diag(B)).max() <= reduced.limit * (1 + 1e-6)
 
 
-def test_deflation_without_room_is_mended():
+def test_deflation_without_room_is_made_feasible():
     # Five components in six dimensions leave no room for the images Qv: what deflation finds
     # sticks out of the limit, and the solver must not hand that on.
     problem = random_problem(6, 7, 1, 5)
@@ -151,8 +151,8 @@ def test_attainable_minimum_is_stated_and_attained():
     minimum = caught.value.minimum
     assert minimum > 0.0
     options = {"n_components": 4, "cov_tol": minimum * 1.001}
-    mended = FairProblem(problem.covariance, problem.mean_gaps, problem.cov_gaps, **options)
-    assert solve(mended).certificate.cov_gap <= minimum * 1.0011
+    attainable = FairProblem(problem.covariance, problem.mean_gaps, problem.cov_gaps, **options)
+    assert solve(attainable).certificate.cov_gap <= minimum * 1.0011
 
 
 def test_smallest_gap_against_random_bases():

@@ -7,13 +7,16 @@ import pytest
 from support import random_problem
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.solvers import FairProblem, Status, _feasibility, _refinement, _solve, solve
-from fairpca.solvers._deflation import _room_for_next, deflate
-from fairpca.solvers._exact import top_basis
+from fairpca.solvers import FairProblem, Status, _feasibility, _refinement, _starts, solve
+from fairpca.solvers._exact import complement_for_next, deflate
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, reduce_problem
 from fairpca.solvers._refinement import Refined, refine
 from fairpca.solvers._tight import solve_tight
+
+
+def top_basis(reduced):
+    return reduced.leading(reduced.d)[1]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ def test_deflation_pays_only_for_what_is_above_the_gap_so_far(seed):
     Q = reduced.Q[0]
     for j in range(1, 3):
         spent = reduced.cov_gap(V[:, :j])
-        N = _room_for_next(reduced, V[:, :j])
+        N = complement_for_next(reduced, V[:, :j])
         S, inner = N.T @ reduced.S @ N, N.T @ Q @ N
 
         def value(v, S=S, inner=inner, spent=spent):
@@ -71,7 +74,7 @@ def polished_to(monkeypatch, reduced, basis, multipliers):
     """What becomes of a point that Newton's method ends at."""
     monkeypatch.setattr(_refinement, "polish", lambda *_: (basis, multipliers))
     lagrangian = Lagrangian(reduced, multipliers.M)
-    return _refinement._polished(lagrangian, basis, multipliers)
+    return _refinement.accepted_polish(lagrangian, basis, multipliers)
 
 
 def test_newton_may_not_end_outside_or_with_negative_penalties(monkeypatch):
@@ -102,8 +105,8 @@ def test_all_ascents_of_a_solve_share_one_limit(monkeypatch):
         found = refine(reduced, start, *args, most=most, **options)
         return replace(found, spent=2500)
 
-    monkeypatch.setattr(_solve, "refine", counted)
-    monkeypatch.setattr(_solve, "_is_certified", lambda *_: False)
+    monkeypatch.setattr(_starts, "refine", counted)
+    monkeypatch.setattr(_starts, "is_certified", lambda *_: False)
     solve(random_problem(3, 8, 4, 2, cov_tol=0.15))
     assert limits == [6000, 3500]  # and 1,000 are not worth another
 
@@ -113,15 +116,15 @@ def test_newton_takes_over_where_gradients_get_nowhere(monkeypatch):
     whole = refine(reduced, top_basis(reduced))
     monkeypatch.setattr(_refinement, "_INNER_ITERATIONS", 3)
     ascents = []
-    climb = _refinement.ascend
-    monkeypatch.setattr(_refinement, "ascend", lambda *at: ascents.append(1) or climb(*at))
+    ascend = _refinement.ascend
+    monkeypatch.setattr(_refinement, "ascend", lambda *at: ascents.append(1) or ascend(*at))
     found = refine(reduced, top_basis(reduced))
     assert ascents
     assert found.status is Status.CONVERGED
     assert reduced.objective(found.basis) == pytest.approx(reduced.objective(whole.basis), rel=1e-9)
 
 
-def test_a_mean_is_judged_by_its_length():
+def test_a_mean_is_measured_by_its_length():
     # A tolerance of a thousandth of the gap: missed by half of itself, 1e-6 of the gap squared.
     f = np.array([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0]])
     problem = FairProblem(np.eye(3), f, np.zeros((0, 3, 3)), 1, mean_tol=1e-3)

@@ -11,12 +11,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from column_cases import CASES, REFUSED, Refused, check_case, check_refused
+from support import run_command
 from table_support import FEATURES, assert_same_moments, in_memory, people, write_files
 
 from fairpca import FairPCA
-from fairpca.cli._app import app
 from fairpca.estimators import load_model
 from fairpca.exceptions import GroupsError, IdentifierWarning, InvalidInputError
 from fairpca.tables import moments_from_files, moments_from_parquet, open_table
@@ -59,7 +58,7 @@ def by_command(frame, tmp_path, **asked):
     for option, value in asked.items():
         value = ",".join(value) if isinstance(value, list) else value
         words += [f"--{option.replace('_', '-')}", value]
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = run_command(*words)
     if result.exit_code == 2:
         raise Refused(result.stderr)
     assert result.exit_code == 0, result.output

@@ -9,12 +9,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from column_cases import GROUPS, N_ROWS, Refused, check_groups, model, text_file
-from support import sampled_product
+from support import run_command, sampled_product
 
 from fairpca import FairKernelPCA, FairPCACV, GroupMoments
-from fairpca.cli._app import app
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import delta_fairness, mean_gap
@@ -131,7 +129,7 @@ def command(path, folder, *more):
     """The plain command line; what it refuses has an exit code and words, but no class."""
     saved = folder / "model.npz"
     asked = ["fit", path, "-s", "g", "--no-standardize", "--cov-weight", 0, "--save", saved, *more]
-    result = CliRunner().invoke(app, [str(word) for word in asked])
+    result = run_command(*asked)
     if result.exit_code == 2:
         raise Refused(result.stderr.strip())
     assert result.exit_code == 0, result.output

@@ -5,11 +5,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from column_cases import Refused
+from support import run_command
 
 from fairpca import FairPCA
-from fairpca.cli._app import app
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import moments_from_dask, moments_from_files
 
@@ -49,7 +48,7 @@ def type_roles(path, asked, *more):
     words = ["fit", path, "--features", "a,b", *more]
     for part, names in asked.items():
         words += [w for name in np.atleast_1d(names) for w in (f"--{part}", name)]
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = run_command(*words)
     assert result.exit_code == 2, result.output
     raise Refused(result.stderr.strip().replace(": --", ": "))
 

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from postgres_support import PASSWORD, binaries, running_server
+from support import run_command
 from table_support import FEATURES, assert_same_moments, in_memory, people
 
 from fairpca import FairPCA
-from fairpca.cli._app import app
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import Database, moments_from_table, open_query, open_table, project_into
@@ -66,7 +65,7 @@ def rows_of(uri, name):
 
 
 def run(*words, **environment):
-    result = CliRunner().invoke(app, [str(word) for word in words], env=environment)
+    result = run_command(*words, env=environment)
     shown = result.stdout + result.stderr
     assert not any(piece in shown for piece in PIECES), shown
     return result
@@ -297,7 +296,7 @@ WRONG = (
 @pytest.mark.parametrize(("uri", "secret"), WRONG)
 def test_no_message_repeats_a_password(uri, secret, monkeypatch):
     monkeypatch.setenv("FAIRPCA_DEBUG", "1")
-    result = CliRunner().invoke(app, ["fit", "-s", "sex", "--sql", "select 1", "--database", uri])
+    result = run_command("fit", "-s", "sex", "--sql", "select 1", "--database", uri)
     assert result.exit_code == 2, result.output
     assert f'"{secret}"' not in result.output
     assert len(secret) < 3 or secret not in result.output.replace("FAIRPCA", "")
@@ -306,7 +305,7 @@ def test_no_message_repeats_a_password(uri, secret, monkeypatch):
 
 def test_a_wrong_password_is_not_repeated(postgresql, tmp_path):
     uri = postgresql.replace("t0p", "t1p")
-    result = CliRunner().invoke(app, ["fit", "-s", "sex", "--sql", "select 1", "--database", uri])
+    result = run_command("fit", "-s", "sex", "--sql", "select 1", "--database", uri)
     assert "password authentication failed" in result.stderr
     assert "t1p" not in result.output
     sql = "select * from dblink('password=hush99', 'select 1')"

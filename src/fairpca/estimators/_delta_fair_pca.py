@@ -34,7 +34,7 @@ from fairpca.exceptions import (
 )
 from fairpca.rows._missing import fill_means
 from fairpca.solvers import FairProblem
-from fairpca.solvers._count import count_components
+from fairpca.solvers._problem import count_components
 from fairpca.tables import is_lazy
 
 PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)

@@ -28,7 +28,7 @@ from fairpca.estimators._sklearn import (
 from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning, warn_user
 from fairpca.linalg import Array
 from fairpca.rows import Rows
-from fairpca.solvers._count import count_components
+from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms
 from fairpca.tables import is_lazy
 

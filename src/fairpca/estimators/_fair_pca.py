@@ -40,7 +40,7 @@ from fairpca.moments import (
     gap_statistics,
 )
 from fairpca.solvers import FairProblem, Solution
-from fairpca.solvers._count import count_components
+from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 
 

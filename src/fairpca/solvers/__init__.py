@@ -3,8 +3,7 @@
 from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.solvers._problem import FairProblem
 from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status
-from fairpca.solvers._solve import solve
-from fairpca.solvers._worst import solve_worst
+from fairpca.solvers._solve import solve, solve_worst
 
 __all__ = [
     "OBJECTIVES",

@@ -1,28 +1,101 @@
-"""Problems without a covariance term: solved by eigenvectors, with nothing left to certify."""
+"""Problems with one multiplier: eigenvectors and a search along a line, without a duality gap.
+
+These are a single bounded mean, the weight between two groups, and each component of a deflation.
+The dual is convex in its one multiplier. Where the optimal subspace jumps at the best multiplier,
+the subspaces on either side are both optimal, and so is a rotation between them that satisfies the
+constraint with equality.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
+import scipy.optimize
 
-from fairpca.linalg import Array, top_eigenpairs
-from fairpca.solvers._line import DualPoint, minimize_dual, rotation_angles
-from fairpca.solvers._problem import ReducedProblem
+from fairpca.linalg import Array, complement_basis, top_eigenpairs
+from fairpca.solvers._problem import GroupObjectives, ReducedProblem
+from fairpca.solvers._refinement import MOST_EVALUATIONS, refine
+from fairpca.solvers._solution import Bound
 
-# Principal angles with cosines closer to one than this separate nothing.
-_SAME_SUBSPACE = 1e-12
+_MAX_DOUBLINGS = 60
+_MAX_STEPS = 60
+_PRECISION = 1e-13
+# Principal angles with cosines closer to one, or with sines smaller, than these separate nothing.
+_SAME_SUBSPACE, _SAME_DIRECTION = 1e-12, 1e-14
+# Two groups are balanced to this share of the mean variance.
+_BALANCED = 1e-12
+# Directions closer to dependent than this, relative to the largest, cost no dimension.
+_RANK_FLOOR = 1e-10
 
 
-def top_basis(reduced: ReducedProblem) -> Array:
-    """Return the basis of largest variance when nothing is constrained any more."""
-    return reduced.leading(reduced.d)[1]
+class DualPoint(NamedTuple):
+    """A convex dual function at one weight: value, slope and the eigenvectors behind it."""
+
+    weight: float
+    value: float
+    slope: float
+    vectors: Array
+
+
+def minimize_dual(
+    evaluate: Callable[[float], DualPoint],
+    *,
+    first_step: float,
+    largest: float = np.inf,
+    slope_tol: float = 0.0,
+) -> tuple[DualPoint, DualPoint]:
+    """Minimise a convex function over [0, largest]; return the ends of the final bracket."""
+    # The slope is negative at the left end and not at the right one. Where the minimum lies at an
+    # end of the interval, both are that end.
+    left = evaluate(0.0)
+    if left.slope >= 0.0:
+        return left, left
+    right = evaluate(min(first_step, largest))
+    for _ in range(_MAX_DOUBLINGS):
+        if right.slope >= 0.0:
+            break
+        if right.weight >= largest:
+            return right, right
+        left, right = right, evaluate(min(4.0 * right.weight, largest))
+    else:
+        return right, right
+    for step in range(_MAX_STEPS):
+        width, rise = right.weight - left.weight, right.slope - left.slope
+        # Where the tangents of both ends meet, as a share of the bracket; no value is lower.
+        crossing = (left.value - right.value + right.slope * width) / (width * rise or 1.0)
+        floor = left.value + left.slope * width * float(np.clip(crossing, 0, 1))
+        best = min(left.value, right.value)
+        if width <= _PRECISION * right.weight or best - floor <= _PRECISION * abs(best):
+            break
+        # A smooth minimum is met by the secant of the slopes, a kink (an eigenvalue crossing) by
+        # the tangents. Halving in turn keeps the bracket shrinking where both stall at one end.
+        share = (-left.slope / (rise or 1.0), crossing, 0.5)[step % 3]
+        middle = evaluate(left.weight + width * float(np.clip(share, 1e-3, 1.0 - 1e-3)))
+        if abs(middle.slope) <= slope_tol:
+            return middle, middle
+        left, right = (middle, right) if middle.slope < 0.0 else (left, middle)
+    return left, right
+
+
+def _rotated(pair: Array, form: Array, target: float) -> list[Array]:
+    """Return the unit vectors u in the plane of two columns with uᵀ·form·u = target, if any."""
+    inner = pair.T @ form @ pair
+    centre = 0.5 * (inner[0, 0] + inner[1, 1])
+    cosine, sine = 0.5 * (inner[0, 0] - inner[1, 1]), inner[0, 1]
+    radius = np.hypot(cosine, sine)
+    if radius == 0.0 or abs(target - centre) > radius * (1.0 + 1e-12):
+        return []
+    phase = np.arctan2(sine, cosine)
+    spread = np.arccos(np.clip((target - centre) / radius, -1.0, 1.0))
+    angles = 0.5 * (phase + spread), 0.5 * (phase - spread)
+    return [pair @ np.array([np.cos(angle), np.sin(angle)]) for angle in angles]
 
 
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
     """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound."""
-    # The dual is one-dimensional: minimise over λ ≥ 0 the sum of the d largest eigenvalues of
-    # S − λffᵀ plus λ·limit. Where the optimal subspace jumps at the best λ, the two subspaces on
-    # either side differ in one direction, and a rotation between them meets the limit exactly, so
-    # there is no duality gap.
+    # Minimise over λ ≥ 0 the sum of the d largest eigenvalues of S − λffᵀ plus λ·limit.
     f = reduced.F[0]
     outer = np.outer(f, f)
 
@@ -34,25 +107,126 @@ def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
 
     start = np.trace(reduced.S) / reduced.size / max(float(f @ f), 1e-300)
     left, right = minimize_dual(evaluate, first_step=start)
-    V = _meet_limit(left.vectors, right.vectors, f, reduced.mean_limit)
-    return V, min(left.value, right.value)
-
-
-def _meet_limit(outside: Array, inside: Array, f: Array, limit: float) -> Array:
     # Split both subspaces into what they share and the direction in which they differ.
-    left, cosines, right = np.linalg.svd(outside.T @ inside)
+    turn, cosines, back = np.linalg.svd(left.vectors.T @ right.vectors)
     apart = int(np.argmin(cosines))
+    value = min(left.value, right.value)
     if cosines[apart] > 1.0 - _SAME_SUBSPACE:
-        return inside
-    outside, inside = outside @ left, inside @ right.T
-    shared = np.delete(inside, apart, axis=1)
-    pair = np.linalg.qr(np.column_stack([inside[:, apart], outside[:, apart]]))[0]
-    room = limit - float(np.sum((f @ shared) ** 2))
-    projected = pair.T @ f
-    best = inside[:, apart]
-    for angle in rotation_angles(np.outer(projected, projected), room):
-        candidate = pair @ np.array([np.cos(angle), np.sin(angle)])
-        # Both angles meet the limit; the one closer to the infeasible side has more variance.
-        if abs(candidate @ outside[:, apart]) > abs(best @ outside[:, apart]):
+        return right.vectors, value
+    outside, inside = (left.vectors @ turn)[:, apart], right.vectors @ back.T
+    shared, best = np.delete(inside, apart, axis=1), inside[:, apart]
+    pair = np.linalg.qr(np.column_stack([best, outside]))[0]
+    room = reduced.mean_limit - float(np.sum((f @ shared) ** 2))
+    for candidate in _rotated(pair, outer, room):
+        # Both rotations meet the limit; the one closer to the infeasible side has more variance.
+        if abs(candidate @ outside) > abs(best @ outside):
             best = candidate
-    return np.column_stack([shared, best])
+    return np.column_stack([shared, best]), value
+
+
+def solve_two_groups(groups: GroupObjectives, d: int) -> Bound:
+    """Maximise the smaller of two group objectives, by a search along the one weight there is."""
+    first, step = groups.S[0], groups.S[1] - groups.S[0]
+    offset, rise = groups.offsets[0], groups.offsets[1] - groups.offsets[0]
+
+    def evaluate(t: float) -> DualPoint:
+        values, V = top_eigenpairs(first + t * step, d)
+        slope = float(np.vdot(V, step @ V)) - rise
+        return DualPoint(t, float(values.sum() - offset - t * rise), slope, V)
+
+    left, right = minimize_dual(evaluate, first_step=0.5, largest=1.0, slope_tol=_BALANCED)
+    best = min(left, right, key=lambda point: point.value)
+    V = _balanced(left.vectors, right.vectors, step, rise)
+    weights = np.array([1.0 - best.weight, best.weight])
+    return Bound(best.value, best.value, V, weights=weights, root=V)
+
+
+def _balanced(left: Array, right: Array, step: Array, rise: float) -> Array:
+    """Go from one subspace to the other by the shortest way, until ⟨step, P⟩ = rise."""
+    turn, cosines, back = np.linalg.svd(left.T @ right)
+    start, end = left @ turn, right @ back.T
+    side = end - start * cosines
+    sines = np.linalg.norm(side, axis=0)
+    apart = sines > _SAME_DIRECTION
+    if not apart.any():
+        return right
+    side = side / np.where(apart, sines, 1.0)
+    angles = np.where(apart, np.arctan2(sines, cosines), 0.0)
+
+    def between(share: float) -> Array:
+        return np.asarray(start * np.cos(share * angles) + side * np.sin(share * angles))
+
+    def excess(share: float) -> float:
+        V = between(share)
+        return float(np.vdot(V, step @ V)) - rise
+
+    if not excess(0.0) < 0.0 < excess(1.0):
+        return right if abs(excess(1.0)) <= abs(excess(0.0)) else left
+    return between(float(scipy.optimize.brentq(excess, 0.0, 1.0, xtol=1e-15)))
+
+
+def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
+    """One component at a time: a basis, and one multiplier per component and contrast.
+
+    Component j does not depend on how many follow it, so the bases are nested as long as there is
+    room for the images of all components: those of d = 2 are the first two of d = 4.
+    """
+    # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or penalised above the largest
+    # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
+    # every VᵀQ_cV diagonal, so what holds for each component holds for the basis.
+    V = np.zeros((reduced.size, 0))
+    multipliers = np.zeros((reduced.d, len(reduced.Q)))
+    spent = 0.0
+    for j in range(reduced.d):
+        N = complement_for_next(reduced, V)
+        inner = reduced.inside(N, 1)
+        if len(inner.Q) == 1 and not len(inner.F):
+            v, multipliers[j, 0] = _single_component(inner, spent)
+        else:
+            # Several quadratic constraints have no exact one-dimensional dual: ascend from the top.
+            # Of many components none is worth many digits: together they are a start only.
+            most = MOST_EVALUATIONS // (2 * reduced.d)
+            v = refine(inner, top_eigenpairs(inner.S, 1)[1], most=most).basis[:, 0]
+        V = np.column_stack([V, N @ (v / np.linalg.norm(v))])
+        spent = max(spent, reduced.cov_gap(V[:, -1:]))
+    return V, multipliers
+
+
+def complement_for_next(reduced: ReducedProblem, V: Array) -> Array:
+    """Directions orthogonal to the components so far and, where there is room, to their images."""
+    left = reduced.d - V.shape[1]
+    if not V.shape[1]:
+        return np.eye(reduced.size)
+    images = (reduced.Q @ V).transpose(0, 2, 1).reshape(-1, reduced.size)
+    taken = np.vstack([V.T, images / max(reduced.cov_scale, 1e-300)])
+    room = complement_basis(taken, _RANK_FLOOR)
+    # The images of many contrasts would take most of the space, and its variance, away.
+    needed = left if len(reduced.Q) == 1 else max(left, reduced.size // 2)
+    # Without them the basis is only a start for refinement.
+    return room if room.shape[1] >= needed else complement_basis(V.T, _RANK_FLOOR)
+
+
+def _single_component(inner: ReducedProblem, spent: float) -> tuple[Array, float]:
+    """Maximise vᵀSv with |vᵀQv| ≤ limit, or penalised above what is spent: no duality gap."""
+    Q = inner.Q[0]
+    allowed = inner.limit if inner.limit is not None else spent
+    top = top_eigenpairs(inner.S, 1)[1][:, 0]
+    sign = 1.0 if top @ Q @ top >= 0.0 else -1.0
+
+    def evaluate(weight: float) -> DualPoint:
+        values, vectors = top_eigenpairs(inner.S - (weight * sign) * Q, 1)
+        gap = sign * float(vectors[:, 0] @ Q @ vectors[:, 0])
+        return DualPoint(weight, float(values[0]) + weight * allowed, allowed - gap, vectors)
+
+    left, right = minimize_dual(
+        evaluate,
+        first_step=float(np.trace(inner.S)) / inner.size / max(inner.cov_scale, 1e-300),
+        largest=np.inf if inner.limit is not None else inner.penalty,
+        slope_tol=1e-10 * inner.cov_scale,
+    )
+    outside, v = left.vectors[:, 0], right.vectors[:, 0]
+    if abs(outside @ v) <= 1.0 - _SAME_SUBSPACE:
+        pair = np.linalg.qr(np.column_stack([v, outside]))[0]
+        rotated = _rotated(pair, Q, sign * allowed)
+        v = max(rotated, key=lambda u: abs(float(u @ outside)), default=v)
+    return v, sign * right.weight

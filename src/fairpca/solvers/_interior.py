@@ -6,10 +6,14 @@
 Z, z: the slacks of all inequalities (those of Y and I − Y first, those of t last), X, x: their
 multipliers, y: Y as a vector (svec) followed by t. It starts strictly inside on both sides, so
 every iterate is feasible and the duality gap is ⟨X, Z⟩ + x·z.
+
+The covariance gaps of a fair basis are cuts and rows with one slack, bounded means are rows with
+another, and group objectives rows with a third (`_tight`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -85,37 +89,30 @@ class ConePoint(NamedTuple):
         return float(sum(np.vdot(a, b) for a, b in zip(self, other, strict=True)))
 
 
-def _traces(matrices: Array) -> Array:
-    return np.asarray(np.trace(matrices, axis1=-2, axis2=-1))
-
-
 def _inverses(matrices: Array) -> Array:
     return symmetrize(np.asarray(np.linalg.inv(matrices), dtype=np.float64))
-
-
-def _inverse_roots(matrices: Array) -> Array:
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(matrices)), dtype=np.float64)
 
 
 class InteriorPoint:
     """Mehrotra's iteration along the HKM direction, to a gap of `wanted(upper)` or to rounding."""
 
-    def __init__(self, problem: ConicProblem, wanted: Any) -> None:
+    def __init__(self, problem: ConicProblem, wanted: Callable[[float], float]) -> None:
         self.problem, self.wanted = problem, wanted
-        self.vectors = _vectors(len(problem.S))
+        n, self.n_slacks = len(problem.S), len(problem.penalties)
+        self.vectors = _vectors(n)
         self.B = self.vectors.svec(problem.B)
-        self.n_slacks = len(problem.penalties)
         self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.penalties])
-        self.normal = np.concatenate(
-            [self.vectors.svec(np.eye(len(problem.S))), np.zeros(self.n_slacks)]
-        )
-        self.is_stuck = False
-        n, size = len(problem.S), len(self.normal)
+        self.normal = np.concatenate([self.vectors.svec(np.eye(n)), np.zeros(self.n_slacks)])
+        self.is_stuck, size = False, len(self.normal)
         self.work: Array = np.empty(max(n**4, size**2))
         self.sums: Array = np.empty((2, size - self.n_slacks, size - self.n_slacks))
         self._start()
 
     def _start(self) -> None:
+        """Set a point strictly inside on both sides, with multipliers of about one size."""
+        # Y = (rank/n)·I, and t so large that every inequality has room. X ≈ level·Z⁻¹ for cuts and
+        # rows; what they take from S is balanced by the multipliers of Y ⪰ 0 and I − Y ⪰ 0, whose
+        # difference must be −G: a start without dual residual, which the bound would inherit.
         problem, n, q = self.problem, len(self.problem.S), self.n_slacks
         share = problem.rank / n
         self.Y, self.t = np.eye(n) * share, np.zeros(q)
@@ -132,13 +129,20 @@ class InteriorPoint:
         self.Z = self._slacks(self.Y, self.t)
         cuts, rows = level * _inverses(self.Z.cuts), level / self.Z.rows
         rows[len(rows) - q :] = 0.0
-        rows[len(rows) - q :] = problem.penalties - self.masses(cuts, rows)
-        G = problem.S - self.dual_matrix(cuts, rows)
+        taken, masses = self.adjoint(cuts, rows)
+        rows[len(rows) - q :] = problem.penalties - masses
+        G = problem.S - taken
         G -= np.eye(n) * (np.trace(G) / n)
         size = 0.6 * float(np.linalg.norm(G, 2))
         inside, outside = max(level / share, size), max(level / (1.0 - share), size)
         box = np.stack([inside * np.eye(n) - 0.5 * G, outside * np.eye(n) + 0.5 * G])
         self.X = ConePoint(box, cuts, rows)
+        self._measure()
+
+    def _measure(self) -> None:
+        # Objective of the current point, and its distance from the dual value, a bound on it.
+        self.value = float(np.vdot(self.problem.S, self.Y) - self.problem.penalties @ self.t)
+        self.gap = self.X.dot(self.Z)
 
     def _slacks(self, Y: Array, t: Array) -> ConePoint:
         problem, eye = self.problem, np.eye(self.problem.caps.shape[-1])
@@ -147,56 +151,51 @@ class InteriorPoint:
         rows = problem.rooms + problem.room_slopes @ t - self.B @ self.vectors.svec(Y)
         return ConePoint(np.stack([Y, np.eye(len(Y)) - Y]), cuts, rows)
 
-    def masses(self, cuts: Array, rows: Array) -> Array:
-        """Return what multipliers of cuts and rows spend of each penalty."""
-        problem = self.problem
-        return np.asarray(problem.cap_slopes.T @ _traces(cuts) + problem.room_slopes.T @ rows)
-
-    def dual_matrix(self, cuts: Array, rows: Array) -> Array:
-        """Return what multipliers of cuts and rows take away from S."""
-        L = self.problem.L
+    def adjoint(self, cuts: Array, rows: Array) -> tuple[Array, Array]:
+        """Return what multipliers take away from S, and what they spend of each penalty."""
+        problem, L = self.problem, self.problem.L
         lifted = (L @ cuts @ np.swapaxes(L, 1, 2)).sum(axis=0)
-        return np.asarray(lifted + self.vectors.smat(self.B.T @ rows))
-
-    @property
-    def value(self) -> float:
-        """Objective of the current point."""
-        return float(np.vdot(self.problem.S, self.Y) - self.problem.penalties @ self.t)
-
-    @property
-    def gap(self) -> float:
-        """Distance from the value to the dual value, a bound on this problem."""
-        return self.X.dot(self.Z)
-
-    def step(self, number: int) -> None:
-        """Predict, correct, and move as far as both sides stay inside."""
-        try:
-            self._step()
-        except np.linalg.LinAlgError:
-            self.is_stuck = True
+        spent = problem.cap_slopes.T @ np.trace(cuts, axis1=-2, axis2=-1)
+        matrix = lifted + self.vectors.smat(self.B.T @ rows)
+        return matrix, np.asarray(spent + problem.room_slopes.T @ rows)
 
     def terminate(self) -> Status | None:
         """End at the gap that is wanted, or where there is no way on."""
+        status = None
         if self.gap <= self.wanted(self.value + self.gap):
-            return Status.CONVERGED
-        return Status.UNSETTLED if self.is_stuck else None
+            status = Status.CONVERGED
+        elif self.is_stuck:
+            status = Status.UNSETTLED
+        if status is not None:
+            self.work = self.sums = np.empty(0)  # the largest arrays there are; no step follows
+        return status
 
     def snapshot(self, number: int) -> Snapshot:
         """Value of the relaxed point; what it proves is known after lifting only."""
         return Snapshot("bound", number, np.inf, self.value)
 
+    def step(self, number: int) -> None:
+        """Predict, correct, and move as far as both sides stay inside."""
+        try:
+            self._step()
+        except np.linalg.LinAlgError:  # rounding has the last word
+            self.is_stuck = True
+
     def _step(self) -> None:
         X, Z = self.X, self.Z
         inverse = ConePoint(_inverses(Z.box), _inverses(Z.cuts), 1.0 / Z.rows)
         newton = _ConeNewton(self, inverse)
-        roots = [_inverse_roots(part) for part in (Z.box, Z.cuts, X.box, X.cuts)]
-        away = ConePoint(*(-part for part in X))
-        _, dZ, dX = newton.direction(away)
+        parts = (Z.box, Z.cuts, X.box, X.cuts)
+        roots = [np.linalg.inv(np.linalg.cholesky(part)) for part in parts]
+        # Predict: as if X·Z = 0 could be had at once. How much of the gap is left after the longest
+        # such step says how far to aim (Mehrotra): target = (left/gap)³ of the mean product.
+        _, dZ, dX = newton.direction(ConePoint(*(-part for part in X)))
         primal = min(1.0, _longest(roots[:2], Z.rows, dZ))
         dual = min(1.0, _longest(roots[2:], X.rows, dX))
-        gap = self.gap
-        left = X.moved(dual, dX).dot(Z.moved(primal, dZ)) / gap
-        target = min(1.0, max(left, 1e-4) ** 3) * gap / self._count
+        left = X.moved(dual, dX).dot(Z.moved(primal, dZ)) / self.gap
+        count = Z.box[..., 0].size + Z.cuts[..., 0].size + Z.rows.size
+        target = min(1.0, max(left, 1e-4) ** 3) * self.gap / count
+        # Correct: aim at X·Z = target·I, less the product of the changes, which is of second order.
         corrected = ConePoint(
             target * inverse.box - X.box - symmetrize(dX.box @ dZ.box @ inverse.box),
             target * inverse.cuts - X.cuts - symmetrize(dX.cuts @ dZ.cuts @ inverse.cuts),
@@ -214,15 +213,14 @@ class InteriorPoint:
         self.Z = self._slacks(self.Y, self.t)
         moved = X.moved(dual, dX)
         self.X = ConePoint(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
-
-    @property
-    def _count(self) -> int:
-        # Number of complementary pairs.
-        return self.Z.box[..., 0].size + self.Z.cuts[..., 0].size + self.Z.rows.size
+        self._measure()
 
 
 class _ConeNewton:
     """The linearised optimality conditions at one point, factorised once for both directions."""
+
+    # HKM: dX = wish − sym(X·dZ·Z⁻¹) turns the optimality conditions into H·dy = …, with
+    # H = Σ of AᵀX ⊗ Z⁻¹A over all inequalities: symmetric and positive, so Cholesky factors it.
 
     def __init__(self, at: InteriorPoint, inverse: ConePoint) -> None:
         self.at, self.inverse, problem = at, inverse, at.problem
@@ -232,7 +230,7 @@ class _ConeNewton:
         right = np.concatenate([inverse.box, L @ inverse.cuts @ LT])
         n, q, vectors = len(problem.S), at.n_slacks, at.vectors
         # Σ of symmetric Kronecker products of all inequalities, by one product of stacked matrices.
-        # New arrays of this size would cost more than what is computed in them.
+        # New arrays of this size would cost more than what is computed in them, so they are kept.
         kron, (straight, crossed) = at.work[: n**4].reshape(n * n, n * n), at.sums
         both = np.concatenate([left, right]).reshape(-1, n * n)
         np.matmul(both.T, np.roll(both, len(left), axis=0), out=kron)
@@ -256,21 +254,16 @@ class _ConeNewton:
         if not np.isfinite(H).all():
             raise np.linalg.LinAlgError("overflow")
         self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
-        self.along = self._solve(at.normal)
-
-    def _solve(self, right: Array) -> Array:
-        return np.asarray(scipy.linalg.cho_solve(self.factor, right, check_finite=False))
-
-    def _adjoint(self, Y: ConePoint) -> Array:
-        # Derivative of the inequalities in y, contracted with multipliers.
-        at = self.at
-        matrix = Y.box[0] - Y.box[1] - at.dual_matrix(Y.cuts, Y.rows)
-        return np.concatenate([at.vectors.svec(matrix), at.masses(Y.cuts, Y.rows)])
+        self.along = scipy.linalg.cho_solve(self.factor, at.normal, check_finite=False)
 
     def direction(self, wish: ConePoint) -> tuple[Array, ConePoint, ConePoint]:
         """Return changes of y, slacks and multipliers; `wish`: the latter if slacks stood still."""
         at, problem = self.at, self.at.problem
-        plain = self._solve(at.gradient + self._adjoint(at.X.moved(1.0, wish)))
+        # H·dy = gradient − A*(X + wish) + θ·normal, with θ such that tr dY = 0.
+        new = at.X.moved(1.0, wish)
+        taken, masses = at.adjoint(new.cuts, new.rows)
+        dual = np.concatenate([at.vectors.svec(new.box[0] - new.box[1] - taken), masses])
+        plain = scipy.linalg.cho_solve(self.factor, at.gradient + dual, check_finite=False)
         dy = plain - (at.normal @ plain) / (at.normal @ self.along) * self.along
         size = len(dy) - at.n_slacks
         dY, dt = at.vectors.smat(dy[:size]), dy[size:]

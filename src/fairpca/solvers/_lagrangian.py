@@ -54,6 +54,8 @@ class Lagrangian:
 
     def updated(self, B: Array, V: Array) -> Multipliers:
         """Multipliers after one step, with the shared bound."""
+        # M₊ = (M + σ(±B − sI))₊. A limit is s itself. Under a penalty s is free, and its optimum is
+        # where the clipped mass tr M₊ equals the penalty: one level for all blocks.
         M, level, b = self.M, 0.0, self.b
         if self.contrasts:
             values, vectors = np.linalg.eigh(self.M + self.step * np.concatenate([B, -B]))

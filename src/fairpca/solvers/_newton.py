@@ -16,12 +16,13 @@ handful of conjugate gradients solve for a step (docs/design/refinement.md).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import lapack
 
 from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
-from fairpca.solvers._penalty import ActiveDirections, slopes, upper_pairs
 
 _ASCENT_STEPS = 20
 # In evaluations of the function, without what solving for it takes; with more than a few unknowns
@@ -56,9 +57,11 @@ _LOOSENESS = 1e-4
 def ascend(lagrangian: Lagrangian, V: Array, accuracy: float, most: int) -> tuple[Array, int, int]:
     """Return a basis where the gradient is at most `accuracy` of the unit; steps, their cost."""
     unit, last, value = lagrangian.unit, np.inf, np.inf
-    spent, cost = 0, _COST_OF_STEP if _unknowns(V) <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
-    cost += lagrangian.contrasts  # each is weighed by itself
+    unknowns = (len(V) - V.shape[1]) * V.shape[1]
+    spent, cost = 0, _COST_OF_STEP if unknowns <= _FEW_UNKNOWNS else 2 * _COST_OF_STEP
+    cost += lagrangian.contrasts  # each is weighted by itself
     for number in range(_ASCENT_STEPS):
+        # The point turns V, and with it the multipliers, which are bound to its columns.
         point = _BasisPoint(lagrangian, V)
         lagrangian.M, lagrangian.slope, V = point.centre, point.size / unit, point.V
         # Next to a saddle the gradient grows, and the value falls.
@@ -96,6 +99,7 @@ def polish(
         if size <= _SOLVED or not size < 2.0 * best:
             break
         best = min(best, size)
+        # The step also takes back what the multipliers miss of complementarity.
         missed = point.inside(point.images @ point.combine(point.missed))
         K, count = _solve(point, point.gradient - missed, 1e-4)
         if count == _SADDLE or not np.linalg.norm(K) <= _LONGEST_STEP:
@@ -126,6 +130,8 @@ def _retract(V: Array, K: Array) -> Array:
 
 def _solve(point: _BasisPoint, gradient: Array, accuracy: float) -> tuple[Array, int]:
     """Conjugate gradients for a step against a gradient, as far as the curvature is positive."""
+    # HK = −gradient is solved to the accuracy that the outer iteration can use. Preconditioned
+    # residuals are tangent, so that K stays tangent to rounding.
     if point.is_direct:
         return _solve_directly(point, gradient)
     preconditioner = _Preconditioner(point)
@@ -151,11 +157,6 @@ def _solve(point: _BasisPoint, gradient: Array, accuracy: float) -> tuple[Array,
     return K, _CONJUGATE_STEPS
 
 
-def _unknowns(V: Array) -> int:
-    size, d = V.shape
-    return int((size - d) * d)
-
-
 def _solve_directly(point: _BasisPoint, gradient: Array) -> tuple[Array, int]:
     """Newton's step from the whole matrix, for steps NX with N orthonormal and VᵀN = 0."""
     N = np.linalg.qr(point.V, mode="complete")[0][:, gradient.shape[1] :]
@@ -173,10 +174,52 @@ def _solve_directly(point: _BasisPoint, gradient: Array) -> tuple[Array, int]:
     return np.asarray(N @ step.reshape(N.shape[1], -1)), count
 
 
+class _ActiveDirections(NamedTuple):
+    """Matrices T (t, d, d), the block each belongs to, σ, Ω, and what M misses along each."""
+
+    T: Array
+    block: Array
+    step: Array
+    omega: Array
+    missed: Array
+
+
+def _active_directions(point: _BasisPoint, *, is_exact: bool) -> _ActiveDirections:
+    """Directions in which B_c exceeds its limit; bounded means follow as blocks of their own."""
+    lagrangian, d, B = point.lagrangian, len(point.inner), point.B
+    rows, columns = np.triu_indices(d)
+    slack = point.s * np.eye(d) - np.concatenate([B, -B])
+    values, W = np.linalg.eigh(point.centre - lagrangian.step * slack)
+    mismatch = point.M - eigenvalue_excess(values, W, 0.0)[0]
+    parts = [_ActiveDirections(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
+    for k in np.flatnonzero(values[:, -1] > 0.0):
+        x = values[k]
+        # Divided differences of the positive part (Löwner): (x₊ − y₊)/(x − y), and the derivative
+        # where two eigenvalues agree, or their quotient would be rounding alone.
+        apart = np.abs(x[rows] - x[columns]) > 1e-14 * max(float(np.abs(x).max()), 1e-300)
+        rise = np.maximum(x[rows], 0.0) - np.maximum(x[columns], 0.0)
+        fall = np.where(apart, x[rows] - x[columns], 1.0)
+        omega = np.where(apart, rise / fall, x[rows] > 0.0)
+        kept = np.flatnonzero(omega > (0.0 if is_exact else _WEAKEST))
+        i, j = rows[kept], columns[kept]
+        T = symmetrize(W[k].T[i, :, None] * W[k].T[j, None, :])
+        T *= np.where(i == j, 1.0, np.sqrt(2.0))[:, None, None]
+        missed = np.einsum("tij,ij->t", T, mismatch[k])
+        ones = np.ones(len(kept))
+        parts.append(_ActiveDirections(T, k * ones, lagrangian.step * ones, omega[kept], missed))
+    binding = np.flatnonzero(point.b > 0.0)
+    ones = np.ones(len(binding))
+    excess = lagrangian.mean_step * (point.used[binding] - lagrangian.problem.mean_limit)
+    means = np.tile(np.eye(d), (len(binding), 1, 1))
+    step = lagrangian.mean_step * ones
+    parts.append(_ActiveDirections(means, (2 * len(B) + binding) * ones, step, ones, -excess))
+    return _ActiveDirections(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
 class _BasisPoint:
     """Value, gradient and second derivative of half the augmented Lagrangian at one basis."""
 
-    # With `multipliers` those of the plain Lagrangian, and for a penalty what linearised
+    # With `multipliers` the plain Lagrangian at them, and for its penalty what linearised
     # complementarity asks for: the same with weights that are nearly infinite where it holds.
 
     def __init__(
@@ -189,6 +232,8 @@ class _BasisPoint:
         self.value = lagrangian.value_of(V, SV, B, found)
         self.b, self.s, FV = found.b, found.s, problem.F @ V
         G, A = found.net, lagrangian.gradient(V, SV, QV, found)
+        # Λ = −VᵀA made diagonal: its entries are then one number per column of a step, and what
+        # couples the columns is left to G, which is small next to Λ (docs/design/refinement.md).
         self.inner, turn = np.linalg.eigh(-symmetrize(V.T @ A))
         self.centre, self.M, self.G, B = (turn.T @ X @ turn for X in (centre, found.M, G, B))
         self.V, A = V @ turn, A @ turn
@@ -201,36 +246,9 @@ class _BasisPoint:
         if multipliers is not None:
             self.weigh(is_exact=True)
 
-    def _active_directions(self, *, is_exact: bool) -> ActiveDirections:
-        lagrangian, d, B = self.lagrangian, len(self.inner), self.B
-        i_j = upper_pairs(d)
-        slack = self.s * np.eye(d) - np.concatenate([B, -B])
-        values, W = np.linalg.eigh(self.centre - lagrangian.step * slack)
-        mismatch = self.M - eigenvalue_excess(values, W, 0.0)[0]
-        parts = [ActiveDirections(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
-        for k in np.flatnonzero(values[:, -1] > 0.0):
-            omega = slopes(values[k])[i_j]
-            kept = np.flatnonzero(omega > (0.0 if is_exact else _WEAKEST))
-            i, j = i_j[0][kept], i_j[1][kept]
-            T = symmetrize(W[k].T[i, :, None] * W[k].T[j, None, :])
-            T *= np.where(i == j, 1.0, np.sqrt(2.0))[:, None, None]
-            missed = np.einsum("tij,ij->t", T, mismatch[k])
-            ones = np.ones(len(kept))
-            parts.append(ActiveDirections(T, k * ones, lagrangian.step * ones, omega[kept], missed))
-        binding = np.flatnonzero(self.b > 0.0)
-        ones = np.ones(len(binding))
-        excess = lagrangian.mean_step * (self.used[binding] - lagrangian.problem.mean_limit)
-        means = np.tile(np.eye(d), (len(binding), 1, 1))
-        step = lagrangian.mean_step * ones
-        parts.append(ActiveDirections(means, (2 * len(B) + binding) * ones, step, ones, -excess))
-        fields = ("T", "block", "step", "omega", "missed")
-        return ActiveDirections(
-            *(np.concatenate([getattr(at, name) for at in parts]) for name in fields)
-        )
-
     def weigh(self, *, is_exact: bool = False) -> None:
-        """Set T_c by blocks, D, and the change of multipliers without a step (t,)."""
-        self.active = at = self._active_directions(is_exact=is_exact)
+        """Set T_c by blocks, the weights D, and the change of multipliers without a step (t,)."""
+        self.active = at = _active_directions(self, is_exact=is_exact)
         problem, C = self.lagrangian.problem, len(self.G)
         block = at.block.astype(int)
         self.blocks = []
@@ -238,29 +256,31 @@ class _BasisPoint:
             sign, contrast = divmod(int(k), C) if k < 2 * C else (0, int(k) - C)
             part = slice(*np.searchsorted(block, [k, k + 1]))
             self.blocks.append((contrast, part, (1.0 - 2.0 * sign) * at.T[part]))
+        # σΩ for ascent, σΩ/(1 − Ω) for the last digits: infinite where complementarity holds, but
+        # for the looseness that keeps the system finite.
         slack = 1.0 - at.omega + _LOOSENESS if is_exact else np.ones(len(block))
         self.weights = at.step * at.omega / slack
         self.missed, self.mismatch = at.missed / slack, at.missed
-        # Under a penalty s moves so that the multipliers keep their mass.
-        self.moving = self.weights * at.is_diagonal * (block < 2 * C)
+        # Under a penalty s moves so that the multipliers keep their mass: D loses its part along
+        # the traces. (What turns eigenvectors has no trace and does not move s.)
+        traces = np.einsum("tii->t", at.T) * (block < 2 * C)
+        self.moving = self.weights * traces
         self.mass = float(self.moving.sum())
         if problem.limit is None and self.s > 0.0 and self.mass > 0.0:
             lacking = problem.penalty - float(np.einsum("kii->", self.M))
-            self.lacking = lacking + float(self.missed @ (at.is_diagonal * (block < 2 * C)))
+            self.lacking = lacking + float(self.missed @ traces)
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
         else:
             self.mass = 0.0
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether the penalty has more dimensions than a step, so that the whole matrix is less."""
-        return 0 < _unknowns(self.V) <= min(_MOST_UNKNOWNS, len(self.weights))
+        # With more directions than unknowns the whole matrix costs less than the preconditioner.
+        self.unknowns = (len(self.V) - self.V.shape[1]) * self.V.shape[1]
+        self.is_direct = 0 < self.unknowns <= min(_MOST_UNKNOWNS, len(block))
 
     @property
     def cost(self) -> int:
         """What solving for a step takes, in evaluations of the function."""
         (p, d), t = self.V.shape, len(self.weights)
-        size = _unknowns(self.V) if self.is_direct else t
+        size = self.unknowns if self.is_direct else t
         other = t if self.is_direct else d * d
         return int(size**2 * (size + other) // (_PRODUCTS_PER_EVALUATION + len(self.B) * p**2 * d))
 
@@ -329,6 +349,10 @@ class _BasisPoint:
 class _Preconditioner:
     """The inverse of what does not couple columns, and of the penalty."""
 
+    # (H₀ + JᵀDJ)⁻¹ = H₀⁻¹ − H₀⁻¹Jᵀ(I + D·JH₀⁻¹Jᵀ)⁻¹D·JH₀⁻¹, with H₀ one factorised p×p matrix for
+    # each column. Without the second part conjugate gradients need as many steps as the penalty
+    # has directions; with it, a handful.
+
     def __init__(self, point: _BasisPoint) -> None:
         self.point = point
         if not point.lagrangian.factors:
@@ -358,6 +382,7 @@ class _Preconditioner:
             for G, Q in zip(point.G, problem.Q, strict=True):
                 H += G[j, j] * Q
             H[diagonal, diagonal] += inner
+            # Next to a saddle H is not positive; a part of the last shift is tried first.
             shift, fault = max(0.25 * lagrangian.shifts[j], _SMALLEST_SHIFT * unit), 1
             while fault:
                 H[diagonal, diagonal] += shift

@@ -22,11 +22,10 @@ from fairpca.linalg import (
     symmetrize,
     top_eigenpairs,
 )
-from fairpca.solvers._driver import Progress, Watch, drive
 from fairpca.solvers._exact import bounded_mean_basis
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import refine
-from fairpca.solvers._solution import Bound, Snapshot, Status
+from fairpca.solvers._solution import Bound, Progress, Snapshot, Status, Watch, drive
 
 _RELAXATION = 1.6
 _CHECK_EVERY = 5
@@ -111,7 +110,10 @@ class _PaperSdp:
         if number > 1 and number % _CHECK_EVERY:
             return
         found = self.progress
-        found.record(self.bound(), self.value(), self.P)
+        found.bound = min(found.bound, self.bound())
+        value = self.value()
+        if value > found.relaxed or not found.point.size:
+            found.relaxed, found.point = value, self.P
         if found.bound - found.relaxed < 0.8 * self.gap:
             self.gap, self.improved_at = found.bound - found.relaxed, number
         self.is_stalled = number - self.improved_at > _PATIENCE

@@ -1,9 +1,14 @@
-"""The p×p problem: what is maximised, under which constraints, and its reduced form."""
+"""The p×p problem: what is maximised, under which constraints, and its reduced form.
+
+S: covariance (r, r), Q: covariance gaps (C, r, r), F: mean gaps that are bounded but not zero
+(m, r), S_g and β_g: covariances and offsets of groups with their own objectives, V: basis (r, d).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,6 +33,8 @@ _FEW_FEATURES = 50
 _MOST_COUPLED = 150
 # How far below the attainable minimum a tolerance may lie before it is refused.
 _MINIMUM_SLACK = 1e-9
+# Less than this share of the total variance is rounding.
+_NO_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,6 @@ class FairProblem:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from fairpca.solvers import FairProblem, solve
     >>> problem = FairProblem(
     ...     np.diag([3.0, 2.0, 1.0]), np.array([[1.0, 0.0, 0.0]]), np.zeros((0, 3, 3)), 1
@@ -114,28 +120,18 @@ class FairProblem:
             Pooled covariance.
         contrasts : ContrastSet
             What is compared.
-        n_components, mean_tol, cov_tol
-            As for the class.
-        cov_weight : float or None
-            As for the class; None is 1.
+        n_components, mean_tol, cov_weight, cov_tol
+            As for the class; a `cov_weight` of None is 1.
         padding : int, default 0
-            Directions to add, the last, in which nothing varies: those outside the span of rows.
-
-        Returns
-        -------
-        FairProblem
-            The problem.
+            Directions without variance to append: those outside the span of the rows.
 
         Examples
         --------
-        >>> import numpy as np
         >>> from fairpca import GroupMoments
-        >>> from fairpca.solvers import FairProblem
         >>> moments = GroupMoments.from_arrays(np.eye(4), [0, 0, 1, 1])
-        >>> contrasts = moments.contrasts()
-        >>> problem = FairProblem.from_contrasts(moments.pooled().covariance, contrasts, 2)
-        >>> problem.mean_gaps.shape, problem.cov_gaps.shape
-        ((1, 4), (1, 4, 4))
+        >>> covariance, contrasts = moments.pooled().covariance, moments.contrasts()
+        >>> FairProblem.from_contrasts(covariance, contrasts, 2).cov_gaps.shape
+        (1, 4, 4)
         """
         ends = (0, padding)
         return cls(
@@ -189,11 +185,33 @@ class FairProblem:
 
 
 @dataclass(frozen=True)
+class GroupObjectives:
+    """Group g has the objective tr VᵀS_gV − β_g; the smallest of them counts.
+
+    S: the S_g (K, r, r), offsets: the β_g (K,), its own best for the loss and 0 for the variance.
+    """
+
+    S: Array
+    offsets: Array
+
+    def values(self, V: Array) -> Array:
+        """Objective of every group at an orthonormal basis."""
+        return np.asarray(np.einsum("gij,ij->g", self.S @ V, V) - self.offsets)
+
+    def matrix(self, w: Array) -> Array:
+        """A(w) = Σw_gS_g."""
+        return np.asarray(np.tensordot(w, self.S, 1))
+
+    def inside(self, T: Array) -> GroupObjectives:
+        """Return the same on the span of orthonormal columns T."""
+        return GroupObjectives(symmetrize(T.T @ (self.S @ T)), self.offsets)
+
+
+@dataclass(frozen=True)
 class ReducedProblem:
     """A problem without exact mean constraints, in units where the mean variance is one.
 
-    S: covariance, Q: covariance gaps (C, r, r), F: mean gaps that are bounded but not zero
-    (m, r), d: components. `basis` (p, r) and `scale` lead back to the user's features and units.
+    `basis` (p, r) and `scale` lead back to the user's features and units.
     """
 
     S: Array
@@ -205,6 +223,7 @@ class ReducedProblem:
     mean_limit: float
     basis: Array = field(repr=False)
     scale: float
+    groups: GroupObjectives | None = None
 
     @property
     def size(self) -> int:
@@ -242,21 +261,17 @@ class ReducedProblem:
 
     @cached_property
     def cov_scale(self) -> float:
-        """Largest spectral norm of a covariance gap; the unit in which violations are judged."""
+        """Largest spectral norm of a covariance gap: the unit of violations."""
         return float(np.abs(self.cov_values).max(initial=0.0))
 
     @cached_property
     def mean_scale(self) -> float:
-        """Largest squared mean gap; the unit in which violations of the mean are judged."""
+        """Largest squared mean gap: the unit of violations of the mean."""
         return float(np.sum(self.F**2, axis=1).max(initial=0.0))
-
-    def cov_gaps(self, V: Array) -> Array:
-        """‖VᵀQ_cV‖ for every contrast."""
-        return spectral_norms(symmetrize(V.T @ (self.Q @ V)))
 
     def cov_gap(self, V: Array) -> float:
         """Return the largest ‖VᵀQ_cV‖."""
-        return float(self.cov_gaps(V).max(initial=0.0))
+        return float(spectral_norms(symmetrize(V.T @ (self.Q @ V))).max(initial=0.0))
 
     def mean_excess(self, V: Array) -> float:
         """How far the largest ‖Vᵀf_c‖² lies above its limit (negative: below)."""
@@ -270,34 +285,43 @@ class ReducedProblem:
         if self.limit is not None and self.cov_scale > 0.0:
             worst = (self.cov_gap(V) - self.limit) / self.cov_scale
         if len(self.F):
-            # Of lengths, not of their squares: a small limit would drown in those.
+            # Of lengths, not of their squares: a small limit would vanish in those.
             most = np.sqrt(max(self.mean_excess(V) + self.mean_limit, 0.0))
             excess = most - np.sqrt(self.mean_limit)
             worst = max(worst, float(excess / np.sqrt(self.mean_scale)))
         return max(worst, 0.0)
 
     def objective(self, V: Array) -> float:
-        """Return the value to maximise: tr VᵀSV − penalty·max_c‖VᵀQ_cV‖."""
-        variance = float(np.sum(V * (self.S @ V)))
+        """Value to maximise: tr VᵀSV (or the smallest group objective) − penalty·max_c‖VᵀQ_cV‖."""
+        if self.groups is None:
+            variance = float(np.sum(V * (self.S @ V)))
+        else:
+            variance = float(self.groups.values(V).min())
         return variance - self.penalty * self.cov_gap(V) if self.penalty else variance
 
-    def with_components(self, d: int, basis: Array | None = None) -> ReducedProblem:
-        """Return the problem with d components, inside the span of `basis` where given."""
-        N = np.eye(self.size) if basis is None else basis
+    def mixture(self, w: Array | None) -> tuple[Array, float]:
+        """S and offset of the objective: those of weights w where groups have their own."""
+        if self.groups is None or w is None:
+            return self.S, 0.0
+        return self.groups.matrix(w), float(w @ self.groups.offsets)
+
+    def inside(self, T: Array, d: int) -> ReducedProblem:
+        """Return the problem with d components on the span of orthonormal columns T."""
         return replace(
             self,
-            S=symmetrize(N.T @ self.S @ N),
-            Q=symmetrize(N.T @ self.Q @ N),
-            F=self.F @ N,
+            S=symmetrize(T.T @ self.S @ T),
+            Q=symmetrize(T.T @ self.Q @ T),
+            F=self.F @ T,
             d=d,
-            basis=self.basis @ N,
+            basis=self.basis @ T,
+            groups=None if self.groups is None else self.groups.inside(T),
         )
 
 
-def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedProblem:
+def reduce_problem(problem: FairProblem, groups: GroupObjectives | None = None) -> ReducedProblem:
     """Solve the exact mean constraints by elimination and scale the rest."""
-    # Dimensions in which the covariance says that nothing varies are left out but for d of them,
-    # unless all are to be kept.
+    # Dimensions in which the covariance says that nothing varies are left out but for d of them. A
+    # group may vary where the pooled covariance does not, so groups keep all dimensions.
     p = len(problem.covariance)
     scale = float(np.trace(problem.covariance)) / p or 1.0
     root = np.sqrt(scale)
@@ -317,7 +341,7 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
     )
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     F = F @ N
-    if (has_cov_term or bounds_mean) and not keeps_all:
+    if (has_cov_term or bounds_mean) and groups is None:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
@@ -330,9 +354,26 @@ def reduce_problem(problem: FairProblem, *, keeps_all: bool = False) -> ReducedP
         mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,
         scale=scale,
+        groups=None if groups is None else _reduced_groups(groups, N, scale),
     )
-    _check_attainable(reduced)
+    if reduced.limit is not None:
+        minimum = smallest_cov_gap(reduced.cov_values, reduced.d)
+        if reduced.limit < minimum - _MINIMUM_SLACK * reduced.cov_scale:
+            is_attained = len(reduced.Q) == 1
+            what = (
+                "the smallest attainable covariance gap is"
+                if is_attained
+                else "no basis gets below"
+            )
+            raise unattainable_cov_tol(reduced, minimum, what)
     return reduced
+
+
+def _reduced_groups(groups: GroupObjectives, N: Array, scale: float) -> GroupObjectives:
+    scaled = GroupObjectives(groups.S / scale, groups.offsets / scale)
+    # K products of p×p matrices cost more than the solve where there is nothing to rotate.
+    is_all = N.shape[0] == N.shape[1] and np.array_equal(N, np.eye(len(N)))
+    return scaled if is_all else scaled.inside(N)
 
 
 def _room_of_equal_means(problem: FairProblem, mean_gaps: Array) -> Array:
@@ -367,16 +408,6 @@ def smallest_cov_gap(values: Array, d: int) -> float:
     return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))
 
 
-def _check_attainable(reduced: ReducedProblem) -> None:
-    if reduced.limit is None:
-        return
-    minimum = smallest_cov_gap(reduced.cov_values, reduced.d)
-    if reduced.limit < minimum - _MINIMUM_SLACK * reduced.cov_scale:
-        is_attained = len(reduced.Q) == 1
-        what = "the smallest attainable covariance gap is" if is_attained else "no basis gets below"
-        raise unattainable_cov_tol(reduced, minimum, what)
-
-
 def unattainable_cov_tol(
     reduced: ReducedProblem, minimum: float, what: str, *, is_proven: bool = True
 ) -> InfeasibleError:
@@ -391,3 +422,19 @@ def unattainable_cov_tol(
         minimum=attainable,
         parameter="cov_tol",
     )
+
+
+def count_components(problem: FairProblem, count: float | None) -> int:
+    """Return how many components: as set, enough for a share of the variance, or all there are."""
+    if isinstance(count, Integral):
+        return int(count)
+    mean_tol = None if problem.mean_tol is None else 0.0
+    equal = replace(problem, n_components=1, mean_tol=mean_tol, cov_tol=None, cov_weight=0.0)
+    reduced = reduce_problem(equal)
+    left = np.linalg.eigvalsh(reduced.S) * reduced.scale
+    values = np.maximum(np.linalg.eigvalsh(problem.covariance)[::-1], 0.0)
+    most = max(int(np.count_nonzero(left > _NO_VARIANCE * values.sum())), 1)
+    if count is None or not values.any():
+        return most
+    kept = np.cumsum(values) / values.sum()
+    return min(int(np.searchsorted(kept, count)) + 1, most)

@@ -1,7 +1,8 @@
 """Local optimisation on the Grassmann manifold by an augmented Lagrangian.
 
 Small problems ascend by L-BFGS, large ones by Newton's method, which takes over where L-BFGS gets
-nowhere and finds the last digits of all.
+nowhere and finds the last digits of all. The result is a local optimum and need not be nested: the
+best basis of two components need not lie in the best one of four. Deflation's does (`_exact`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import numpy as np
 import scipy.optimize
 
 from fairpca.linalg import Array, orthonormalize
-from fairpca.solvers._driver import Watch, drive
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._newton import ascend, polish
 from fairpca.solvers._problem import ReducedProblem
-from fairpca.solvers._solution import Snapshot, Status
+from fairpca.solvers._solution import Snapshot, Status, Watch, drive
 
-_FEASIBLE = 1e-9
+# What an ascent counts as satisfied, relative to the size of the gaps.
+TIGHTLY_FEASIBLE = 1e-9
 _SETTLED = 1e-7
 # Multipliers changing by less than this are close enough for Newton's method.
 _POLISH_FROM = 0.1
@@ -52,6 +53,7 @@ class Refined:
     n_iter: int
     status: Status
     spent: int = 0
+    weights: Array | None = None
 
     @property
     def costs(self) -> Array:
@@ -74,94 +76,101 @@ def refine(
     # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
     # contrast. Ascent that comes close to one of the `known` optima stops there, and any after
     # `most` evaluations. A bold one is Newton's, whatever the size of the problem.
-    ascent = _Ascent(reduced, start, multipliers, known)
+    lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
     # What is next to something known already is not worth as much work.
-    ascent.most = min(most, MOST_EVALUATIONS // (1 + len(known)))
-    ascent.is_newton |= is_bold
+    most = min(most, MOST_EVALUATIONS // (1 + len(known)))
+    ascent = Ascent(lagrangian, start, known, most, is_newton=reduced.is_large or is_bold)
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
         status = ascent.status_at_limit
-    M, b = ascent.lagrangian.M, ascent.lagrangian.b
-    return Refined(ascent.V, M, b, ascent.n_iter, status, ascent.spent)
+    return Refined(ascent.V, lagrangian.M, lagrangian.b, ascent.n_iter, status, ascent.spent)
 
 
-class _Ascent:
-    """Multiplier updates, each after ascent to an accuracy that grows with their precision."""
+class Ascent:
+    """Multiplier updates, each after ascent to an accuracy that grows with their precision.
+
+    With `is_newton=None` it is L-BFGS to the end, for a Lagrangian whose curvature Newton's method
+    does not know.
+    """
 
     def __init__(
         self,
-        reduced: ReducedProblem,
+        lagrangian: Lagrangian,
         start: Array,
-        multipliers: Array | None,
-        known: Sequence[Array],
+        known: Sequence[Array] = (),
+        most: int = MOST_EVALUATIONS,
+        *,
+        is_newton: bool | None,
     ) -> None:
-        self.problem, self.V, self.known = reduced, start, known
-        self.lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
-        self.n_iter, self.spent, self.most = 0, 0, MOST_EVALUATIONS
-        self.is_newton, self.may_turn = reduced.is_large, reduced.suits_newton
-        self.accuracy, self.next_polish = _FIRST_GRADIENT, _POLISH_FROM
-        self.change = self.violation = np.inf
-        self.raised = 0
+        self.problem, self.lagrangian, self.V = lagrangian.problem, lagrangian, start
+        self.known, self.most = known, most
+        self.is_newton = bool(is_newton)
+        self.may_turn = is_newton is not None and self.problem.suits_newton
+        self.next_polish = _POLISH_FROM if is_newton is not None else -1.0
+        self.n_iter, self.spent, self.raised = 0, 0, 0
+        self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
 
     def step(self, number: int) -> None:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
-        climb = ascend if self.is_newton else _ascend_by_gradients
-        self.V, steps, evaluations = climb(
-            lagrangian, self.V, self.accuracy, self.most - self.spent
-        )
+        method = ascend if self.is_newton else _ascend_by_gradients
+        left = self.most - self.spent
+        self.V, steps, evaluations = method(lagrangian, self.V, self.accuracy, left)
         self.is_newton |= self.may_turn and steps >= _INNER_ITERATIONS
         self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
-        found = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
-        self.change = _relative_change(found.M, lagrangian.M)
-        self.change += _relative_change(found.b, lagrangian.b)
-        lagrangian.M, lagrangian.b = found.M, found.b
-        self.violation = _violation(self.problem, self.V, found.s)
-        self.ended = self._end(found)
-        if self.violation > max(0.25 * last, _FEASIBLE):
+        new = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
+        self.change = _relative_change(new.M, lagrangian.M) + _relative_change(new.b, lagrangian.b)
+        lagrangian.M, lagrangian.b = new.M, new.b
+        self.violation = self.problem.violation(self.V)
+        if self.problem.limit is None and len(self.problem.Q):
+            # Under a penalty the shared bound s plays the limit's part: B_c may not exceed it.
+            excess = max(self.problem.cov_gap(self.V) - new.s, 0.0)
+            self.violation = max(excess / max(self.problem.cov_scale, 1e-300), self.violation)
+        self.ended = self._end(new)
+        if self.violation > max(0.25 * last, TIGHTLY_FEASIBLE):
             self._press(steps)
-        self.accuracy = self._next_accuracy()
+        # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
+        if self.is_newton:
+            wanted = min(0.3 * self.accuracy, 0.01 * self.change)
+            self.accuracy = max(wanted, 0.1 * _LAST_GRADIENT)
+        else:
+            wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
+            self.accuracy = max(wanted, 0.01 * self.violation)
 
     def _press(self, steps: int) -> None:
-        """Leave a saddle, or raise the penalty, where what is outside stays outside."""
+        """Leave a saddle, or raise the penalty step, where a violation stays."""
         lagrangian = self.lagrangian
         if steps == 0 and lagrangian.slope <= _LAST_GRADIENT and self.ended is None:
-            # Stationary but outside: a saddle, which the gradient alone does not leave.
+            # Stationary but infeasible: a saddle, which the gradient alone does not leave.
             self.V = nudge(self.V)
         if steps or not self.is_newton:
             self.raised += 1
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
 
-    def _next_accuracy(self) -> float:
-        # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
-        if self.is_newton:
-            return max(min(0.3 * self.accuracy, 0.01 * self.change), 0.1 * _LAST_GRADIENT)
-        wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
-        return max(wanted, 0.01 * self.violation)
-
     def _end(self, multipliers: Multipliers) -> Status | None:
+        # Where an ascent has been before, the last digits are known already.
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
             return Status.UNSETTLED
         if max(self.change, self.violation) <= self.next_polish:
-            polished = _polished(self.lagrangian, self.V, multipliers)
+            polished = accepted_polish(self.lagrangian, self.V, multipliers)
             if polished is not None:
-                self.V, found = polished
-                self.lagrangian.M, self.lagrangian.b = found.M, found.b
+                self.V, multipliers = polished
+                self.lagrangian.M, self.lagrangian.b = multipliers.M, multipliers.b
                 return Status.CONVERGED
             self.next_polish *= 0.1
-        is_lost = self.raised > _MOST_RAISES and self.violation > _FEASIBLE
+        is_lost = self.raised > _MOST_RAISES and self.violation > TIGHTLY_FEASIBLE
         if is_lost or self.spent > self.most:
             return self.status_at_limit
-        is_settled = self.violation <= _FEASIBLE and self.change <= _SETTLED
+        is_settled = self.violation <= TIGHTLY_FEASIBLE and self.change <= _SETTLED
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else None
 
     @property
     def status_at_limit(self) -> Status:
         """Without Newton's last digits the basis can be as good as any certificate can tell."""
-        is_settled = self.violation <= 100.0 * _FEASIBLE and self.change <= 1000.0 * _SETTLED
+        is_settled = self.violation <= 100.0 * TIGHTLY_FEASIBLE and self.change <= 1000.0 * _SETTLED
         is_flat = self.lagrangian.slope <= 1000.0 * _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else Status.UNSETTLED
 
@@ -177,17 +186,19 @@ class _Ascent:
 def _ascend_by_gradients(
     lagrangian: Lagrangian, V: Array, accuracy: float, most: int
 ) -> tuple[Array, int, int]:
-    """L-BFGS over all full-rank matrices, through their orthonormal factors."""
+    """L-BFGS over all full-rank matrices Y, through their orthonormal factors V = Y·root⁻ᵀ."""
+    # The function is constant along the orbit Y·R, so its gradient is (I − VVᵀ)·gradient(V)·root⁻¹
+    # and needs no retraction. Y drifts away from orthonormal columns, which costs only digits.
     # Those of many columns cost more than calling them.
     cost = 1 + lagrangian.contrasts * V.size // _ENTRIES_PER_EVALUATION
 
     def evaluate(flat: Array) -> tuple[float, Array]:
-        at, inverse = _orthonormal_factor(flat.reshape(V.shape))
+        at, inverse = orthonormal_factor(flat.reshape(V.shape))
         SV, QV, B = lagrangian.products(at)
-        found = lagrangian.updated(B, at)
-        gradient = 2.0 * lagrangian.gradient(at, SV, QV, found)
+        new = lagrangian.updated(B, at)
+        gradient = 2.0 * lagrangian.gradient(at, SV, QV, new)
         gradient -= at @ (at.T @ gradient)
-        return lagrangian.value_of(at, SV, B, found), (gradient @ inverse).ravel()
+        return lagrangian.value_of(at, SV, B, new), (gradient @ inverse).ravel()
 
     result = scipy.optimize.minimize(
         evaluate,
@@ -202,11 +213,11 @@ def _ascend_by_gradients(
             "gtol": accuracy * lagrangian.unit,
         },
     )
-    V = _orthonormal_factor(result.x.reshape(V.shape))[0]
+    V = orthonormal_factor(result.x.reshape(V.shape))[0]
     return V, int(result.nit), int(result.nfev) * cost
 
 
-def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
+def orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     """V = Y·inverseᵀ with orthonormal columns."""
     try:
         root = np.linalg.cholesky(Y.T @ Y)
@@ -220,18 +231,19 @@ def _orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     return Y @ inverse.T, inverse
 
 
-def _polished(
+def accepted_polish(
     lagrangian: Lagrangian, V: Array, multipliers: Multipliers
 ) -> tuple[Array, Multipliers] | None:
-    found = polish(lagrangian, V, multipliers)
-    if found is None:
+    """Newton's last digits, where they lead to a maximum next to V and not to another point."""
+    polished = polish(lagrangian, V, multipliers)
+    if polished is None:
         return None
     # Newton knows stationary points, not maxima: only one next to where ascent led will do. Of a
     # large basis every column may turn a little.
-    reduced = lagrangian.problem
+    reduced, (basis, new) = lagrangian.problem, polished
     allowed = 4.0 * _LARGEST_TURN if reduced.is_large else _LARGEST_TURN
-    is_near = reduced.violation(found[0]) <= _FEASIBLE and _turn(V, found[0]) <= allowed
-    return found if is_near and np.linalg.eigvalsh(found[1].M).min(initial=0.0) >= -1e-6 else None
+    is_near = reduced.violation(basis) <= TIGHTLY_FEASIBLE and _turn(V, basis) <= allowed
+    return polished if is_near and np.linalg.eigvalsh(new.M).min(initial=0.0) >= -1e-6 else None
 
 
 def nudge(V: Array) -> Array:
@@ -258,11 +270,3 @@ def initial_multipliers(reduced: ReducedProblem, guess: Array | None) -> Array:
 def _relative_change(new: Array, old: Array) -> float:
     size = float(np.linalg.norm(new))
     return float(np.linalg.norm(new - old)) / size if size else float(np.linalg.norm(old))
-
-
-def _violation(reduced: ReducedProblem, V: Array, bound: float) -> float:
-    # Under a penalty the shared bound s plays the limit's part: B_c may not stick out above it.
-    if reduced.limit is not None or not len(reduced.Q):
-        return reduced.violation(V)
-    excess = max(reduced.cov_gap(V) - bound, 0.0) / max(reduced.cov_scale, 1e-300)
-    return max(excess, reduced.violation(V))

@@ -1,12 +1,22 @@
-"""What a solve returns: a basis and the certificate of its quality."""
+"""What a solve returns, and the one loop that every iteration runs in.
+
+An iteration has `step`, `terminate` and `snapshot`; `drive` counts, reports and stops.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Protocol, TypeAlias
+
+import numpy as np
 
 from fairpca._present import html_table
 from fairpca.linalg import Array
+
+# Differences below this are rounding: the mean variance of a reduced problem is one.
+_ROUNDING = 1e-11
 
 
 class Status(Enum):
@@ -32,7 +42,6 @@ class Status(Enum):
         "stopped its ascent to the basis before its last digits settled; the basis meets its "
         "constraints and the bound is valid."
     )
-
     INFEASIBLE = "no basis meets the constraints"
 
     @property
@@ -50,13 +59,13 @@ class Status(Enum):
 class Snapshot:
     """Where a solve stands; handed to the `callback` of `solve` after every iteration.
 
-    Elsewhere in the library ``progress(done, total)`` tells how far work is; nobody knows how many
-    iterations there will be, but the gap between objective and bound says how far they have come.
+    The number of iterations is not known in advance; the gap between objective and bound says how
+    far they have come.
 
     Parameters
     ----------
     stage : {"basis", "bound"}
-        What is worked on.
+        Whether a basis is improved or the bound is.
     iteration : int
         Number of the step inside that stage, from 1.
     bound : float
@@ -93,13 +102,13 @@ class Certificate:
         `criterion`, the smallest variance kept by a group, or the negative of the largest loss,
         takes the place of tr VᵀSV.
     bound : float
-        No basis of as many components that meets the constraints can exceed this value.
+        No other basis of this many components that satisfies the constraints can exceed this value.
     gap : float
         ``(bound − objective)/|bound|``, never negative; 0 means proven optimal.
     mean_gap, cov_gap : float
         Largest ‖Vᵀf‖ and ‖VᵀQV‖ over the contrasts.
     relaxed_objective : float
-        Value of the relaxed problem at its best point found.
+        Best value of the relaxed problem.
     duality_gap : float
         ``(bound − relaxed_objective)/|bound|``: how far the relaxation itself is from solved.
     solver : str
@@ -133,19 +142,10 @@ class Certificate:
         return relative_gap(self.bound, self.objective)
 
     def as_dict(self) -> dict[str, float | str | bool]:
-        """Return all figures, for JSON and tables."""
-        return {
-            "objective": self.objective,
-            "bound": self.bound,
-            "gap": self.gap,
-            "mean_gap": self.mean_gap,
-            "cov_gap": self.cov_gap,
-            "relaxed_objective": self.relaxed_objective,
-            "duality_gap": self.duality_gap,
-            "solver": self.solver,
-            "converged": self.converged,
-            "criterion": self.criterion,
-        }
+        """Return all values, for JSON and tables."""
+        fields = asdict(self)
+        first = {"objective": fields.pop("objective"), "bound": fields.pop("bound")}
+        return {**first, "gap": self.gap, **fields}
 
     def __repr__(self) -> str:
         about = "" if self.criterion == "total" else f"{self.criterion} "
@@ -165,13 +165,18 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Bound:
-    """A proven upper bound on the reduced problem, and its relaxed point rounded to a basis."""
+    """A proven upper bound on the reduced problem, and its relaxed point rounded to a basis.
+
+    Of group objectives also the weights that prove it, and a factor of the relaxed point AAᵀ.
+    """
 
     value: float
     relaxed_value: float
     rounded: Array
-    n_iter: int
-    status: Status
+    n_iter: int = 0
+    status: Status = Status.CONVERGED
+    weights: Array = field(default_factory=lambda: np.zeros(0))
+    root: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -201,4 +206,64 @@ def relative_gap(upper: float, lower: float) -> float:
     difference = upper - lower
     if difference <= 0.0:
         return 0.0
-    return difference / abs(upper) if upper else float("inf") if difference > 0 else 0.0
+    return difference / abs(upper) if upper else float("inf")
+
+
+Watch: TypeAlias = Callable[[Snapshot], None]
+
+
+class Iteration(Protocol):
+    """What `drive` needs of an iteration."""
+
+    def step(self, number: int) -> None:
+        """Make one step; `number` counts from 1."""
+
+    def terminate(self) -> Status | None:
+        """Why there is no next step, None while there is one."""
+
+    def snapshot(self, number: int) -> Snapshot:
+        """Bound and objective so far."""
+
+
+def drive(iteration: Iteration, max_iter: int, watch: Watch | None) -> tuple[Status, int]:
+    """Step until the iteration ends or the limit is met; return why it ended and the steps."""
+    for number in range(1, max_iter + 1):
+        iteration.step(number)
+        if watch is not None:
+            watch(iteration.snapshot(number))
+        status = iteration.terminate()
+        if status is not None:
+            return status, number
+    return Status.ITERATION_LIMIT, max_iter
+
+
+@dataclass
+class Progress:
+    """Best bound, relaxed value and point of a relaxation so far, and whether they are close."""
+
+    # The bound can improve by at most the duality gap. Once that is a small `share` of what
+    # separates it from the objective of the basis at hand, more work certifies nothing new.
+
+    tol: float
+    share: float = 0.001
+    incumbent: float | None = None
+    bound: float = np.inf
+    relaxed: float = -np.inf
+    point: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def needed(self, bound: float) -> float:
+        """Duality gap below which a bound of this size need not be improved."""
+        if self.incumbent is None:
+            return self.tol * abs(bound) + _ROUNDING
+        room = max(0.02 * self.tol * abs(bound), self.share * (bound - self.incumbent))
+        return room + _ROUNDING
+
+    @property
+    def solved(self) -> bool:
+        """Whether another iteration would be wasted."""
+        if not np.isfinite(self.bound):
+            return False
+        known = self.relaxed if self.incumbent is None else self.incumbent
+        if self.bound - known <= self.tol * abs(self.bound) + _ROUNDING:
+            return True
+        return self.bound - self.relaxed <= self.needed(self.bound)

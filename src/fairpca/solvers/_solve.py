@@ -1,72 +1,38 @@
-"""From a problem to an ordered basis with its certificate: chooses and combines the solvers."""
+"""From a problem to an ordered basis with its certificate: one driver for every objective."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import (
-    Array,
-    fix_signs,
-    orthonormalize,
-    single_blas_thread,
-    symmetrize,
-    top_eigenpairs,
-)
-from fairpca.solvers._deflation import deflate
-from fairpca.solvers._driver import Watch
-from fairpca.solvers._exact import bounded_mean_basis, top_basis
+from fairpca.linalg import Array, fix_signs, single_blas_thread, symmetrize, top_eigenpairs
+from fairpca.solvers._exact import bounded_mean_basis
 from fairpca.solvers._feasibility import (
     check_means,
     project_to_feasible,
-    restore_feasibility,
     shrink_means,
     unattainable_mean_tol,
 )
+from fairpca.solvers._groups import solve_groups
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import (
     FEASIBLE,
     FairProblem,
+    GroupObjectives,
     ReducedProblem,
     reduce_problem,
 )
-from fairpca.solvers._refinement import (
-    MOST_EVALUATIONS,
-    Refined,
-    initial_multipliers,
-    refine,
-)
-from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
+from fairpca.solvers._refinement import refine
+from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, relative_gap
+from fairpca.solvers._starts import Options, Outcome, best_feasible, refined_basis
 from fairpca.solvers._tight import solve_tight
 
-# Share of the objective that must be left to gain for one more ascent of a large problem, and for
-# one of a small problem from anywhere.
-_WORTH_A_GUESS = 1e-2
-# Evaluations that must be left for one more ascent.
-_LEAST_WORK = 1000
-
-
-@dataclass(frozen=True)
-class _Options:
-    certify: bool
-    tol: float
-    max_iter: int
-    cov_shift: float | None
-    trace: str
-    watch: Watch | None
-
-
-@dataclass(frozen=True)
-class _Found:
-    basis: Array
-    bound: Bound | None
-    n_iter: int
-    method: str
-    status: Status = Status.CONVERGED
+# Smaller shares of the variance are rounding.
+_ROUNDING = 1e-12
 
 
 def solve(
@@ -86,7 +52,10 @@ def solve(
     ----------
     problem : FairProblem
     solver : {"refined", "deflation", "tight", "paper"}
-        Without a covariance term the exact eigen-solution is used, whatever the solver.
+        "deflation" finds one component after the other, so that its components are nested: those
+        of d = 2 are the first two of d = 4. "refined" improves all of them together, keeps more
+        variance, and is not nested. "tight" and "paper" round the point of a relaxation. Without a
+        covariance term the exact eigen-solution is used, whatever the solver.
     certify : bool
         Whether "refined" and "deflation" compute the bound of the tight relaxation. Without it
         the bound is the variance of the unconstrained problem: valid, but loose.
@@ -122,21 +91,85 @@ def solve(
             f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}.",
             parameter="solver",
         )
+    options = Options(certify, tol, max_iter, cov_shift, trace, callback)
+    return _run(problem, None, OBJECTIVES[0], solver, options)
+
+
+def solve_worst(
+    problem: FairProblem,
+    covariances: Array,
+    offsets: Array,
+    objective: str,
+    *,
+    certify: bool = True,
+    tol: float = 1e-4,
+    max_iter: int = 5000,
+    callback: Callable[[Snapshot], None] | None = None,
+) -> Solution:
+    """Maximise the smallest group objective, and certify the basis.
+
+    Parameters
+    ----------
+    problem : FairProblem
+        Constraints and penalty; its covariance only orders the components.
+    covariances : ndarray of shape (K, p, p)
+        S_g, one for each group.
+    offsets : ndarray of shape (K,)
+        What is subtracted from the variance that a group keeps: its own best for the loss, zeros
+        for the variance.
+    objective : str
+        What the certificate calls it.
+    certify, tol, max_iter, callback
+        As for `solve`. Without a covariance term the bound costs nothing, and is always computed.
+
+    Returns
+    -------
+    Solution
+        As of `solve`; `weights` are those of the groups in the bound. Its objective is
+        min_g tr VᵀS_gV − offset_g, less the penalty on the covariance gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca.solvers import FairProblem, solve_worst
+    >>> groups = np.array([np.diag([4.0, 0.0, 1.0]), np.diag([0.0, 2.0, 1.0])])
+    >>> problem = FairProblem(groups.mean(0), np.zeros((0, 3)), np.zeros((0, 3, 3)), 1)
+    >>> solution = solve_worst(problem, groups, np.zeros(2), "worst-variance")
+    >>> round(solution.certificate.objective, 6), solution.weights.round(6).tolist()
+    (1.333333, [0.333333, 0.666667])
+    """
+    options = Options(certify, tol, max_iter, watch=callback)
+    groups = GroupObjectives(covariances, offsets)
+    return _run(problem, groups, objective, SOLVERS[0], options)
+
+
+def _run(
+    problem: FairProblem,
+    groups: GroupObjectives | None,
+    criterion: str,
+    solver: str,
+    options: Options,
+) -> Solution:
+    """Reduce the problem, find a basis with its bound, and certify it in the user's units."""
     with single_blas_thread():
-        reduced = reduce_problem(problem)
-        watch = None if callback is None else _in_user_units(callback, reduced.scale)
-        options = _Options(certify, tol, max_iter, cov_shift, trace, watch)
-        found = _projected(reduced, _find(reduced, solver, options))
-        return _finish(problem, reduced, found)
+        reduced = reduce_problem(problem, groups)
+        watch, scale = options.watch, reduced.scale
+        if watch is not None:
+            options = replace(
+                options,
+                watch=lambda at: watch(
+                    replace(at, bound=at.bound * scale, objective=at.objective * scale)
+                ),
+            )
+        outcome = _find(reduced, solver, options)
+        # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
+        if outcome.bound is not None and reduced.objective(outcome.basis) > outcome.bound.value:
+            outcome = replace(outcome, basis=project_to_feasible(reduced, outcome.basis))
+        return _certify(problem, groups, criterion, reduced, outcome)
 
 
-def _in_user_units(callback: Watch, scale: float) -> Watch:
-    return lambda at: callback(replace(at, bound=at.bound * scale, objective=at.objective * scale))
-
-
-def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
-    if not len(reduced.Q) and len(reduced.F) <= 1:
-        return _exact(reduced)
+def _find(reduced: ReducedProblem, solver: str, options: Options) -> Outcome:
+    """Choose the method: exact where it can be, otherwise as the solver says."""
     if solver == "paper" and reduced.limit is not None:
         raise InvalidInputError(
             "solver='paper' has no constrained form, but cov_tol was given. Use cov_weight, or "
@@ -145,198 +178,114 @@ def _find(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
         )
     if reduced.d == reduced.size:
         return _whole_space(reduced)
+    if reduced.groups is not None:
+        return solve_groups(reduced, options)
+    if not len(reduced.Q) and len(reduced.F) <= 1:
+        if len(reduced.F):
+            V, value = bounded_mean_basis(reduced)
+        else:
+            values, V = reduced.leading(reduced.d)
+            value = float(values.sum())
+        return Outcome(V, Bound(value, value, V), 0, "exact")
     if solver == "paper" and len(reduced.Q):
         return _paper(reduced, options)
     if solver == "tight":
-        return _tight(reduced, options)
-    return _basis_first(reduced, solver, options)
+        tol, max_iter, watch = options.tol, options.max_iter, options.watch
+        bound = solve_tight(reduced, tol=tol, max_iter=max_iter, watch=watch)
+        return Outcome(_rounded(reduced, bound), bound, bound.n_iter, "tight", bound.status)
+    return refined_basis(reduced, solver, options)
 
 
-def _exact(reduced: ReducedProblem) -> _Found:
-    if len(reduced.F):
-        if reduced.d == reduced.size:
-            raise unattainable_mean_tol(reduced)
-        V, value = bounded_mean_basis(reduced)
-    else:
-        V = top_basis(reduced)
-        value = reduced.objective(V)
-    return _Found(V, Bound(value, value, V, 0, Status.CONVERGED), 0, "exact")
-
-
-def _whole_space(reduced: ReducedProblem) -> _Found:
-    # As many components as dimensions: there is one subspace only, feasible or not.
+def _whole_space(reduced: ReducedProblem) -> Outcome:
+    """As many components as dimensions: there is one subspace only, feasible or not."""
     V = np.eye(reduced.size)
     if reduced.violation(V) > FEASIBLE and reduced.mean_excess(V) > 0.0:
         raise unattainable_mean_tol(reduced)
-    value = reduced.objective(V)
-    return _Found(V, Bound(value, value, V, 0, Status.CONVERGED), 0, "exact")
+    value, weights = reduced.objective(V), np.zeros(0)
+    if reduced.groups is not None:
+        values = reduced.groups.values(V)
+        weights = np.eye(len(values))[np.argmin(values)]
+    return Outcome(V, Bound(value, value, V, weights=weights), 0, "exact")
 
 
-def _paper(reduced: ReducedProblem, options: _Options) -> _Found:
+def _paper(reduced: ReducedProblem, options: Options) -> Outcome:
     if len(reduced.F):
         check_means(reduced)
-    shift = None if options.cov_shift is None else options.cov_shift / reduced.scale
     bound = solve_paper(
         reduced,
         tol=options.tol,
         max_iter=options.max_iter,
-        cov_shift=shift,
+        cov_shift=None if options.cov_shift is None else options.cov_shift / reduced.scale,
         trace=options.trace,
         watch=options.watch,
     )
-    return _Found(_inside(reduced, bound), bound, bound.n_iter, "paper", bound.status)
+    return Outcome(_rounded(reduced, bound), bound, bound.n_iter, "paper", bound.status)
 
 
-def _tight(reduced: ReducedProblem, options: _Options) -> _Found:
-    bound = solve_tight(reduced, tol=options.tol, max_iter=options.max_iter, watch=options.watch)
-    return _Found(_inside(reduced, bound), bound, bound.n_iter, "tight", bound.status)
-
-
-def _inside(reduced: ReducedProblem, bound: Bound) -> Array:
+def _rounded(reduced: ReducedProblem, bound: Bound) -> Array:
     # The rounded point meets the limits only by chance; the nearest local optimum does.
     rounded = shrink_means(reduced, bound.rounded)
     if reduced.violation(rounded) <= FEASIBLE:
         return rounded
-    return _best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
+    return best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
 
 
-def _basis_first(reduced: ReducedProblem, solver: str, options: _Options) -> _Found:
-    watch, tol = options.watch, options.tol
-    largest = float(reduced.leading(reduced.d)[0].sum())
-    candidates = [_first_basis(reduced, solver, _below(watch, largest))]
-    if not options.certify:
-        # A second ascent of a large problem costs as much as its certificate.
-        if solver == "refined" and not reduced.is_large:
-            guess = solve_tight(reduced, tol=tol, max_iter=0, known=candidates[0])
-            _ascend_again(reduced, candidates, guess, top_basis(reduced), tol, options)
-        best = _best_feasible(reduced, candidates)
-        return _Found(best.basis, None, best.n_iter, solver, best.status)
-    bound = solve_tight(
-        reduced, tol=tol, max_iter=options.max_iter, known=candidates[0], watch=watch
-    )
-    if solver == "refined":
-        for start, worth in _more_starts(reduced, bound):
-            _ascend_again(reduced, candidates, bound, start, max(tol, worth), options)
-        # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
-        candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status))
-    best = _best_feasible(reduced, candidates)
-    status = best.status if bound.status.converged else bound.status
-    return _Found(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
-
-
-def _more_starts(reduced: ReducedProblem, bound: Bound) -> Iterator[tuple[Array, float]]:
-    """Other starts, and the share of the objective that must be left to gain for each."""
-    yield bound.rounded, _WORTH_A_GUESS if reduced.is_large else 0.0
-    if not reduced.is_large:
-        yield top_basis(reduced), 0.0
-        random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
-        yield orthonormalize(random), _WORTH_A_GUESS
-
-
-def _first_basis(reduced: ReducedProblem, solver: str, watch: Watch | None) -> Refined:
-    if solver == "refined" and reduced.is_large and reduced.d > 1:
-        # Newton's method gets from plain PCA to the same optimum in fewer steps than deflation has.
-        return refine(reduced, top_basis(reduced), watch=watch)
-    V, multipliers = deflate(reduced)
-    if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
-        M = initial_multipliers(reduced, multipliers)
-        return Refined(V, M, np.zeros(len(reduced.F)), 0, Status.CONVERGED)
-    return refine(reduced, V, multipliers, watch=watch)
-
-
-def _ascend_again(
+def _certify(
+    problem: FairProblem,
+    groups: GroupObjectives | None,
+    criterion: str,
     reduced: ReducedProblem,
-    candidates: list[Refined],
-    bound: Bound,
-    start: Array,
-    worth: float,
-    options: _Options,
-) -> None:
-    """Ascend from another start where the bound leaves more than `worth` to gain, and work."""
-    left = MOST_EVALUATIONS - sum(found.spent for found in candidates)
-    if left > _LEAST_WORK and not _is_certified(reduced, candidates, bound, worth):
-        known = [found.basis for found in candidates if found.status.converged]
-        watch = _below(options.watch, bound.value)
-        is_bold = worth >= _WORTH_A_GUESS
-        candidates.append(
-            refine(reduced, start, known=known, is_bold=is_bold, most=left, watch=watch)
-        )
-
-
-def _below(watch: Watch | None, bound: float) -> Watch | None:
-    """Tell of a basis with the bound that is known already."""
-    return None if watch is None else lambda at: watch(replace(at, bound=bound))
-
-
-def _is_certified(
-    reduced: ReducedProblem, candidates: list[Refined], bound: Bound, tol: float
-) -> bool:
-    return any(
-        _is_feasible(reduced, found)
-        and relative_gap(bound.value, reduced.objective(found.basis)) <= tol
-        for found in candidates
-    )
-
-
-def _best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refined:
-    inside = [replace(at, basis=shrink_means(reduced, at.basis)) for at in candidates]
-    feasible = [found for found in inside if _is_feasible(reduced, found)]
-    if feasible:
-        return max(feasible, key=lambda found: reduced.objective(found.basis))
-    closest = min(candidates, key=lambda found: reduced.violation(found.basis))
-    return restore_feasibility(reduced, closest)
-
-
-def _projected(reduced: ReducedProblem, found: _Found) -> _Found:
-    # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
-    is_above = found.bound is not None and reduced.objective(found.basis) > found.bound.value
-    return replace(found, basis=project_to_feasible(reduced, found.basis)) if is_above else found
-
-
-def _is_feasible(reduced: ReducedProblem, found: Refined) -> bool:
-    return reduced.violation(found.basis) <= FEASIBLE
-
-
-def _finish(problem: FairProblem, reduced: ReducedProblem, found: _Found) -> Solution:
-    V = _ordered(reduced.basis @ found.basis, problem.covariance)
-    scale = reduced.scale
-    objective = float(np.sum(V * (problem.covariance @ V)))
+    outcome: Outcome,
+) -> Solution:
+    """Order the components, and measure them and their bound in the user's units."""
+    V = _ordered(reduced.basis @ outcome.basis, problem.covariance)
+    all_rows = GroupObjectives(problem.covariance[None], np.zeros(1))
+    objectives = all_rows if groups is None else groups
+    values, offsets = objectives.values(V), objectives.offsets
     cov_gaps = symmetrize(V.T @ problem.cov_gaps @ V)
     cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
-    mean_gap = float(np.linalg.norm(problem.mean_gaps @ V, axis=1).max(initial=0.0))
-    if problem.cov_tol is None:
-        objective -= problem.cov_weight * cov_gap
-    if found.bound is None:
-        bound = relaxed = float(reduced.leading(reduced.d)[0].sum()) * scale
-    else:
-        bound, relaxed = found.bound.value * scale, found.bound.relaxed_value * scale
-    rounding = 1e-12 * float(np.trace(problem.covariance))
-    kept = replace(found, basis=reduced.basis.T @ V)
-    _check(reduced, kept, objective - bound - rounding, abs(bound) + problem.cov_weight * cov_gap)
-    bound = max(bound, objective)  # equal up to rounding where the solution is exact
+    cov_term = 0.0 if problem.cov_tol is not None else problem.cov_weight * cov_gap
+    size = float(max(np.trace(problem.covariance), np.abs(offsets).max(), (values + offsets).max()))
+    objective = _without_rounding(float(values.min()), size) - cov_term
+    bound = outcome.bound
+    if bound is None:
+        # Not certified: no basis has more variance than plain PCA.
+        largest = float(reduced.leading(reduced.d)[0].sum())
+        bound = Bound(largest, largest, V)
+    proven = _without_rounding(bound.value * reduced.scale, size)
+    _check(reduced, outcome.method, V, objective - proven - _ROUNDING * size, size + cov_term)
+    proven = max(proven, objective)  # equal up to rounding where the solution is exact
+    relaxed = min(bound.relaxed_value * reduced.scale, proven)
     certificate = Certificate(
         objective=objective,
-        bound=bound,
-        mean_gap=mean_gap,
+        bound=proven,
+        mean_gap=float(np.linalg.norm(problem.mean_gaps @ V, axis=1).max(initial=0.0)),
         cov_gap=cov_gap,
         relaxed_objective=relaxed,
-        duality_gap=relative_gap(bound, relaxed),
-        solver=found.method,
-        converged=found.status.converged,
+        duality_gap=relative_gap(proven, relaxed),
+        solver=outcome.method,
+        converged=outcome.status.converged,
+        criterion=criterion,
     )
-    return Solution(V, certificate, found.n_iter, found.status)
+    weights = None if groups is None else bound.weights
+    return Solution(V, certificate, outcome.n_iter, outcome.status, weights)
 
 
-def _check(reduced: ReducedProblem, found: _Found, above: float, size: float) -> None:
-    # A certificate that is wrong must not leave the house, whatever went wrong before.
-    if reduced.violation(found.basis) > 10.0 * FEASIBLE:
+def _without_rounding(value: float, size: float) -> float:
+    # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
+    return 0.0 if abs(value) <= _ROUNDING * size else value
+
+
+def _check(reduced: ReducedProblem, method: str, V: Array, above: float, size: float) -> None:
+    """Raise instead of returning a wrong certificate, whatever went wrong before."""
+    if reduced.violation(reduced.basis.T @ V) > 10.0 * FEASIBLE:
         raise RuntimeError(
-            f"solver={found.method!r} found a basis outside its constraints; this is a fault of "
+            f"solver={method!r} found a basis outside its constraints; this is a fault of "
             "fairpca: please report it with the data, and use another solver."
         )
     if above > 1e-7 * size:
         raise RuntimeError(
-            f"solver={found.method!r} found a basis better than its bound by {above:.3g}; this is "
+            f"solver={method!r} found a basis better than its bound by {above:.3g}; this is "
             "a fault of fairpca: please report it with the data, and use another solver."
         )
 

@@ -1,4 +1,4 @@
-"""The tighter relaxation: P in the Fantope with R P R ⪯ (φ + s)I for every contrast and sign.
+"""The tight relaxation: P in the Fantope with R P R ⪯ (φ + s)I for every contrast and sign.
 
 R² = φI ± Q_c with the smallest φ that keeps it positive semidefinite: for a projector the cut reads
 P^½QP^½ ⪯ sI + φ(I − P), so a smaller φ is always tighter. P has little more than d eigenvalues that
@@ -6,6 +6,9 @@ are not zero, so the relaxation is solved on a subspace T of a few more dimensio
 same program with R²_T = TᵀR²T. Its multipliers W lift to W' = R T R_T⁻¹ W R_T⁻¹ TᵀR of the same
 trace, and one eigendecomposition of the p×p matrix S − ΣRW'R − … makes a bound on all of it.
 Its leading eigenvectors are the directions that T lacks (docs/design/tight-relaxation.md).
+
+With group objectives ⟨S_g, P⟩ − β_g the smallest of them is maximised. Its multipliers are weights
+w on the simplex, and Σw_gS_g takes the place of S (docs/design/group-objectives.md).
 """
 
 from __future__ import annotations
@@ -16,12 +19,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.linalg import Array, eigenvalue_excess, symmetrize, top_eigenpairs
-from fairpca.solvers._driver import Progress, Watch, drive
+from fairpca.linalg import (
+    Array,
+    eigenvalue_excess,
+    spectral_norms,
+    symmetrize,
+    top_eigenpairs,
+)
 from fairpca.solvers._interior import ConicProblem, InteriorPoint
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import Refined
-from fairpca.solvers._solution import Bound, Snapshot, Status
+from fairpca.solvers._solution import Bound, Progress, Snapshot, Status, Watch, drive
 
 Indices: TypeAlias = NDArray[np.intp]
 
@@ -32,10 +40,13 @@ _MAX_ROUNDS = 30
 _EXTRA = 3
 # Up to so many dimensions the whole space costs no more than choosing a part of it.
 _WHOLE_SPACE = 12
+_WHOLE_SPACE_OF_GROUPS = 25
 # Free dimensions of the subspace; the cost of a step grows with their sixth power in the end. Many
 # components need more, up to a limit beyond which the leading ones are fixed.
 _MANY_FREE = 40
 _MOST_FREE = 64
+# The same of group objectives at first; they have no cuts and need more rounds.
+_FEW_FREE = 20
 # Rounds in a row that may bring nothing.
 _MOST_IDLE = 2
 _FREE_COMPONENTS = 10
@@ -48,6 +59,7 @@ _ROUGH_SHARE = 0.03
 # Share of the certified gap that may be left unproven where proving costs something.
 _SHARE_OF_GAP = 0.01
 _SMALLEST_SHARE = 1e-5
+_NO_WEIGHT = 1e-6
 
 
 def solve_tight(
@@ -58,7 +70,7 @@ def solve_tight(
     known: Refined | None = None,
     watch: Watch | None = None,
 ) -> Bound:
-    """Bound a problem with at least one covariance gap or bounded mean gap, and with d < size."""
+    """Bound a problem with gaps, bounded means or group objectives, and with d < size."""
     # `known` is the basis to certify: its multipliers are the first guess, and solving stops where
     # it would certify nothing new. Of many contrasts only a few bind. Leaving some out can only
     # raise the bound, so it stays valid; those that the relaxed point then violates are put back.
@@ -67,28 +79,25 @@ def solve_tight(
     status = rounds.terminate()
     if status is None:
         status, _ = drive(rounds, _MAX_ROUNDS, watch)
-    found = rounds.progress
-    return Bound(found.bound, found.relaxed, found.point, rounds.n_iter, status)
+    best, n_iter = rounds.progress, rounds.n_iter
+    weights, root = rounds.weights, rounds.root
+    return Bound(best.bound, best.relaxed, best.point, n_iter, status, weights, root)
 
 
 @dataclass(frozen=True)
-class _LiftedMultipliers:
-    """Factors whose products W_k = A_kA_kᵀ come off S (K, p, ·), and a, b of traces and means."""
+class _DualPoint:
+    """Multipliers of the whole problem: any of them prove a bound."""
+
+    # Factors A_k (p, ·) whose products A_kA_kᵀ = RW'R come off S, the traces of the W' and their
+    # shifts φ, a (of ±⟨Q_c, P⟩) for `contrasts`, b of the means, and weights of the groups.
 
     factors: list[Array]
     traces: Array
+    shifts: Array
     a: Array
-    b: Array
     contrasts: Indices
-
-    def matrix(self, reduced: ReducedProblem) -> Array:
-        """S less everything that the multipliers take away."""
-        matrix = reduced.S - (reduced.F.T * self.b) @ reduced.F
-        for a, c in zip(self.a, self.contrasts, strict=True):
-            matrix = matrix - a * reduced.Q[c]
-        for factor in self.factors:
-            matrix -= factor @ factor.T
-        return symmetrize(matrix)
+    b: Array
+    weights: Array | None
 
 
 class _SubspaceRounds:
@@ -104,45 +113,41 @@ class _SubspaceRounds:
     ) -> None:
         self.problem, self.progress, self.watch = reduced, progress, watch
         self.left, self.n_iter, self.extra, self.share = max_iter, 0, _EXTRA, _INNER_SHARE
-        self.rough, self.idle = 0.0, 0
+        self.idle, self.weights, self.root = 0, np.zeros(0), np.zeros((0, 0))
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
-        self.largest = progress.bound = float(reduced.leading(reduced.d)[0].sum())
-        costs = self._start_penalties(known)
-        self.active: Indices = np.arange(len(reduced.Q))
-        if len(reduced.Q) > _FEW_CONTRASTS:
-            self.active = np.flatnonzero(costs >= _LIKELY_TO_BIND * costs.max())
-        if known is None:
-            self._choose_subspace(reduced.leading(self._count)[1], None)
-        else:
-            self._start_from(known)
-
-    @property
-    def _count(self) -> int:
-        return min(self.problem.d + self.extra, self.problem.size)
-
-    def _start_penalties(self, known: Refined | None) -> Array:
-        """Set what slack costs at first, and return what each contrast may cost."""
-        reduced = self.problem
+        K = 0 if reduced.groups is None else len(reduced.groups.S)
+        uniform = np.full(K, 1.0 / K) if K else None
+        none, no_means = np.zeros(0), np.zeros(len(reduced.F))
+        leading = self._record(_DualPoint([], none, none, none, np.arange(0), no_means, uniform))
+        # The largest variance there is: what slack costs at first is in units of it.
+        self.largest = progress.bound + reduced.mixture(uniform)[1]
         costs = np.zeros(len(reduced.Q)) if known is None else known.costs
         spent = 4.0 * float(costs.sum()) or self.largest / (reduced.cov_scale or 1.0) or 1.0
         self.penalty = spent if reduced.limit is not None else min(reduced.penalty, spent)
         squares = np.sum(reduced.F**2, axis=1)
         spent = 0.0 if known is None else float(known.mean_costs @ squares)
         self.mean_penalty = 4.0 * spent or self.largest or 1.0
-        if not costs.any() and len(reduced.Q):
-            return reduced.cov_gaps(reduced.leading(reduced.d)[1])
-        return costs
+        self.active: Indices = np.arange(len(reduced.Q))
+        if len(reduced.Q) > _FEW_CONTRASTS:
+            if not costs.any():
+                V = reduced.leading(reduced.d)[1]
+                costs = spectral_norms(symmetrize(V.T @ (reduced.Q @ V)))
+            self.active = np.flatnonzero(costs >= _LIKELY_TO_BIND * costs.max())
+        if known is not None:
+            if reduced.violation(known.basis) <= FEASIBLE:
+                progress.incumbent = progress.relaxed = reduced.objective(known.basis)
+            progress.point = known.basis
+            leading = self._record(self._guess(known, uniform))
+        self._choose_subspace(leading, None if known is None else known.basis)
 
-    def _start_from(self, known: Refined) -> None:
-        """Bound by the multipliers of a basis; where the relaxation is tight that is all."""
+    def _guess(self, known: Refined, uniform: Array | None) -> _DualPoint:
+        """Multipliers of a basis: W = R V M VᵀR/(φ + s), optimal where the relaxation is tight."""
         reduced, V = self.problem, known.basis
-        if reduced.violation(V) <= FEASIBLE:
-            self.progress.incumbent = self.progress.relaxed = reduced.objective(V)
-        self.progress.point = V
         s = reduced.cov_gap(V) if reduced.limit is None else reduced.limit
         M = eigenvalue_excess(*np.linalg.eigh(known.multipliers), 0.0)[0]
         mass = float(np.einsum("kii->", M))
+        # More than the penalty is no dual point and would prove nothing.
         if reduced.limit is None and mass > reduced.penalty:
             M *= reduced.penalty / mass
         factors, traces = [], np.zeros(2 * len(reduced.Q))
@@ -153,79 +158,99 @@ class _SubspaceRounds:
                 image = self.shifts[sign, c] * V + (1.0 - 2.0 * sign) * (reduced.Q[c] @ V)
                 factors.append(image @ _root(M[k]) / np.sqrt(room))
                 traces[k] = np.vdot(M[k], V.T @ image) / room
-        none = np.zeros(0)
-        guess = _LiftedMultipliers(factors, traces, none, known.mean_costs, np.arange(0))
-        vectors = self._record(guess, self.shifts.ravel())
-        self._choose_subspace(vectors, V)
+        none, weights = np.zeros(0), uniform if known.weights is None else known.weights
+        shifts = self.shifts.ravel()
+        return _DualPoint(factors, traces, shifts, none, np.arange(0), known.mean_costs, weights)
 
-    def _record(self, found: _LiftedMultipliers, shifts: Array) -> Array:
+    def _record(self, dual: _DualPoint) -> Array:
         """Bound the problem by multipliers; returns the leading eigenvectors of what is left."""
+        # bound = Σ of the d largest eigenvalues of S(w) − ΣRW'R − Σa_cQ_c − Σb_jf_jf_jᵀ
+        #         + Σ(φ_k + limit)·tr W'_k + limit·d·Σ|a_c| + mean limit·Σb_j − w·β
         reduced = self.problem
-        values, vectors = top_eigenpairs(found.matrix(reduced), self._count)
+        matrix, offset = reduced.mixture(dual.weights)
+        matrix = matrix - (reduced.F.T * dual.b) @ reduced.F
+        for a, c in zip(dual.a, dual.contrasts, strict=True):
+            matrix = matrix - a * reduced.Q[c]
+        for factor in dual.factors:
+            matrix -= factor @ factor.T
+        # Of groups the derivatives below say more than further eigenvectors.
+        extra = self.extra if reduced.groups is None else min(self.extra, 2 * _EXTRA)
+        count = min(reduced.d + extra, reduced.size)
+        values, vectors = top_eigenpairs(symmetrize(matrix), count)
+        rises = values[: reduced.d] - values[-1]
+        self.rises = np.maximum(rises, 1e-3 * abs(values[0]) + 1e-300)
         limit = reduced.limit or 0.0
-        constant = float((shifts + limit) @ found.traces)
-        constant += limit * reduced.d * float(np.abs(found.a).sum())
-        constant += reduced.mean_limit * float(found.b.sum())
-        self.progress.bound = min(self.progress.bound, float(values[: reduced.d].sum()) + constant)
+        constant = float((dual.shifts + limit) @ dual.traces)
+        constant += limit * reduced.d * float(np.abs(dual.a).sum())
+        constant += reduced.mean_limit * float(dual.b.sum())
+        bound = float(values[: reduced.d].sum()) + constant - offset
+        if bound < self.progress.bound:
+            self.progress.bound = bound
+            self.weights = np.zeros(0) if dual.weights is None else dual.weights
         return vectors
 
     def _choose_subspace(self, leading: Array, inside: Array | None) -> None:
         """Span leading eigenvectors and other directions; far-leading ones belong to P for sure."""
-        size, d = leading.shape[0], self.problem.d
+        size, d, groups = leading.shape[0], self.problem.d, self.problem.groups
         self.n_fixed = 0
-        if size <= max(_WHOLE_SPACE, min(2 * d + 2 * _EXTRA, _MANY_FREE)):
+        whole = _WHOLE_SPACE if groups is None else _WHOLE_SPACE_OF_GROUPS
+        if size <= max(whole, min(2 * d + 2 * _EXTRA, _MANY_FREE)):
             self.T = np.eye(size)
             return
         most = min(max(2 * (d + 2 * _EXTRA), _MANY_FREE), _MOST_FREE)
         if 2 * d + _EXTRA > most:
             self.n_fixed = max(d - _FREE_COMPONENTS, 0)
             most = _MANY_FREE
-        room = most + self.n_fixed - leading.shape[1]
-        if inside is not None and room > 0:
-            rest = inside - leading @ (leading.T @ inside)
-            left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
-            leading = np.column_stack([leading, left[:, sizes > 1e-6][:, :room]])
+        others = [] if inside is None else [inside]
+        if groups is not None:
+            # Where the leading eigenvectors of Σw_gS_g turn as the weights change: without these
+            # directions nearly every direction of the simplex takes a round of its own.
+            images = np.swapaxes(groups.S @ leading[:, :d] / self.rises, 0, 1)
+            others.append(images.reshape(size, -1))
+            most = min(most, max(d + 3 * self.extra + _EXTRA, _FEW_FREE))
+        for block in others:
+            room = most + self.n_fixed - leading.shape[1]
+            if room > 0:
+                rest = block - leading @ (leading.T @ block)
+                left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+                leading = np.column_stack([leading, left[:, sizes > 1e-6][:, :room]])
         self.T = np.linalg.qr(leading)[0]
 
     def step(self, number: int) -> None:
         """One round."""
         reduced, progress = self.problem, self.progress
         before = progress.bound - progress.relaxed
-        self.rough = (
-            _ROUGH_SHARE * before if self.T.shape[1] < reduced.size and before < np.inf else 0.0
-        )
+        is_part = self.T.shape[1] < reduced.size
+        # What a part of the space leaves open is not worth solving to the last digit.
+        rough = _ROUGH_SHARE * before if is_part and before < np.inf else 0.0
         face = _Face(reduced, self.active, self.shifts, self.T, self.n_fixed)
-        interior = InteriorPoint(face.conic(self.penalty, self.mean_penalty), self._wanted)
-        _, n_iter = drive(interior, max(self.left, 1), self._inner_watch())
-        interior.work = interior.sums = np.empty(0)  # lifting needs room too
-        self.left, self.n_iter = self.left - n_iter, self.n_iter + n_iter
-        leading = self._record(face.lift(interior), face.shifts)
-        value, overlooked = self._value(face, interior)
-        V, used = face.split(interior.Y)
-        is_short = self._raise_penalties(interior)
-        if not is_short or not progress.point.size:
-            progress.record(np.inf, -np.inf if is_short else value, V)
-        grown = [used, V] if len(overlooked) or is_short or self._improved(before) else [self.T]
-        self.active = np.union1d(self.active, overlooked)
-        if self.T.shape[1] == reduced.size and not len(overlooked) and not is_short:
-            self.share *= 0.1  # nothing to add: lifting lost what was left, so solve more closely
-        self._choose_subspace(leading, np.column_stack(grown))
-
-    def _inner_watch(self) -> Watch | None:
+        interior = InteriorPoint(
+            face.conic(self.penalty, self.mean_penalty),
+            lambda upper: max(self.share * progress.needed(upper), rough),
+        )
         watch, done = self.watch, self.n_iter
-        return None if watch is None else lambda at: watch(self.snapshot(0, done + at.iteration))
-
-    def _wanted(self, upper: float) -> float:
-        return max(self.share * self.progress.needed(upper), self.rough)
-
-    def _improved(self, before: float) -> bool:
+        inner = None if watch is None else lambda at: watch(self.snapshot(0, done + at.iteration))
+        _, n_iter = drive(interior, max(self.left, 1), inner)
+        self.left, self.n_iter = self.left - n_iter, self.n_iter + n_iter
+        leading = self._record(face.lift(interior))
+        value, overlooked = self._value(face, interior)
+        V, used, root = face.split(interior.Y)
+        is_short = self._raise_penalties(interior)
+        if not progress.point.size or (not is_short and value > progress.relaxed):
+            progress.point, self.root = V, root
+            progress.relaxed = progress.relaxed if is_short else value
         # A subspace that brings too little is kept and gets more company.
-        after = self.progress.bound - self.progress.relaxed
-        self.idle = self.idle + 1 if after > 0.99 * before else 0
-        if after <= 0.3 * before:
-            return True
-        self.extra = min(2 * self.extra, _MANY_FREE // 2)
-        return False
+        after = progress.bound - progress.relaxed
+        is_new = len(overlooked) > 0 or is_short
+        if not is_new:
+            self.idle = self.idle + 1 if after > 0.99 * before else 0
+            is_new = after <= 0.3 * before
+            self.extra = self.extra if is_new else min(2 * self.extra, _MANY_FREE // 2)
+        self.active = np.union1d(self.active, overlooked)
+        if not is_part and not len(overlooked) and not is_short:
+            self.share *= 0.1  # nothing to add: lifting lost what was left, so solve more closely
+        is_new = is_new or (reduced.groups is not None and self.idle > 0)
+        self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
 
     def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, Indices]:
         """Value of the relaxed point with all contrasts, and those it overlooks."""
@@ -240,13 +265,14 @@ class _SubspaceRounds:
 
     def _raise_penalties(self, interior: InteriorPoint) -> bool:
         """Raise a penalty that is spent to the last bit: the true multipliers may be larger."""
+        # A limit is a penalty that is high enough, so that the start is always strictly feasible.
         reduced, left = self.problem, interior.X.rows[len(interior.X.rows) - len(interior.t) :]
         is_spent = left < 0.05 * interior.problem.penalties
         most = np.inf if reduced.limit is not None else reduced.penalty
-        raised = False
+        raised, mean = False, 1 if len(reduced.Q) else 0
         if len(reduced.Q) and is_spent[0] and self.penalty < most:
             self.penalty, raised = min(10.0 * self.penalty, most), True
-        if len(reduced.F) and is_spent[-1]:
+        if len(reduced.F) and is_spent[mean]:
             self.mean_penalty, raised = 10.0 * self.mean_penalty, True
         return raised
 
@@ -254,22 +280,24 @@ class _SubspaceRounds:
         """End where nothing is left to prove."""
         reduced = self.problem
         floor = -reduced.penalty * reduced.cov_scale  # no basis has less than no variance
+        if reduced.groups is not None:
+            floor -= float(reduced.groups.offsets.max())
         if self.progress.bound < floor - 1e-6 * self.largest:
             return Status.INFEASIBLE
         if self.progress.solved:
             return Status.CONVERGED
         if self.left > 0 and self.share > _SMALLEST_SHARE and self.idle <= _MOST_IDLE:
             return None
-        # What was aimed at is less than what was asked for.
-        found = self.progress
-        is_close = found.bound - found.relaxed <= found.tol * abs(found.bound)
+        # A part of the tolerance was aimed at; the whole of it will do.
+        progress = self.progress
+        is_close = progress.bound - progress.relaxed <= progress.tol * abs(progress.bound)
         return Status.CONVERGED if is_close else Status.ITERATION_LIMIT
 
     def snapshot(self, number: int, done: int | None = None) -> Snapshot:
         """Bound so far against the basis at hand, or against the relaxed value."""
-        found = self.progress
-        known = found.relaxed if found.incumbent is None else found.incumbent
-        return Snapshot("bound", self.n_iter if done is None else done, found.bound, known)
+        progress, iteration = self.progress, self.n_iter if done is None else done
+        known = progress.relaxed if progress.incumbent is None else progress.incumbent
+        return Snapshot("bound", iteration, progress.bound, known)
 
 
 class _Face:
@@ -290,31 +318,39 @@ class _Face:
         self.sizes = np.where(sizes > 0.0, sizes, 1.0)
         self.roots = roots / np.sqrt(self.sizes)[:, None]
         self.E = np.concatenate([E, E])
-        self.S = symmetrize(T.T @ reduced.S @ T)
-        self.constant = float(np.trace(self.S[:n_fixed, :n_fixed]))
+        self.S, offset = symmetrize(T.T @ reduced.S @ T), 0.0
+        self.group_forms, self.group_rooms = np.zeros((0, *self.S.shape)), np.zeros(0)
+        if reduced.groups is not None:
+            # min_g ⟨S_g, Y⟩ − β_g = ⟨S̄, Y⟩ − β̄ − t with t ≥ ⟨S̄ − S_g, Y⟩ − (β̄ − β_g) for all g.
+            inside = reduced.groups.inside(T)
+            self.S, offset = inside.S.mean(axis=0), float(inside.offsets.mean())
+            self.group_forms, self.group_rooms = self.S - inside.S, offset - inside.offsets
+        self.group_unit = float(np.abs(self.group_forms).max(initial=0.0)) or 1.0
+        self.constant = float(np.trace(self.S[:n_fixed, :n_fixed])) - offset
 
     def conic(self, penalty: float, mean_penalty: float) -> ConicProblem:
         """Pose it for the interior-point method, in units of the largest gaps."""
-        reduced, k = self.problem, self.n_fixed
-        C, m, unit = len(self.active), len(reduced.F), reduced.cov_scale or 1.0
+        reduced, k, unit = self.problem, self.n_fixed, self.problem.cov_scale or 1.0
+        C, m, limit = len(self.active), len(reduced.F), reduced.limit or 0.0
         L = self.E * self.roots[:, None, :]
-        limit = reduced.limit or 0.0
         caps = ((self.shifts + limit) / self.sizes)[:, None, None] * np.eye(len(self.S))
         caps = caps - np.swapaxes(L[:, :k], 1, 2) @ L[:, :k]
         norms = np.linalg.norm(reduced.F, axis=1)
         f = (reduced.F / norms[:, None]) @ self.T
-        forms = np.concatenate([self.Q, -self.Q]) / (reduced.d * unit)
-        forms = np.concatenate([forms, f[:, :, None] * f[:, None, :]])
-        rooms = np.concatenate([np.full(2 * C, limit / unit), reduced.mean_limit / norms**2])
+        # Rows of traces, ±⟨Q_c, P⟩/d ≤ s, of means and of groups, with a slack for each kind.
+        traces = np.concatenate([self.Q, -self.Q]) / (reduced.d * unit)
+        means, groups = f[:, :, None] * f[:, None, :], self.group_forms / self.group_unit
+        forms = np.concatenate([traces, means, groups])
+        trace_rooms, mean_rooms = np.full(2 * C, limit / unit), reduced.mean_limit / norms**2
+        rooms = np.concatenate([trace_rooms, mean_rooms, self.group_rooms / self.group_unit])
         rooms -= np.einsum("jii->j", forms[:, :k, :k])
-        slopes = np.zeros((2 * C + m, (C > 0) + (m > 0)))
-        slopes[: 2 * C, :1] = 1.0
-        slopes[2 * C :, -1:] = 1.0
-        q = slopes.shape[1]
+        counts = np.array([2 * C, m, len(groups)])
+        penalties = np.array([penalty * unit, mean_penalty, self.group_unit])[counts > 0]
+        q = len(penalties)
+        slopes = np.repeat(np.eye(q), counts[counts > 0], axis=0)
         cap_slopes = np.zeros((2 * C, q))
         cap_slopes[:, :1] = (unit / self.sizes)[:, None]
         n = len(self.S) - k
-        penalties = [penalty * unit] * (C > 0) + [mean_penalty] * (m > 0)
         return ConicProblem(
             S=self.S[k:, k:],
             rank=reduced.d - k,
@@ -324,12 +360,12 @@ class _Face:
             B=np.concatenate([forms[:, k:, k:], np.zeros((q, n, n))]),
             rooms=np.concatenate([rooms, np.zeros(q)]),
             room_slopes=np.concatenate([slopes, np.eye(q)]),
-            penalties=np.array(penalties),
+            penalties=penalties,
         )
 
-    def lift(self, interior: InteriorPoint) -> _LiftedMultipliers:
+    def lift(self, interior: InteriorPoint) -> _DualPoint:
         """Multipliers of the whole problem with the same trace as those on the subspace."""
-        reduced, C = self.problem, len(self.active)
+        reduced, C, m = self.problem, len(self.active), len(self.problem.F)
         rows, W = interior.X.rows, interior.X.cuts
         traces = np.einsum("kii->k", W) / self.sizes
         a = rows[: 2 * C] / (reduced.d * (reduced.cov_scale or 1.0))
@@ -343,17 +379,27 @@ class _Face:
             sign, c = (1.0, k) if k < C else (-1.0, k - C)
             image = self.shifts[k] * self.T + sign * self.images[c]
             factors.append(np.sqrt(share) * ((image @ self.E[k]) * inverse[k]) @ _root(W[k]))
-        norms = np.sum(reduced.F**2, axis=1)
-        b = rows[2 * C : 2 * C + len(reduced.F)] / norms
-        return _LiftedMultipliers(factors, share * traces, share * (a[:C] - a[C:]), b, self.active)
+        b = rows[2 * C : 2 * C + m] / np.sum(reduced.F**2, axis=1)
+        weights, K = None, len(self.group_forms)
+        if K:
+            # The multipliers of the groups and of t ≥ 0 sum to a unit; t's share goes to all alike.
+            mine = slice(2 * C + m, 2 * C + m + K)
+            weights = (rows[mine] + rows[-1] / K) / self.group_unit
+            # Any weights prove a bound. A group that is not the smallest has none at the optimum;
+            # what the interior leaves it would keep a bound of zero from being zero.
+            is_idle = (interior.Z.rows[mine] > rows[mine]) & (weights < _NO_WEIGHT)
+            weights = np.where(is_idle, 0.0, weights)
+            weights = weights / weights.sum()
+        traces, a = share * traces, share * (a[:C] - a[C:])
+        return _DualPoint(factors, traces, self.shifts, a, self.active, b, weights)
 
-    def split(self, Y: Array) -> tuple[Array, Array]:
-        """Round P to d columns; and the directions in which it is not zero."""
+    def split(self, Y: Array) -> tuple[Array, Array, Array]:
+        """Round P to d columns; directions in which it is not zero; a factor A with P = AAᵀ."""
         values, vectors = np.linalg.eigh(Y)
-        vectors = self.T[:, self.n_fixed :] @ vectors[:, ::-1]
-        rank = self.problem.d - self.n_fixed
-        V = np.column_stack([self.T[:, : self.n_fixed], vectors[:, :rank]])
-        return V, vectors[:, values[::-1] > _USED]
+        values, vectors = values[::-1], self.T[:, self.n_fixed :] @ vectors[:, ::-1]
+        fixed, rank = self.T[:, : self.n_fixed], self.problem.d - self.n_fixed
+        root = np.column_stack([fixed, vectors * np.sqrt(np.maximum(values, 0.0))])
+        return np.column_stack([fixed, vectors[:, :rank]]), vectors[:, values > _USED], root
 
     def gaps(self, Y: Array, Q: Array, shifts: Array) -> Array:
         """Smallest s for which P satisfies the cuts of each contrast."""
@@ -362,11 +408,11 @@ class _Face:
         P[k:, k:] = Y
         forms = symmetrize(self.T.T @ (Q @ self.T))
         root = _root(P)
-        found = np.abs(np.einsum("cij,ij->c", forms, P)) / d
+        gaps = np.abs(np.einsum("cij,ij->c", forms, P)) / d
         for sign, shift in zip((1.0, -1.0), shifts, strict=True):
             inside = root.T @ (sign * forms + shift[:, None, None] * np.eye(len(P))) @ root
-            found = np.maximum(found, np.linalg.eigvalsh(inside)[:, -1] - shift)
-        return np.asarray(np.maximum(found, 0.0))
+            gaps = np.maximum(gaps, np.linalg.eigvalsh(inside)[:, -1] - shift)
+        return np.asarray(np.maximum(gaps, 0.0))
 
 
 def _root(matrix: Array) -> Array:

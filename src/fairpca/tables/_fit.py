@@ -13,7 +13,7 @@ from fairpca._models import ModelFile
 from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.solvers import FairProblem, Solution, solve, solve_worst
-from fairpca.solvers._count import count_components
+from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 from fairpca.tables._roles import check_choice
 
