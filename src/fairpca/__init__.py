@@ -32,16 +32,16 @@ _HOME = {
     "GroupMoments": "fairpca.moments",
     "load_model": "fairpca.estimators",
 }
-_ROOMS = ("datasets", "estimators", "metrics", "moments", "solvers", "tables")
+_PACKAGES = ("datasets", "estimators", "metrics", "moments", "solvers", "tables")
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"fairpca.{name}")
     raise AttributeError(f"module 'fairpca' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_PACKAGES})

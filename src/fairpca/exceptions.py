@@ -74,7 +74,7 @@ class MessageWithSettings(Exception):
 
 
 class InvalidInputError(MessageWithSettings, ValueError):
-    """An argument cannot be used; the message names it, what was given and what to do.
+    """An argument cannot be used; the message names it, its value and what to do.
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ class InvalidInputError(MessageWithSettings, ValueError):
         message = str(self.args[0])
         if message.startswith(place):
             return self
-        found = copy.copy(self)
-        found.args = (f"{place}: {message}",)
-        return found
+        located = copy.copy(self)
+        located.args = (f"{place}: {message}",)
+        return located
 
 
 class GroupsError(InvalidInputError):
-    """The protected attribute (or a stratum) cannot be used as given.
+    """The protected attribute (or a stratum) cannot be used as it is.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class GroupsError(InvalidInputError):
 
 
 class InfeasibleError(InvalidInputError):
-    """No basis satisfies the fairness constraints asked for.
+    """No basis satisfies the fairness constraints.
 
     Parameters
     ----------

@@ -29,17 +29,17 @@ def test_nothing_heavy_is_loaded_before_it_is_used():
     assert done.stdout.strip() == "[]", done.stderr
 
 
-# The other rooms (linalg, kernels, adversary, cli) serve these, and their names may change.
-ROOMS = (*fairpca._ROOMS, "exceptions", "report", "rows")
+# The other packages (linalg, kernels, adversary, cli) serve these, and their names may change.
+PACKAGES = (*fairpca._PACKAGES, "exceptions", "report", "rows")
 
 
 def public_objects():
-    for room in ROOMS:
-        module = import_module(f"fairpca.{room}")
+    for package in PACKAGES:
+        module = import_module(f"fairpca.{package}")
         for name in getattr(module, "__all__", None) or vars(module):
             found = getattr(module, name)
             if inspect.isfunction(found) or inspect.isclass(found):
-                yield pytest.param(found, id=f"{room}.{name}")
+                yield pytest.param(found, id=f"{package}.{name}")
 
 
 @pytest.mark.parametrize("found", list(public_objects()))

@@ -67,7 +67,7 @@ def test_a_bad_value_is_found_in_any_batch(monkeypatch):
 
 
 def test_encoded_groups_of_another_length_are_refused():
-    with pytest.raises(GroupsError, match="groups of 2 rows given for 3 rows"):
+    with pytest.raises(GroupsError, match="groups of 2 rows for 3 rows"):
         Rows(X3, encode_groups([0, 1], n_rows=2))
 
 

@@ -145,8 +145,8 @@ class FairnessEstimator(
         others = getattr(self, "other_columns_", ())
         return without_columns(X, others) if len(others) else X
 
-    def _features(self, X: Any, masks: Any = (), **checks: Any) -> Any:
-        """Return X as scikit-learn validates it; `masks` mark rows without a group."""
+    def _features(self, X: Any, masks: Any = tuple, **checks: Any) -> Any:
+        """Return X as scikit-learn validates it; `masks` finds rows without a group."""
         checks = {"dtype": FLOATS, "accept_sparse": "csr", "ensure_all_finite": False, **checks}
         check_no_dates_or_masks(X)
         try:
@@ -164,11 +164,11 @@ class FairnessEstimator(
         """Validate features, groups, strata and weights; leave out incomplete rows if so set."""
         own = self.missing_groups == "own"
         numeric = () if self.numeric is None else tuple(self.numeric)
-        X = self._features(X, missing_in_parts(*parts, own=own, numeric=numeric), **checks)
+        masks = partial(missing_in_parts, *parts, own=own, numeric=numeric)
+        X = self._features(X, masks, **checks)
         names = getattr(self, "feature_names_in_", None)
         if self.missing == "drop-rows":
-            masks = missing_in_parts(*parts, own=own, numeric=numeric)
-            report, incomplete = find_missing(X.shape[0], masks, X, names)
+            report, incomplete = find_missing(X.shape[0], masks(), X, names)
             if report.counts:
                 kept = np.flatnonzero(~incomplete)
                 if not len(kept):

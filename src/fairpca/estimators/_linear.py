@@ -226,8 +226,8 @@ def restore_model(kind: type[Any], path: str | os.PathLike[str], content: ModelF
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
     """Sum rows; NaN counts as the mean of all rows if `impute`."""
     names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
-    identifiers = find_identifiers(unique_columns(rows.X, names, None), len(rows))
-    if identifiers:
+    unique = unique_columns(rows.X, names, None)
+    if unique and (identifiers := find_identifiers(unique, len(rows))):
         warn_user(identifier_text(identifiers), IdentifierWarning)
     if not impute or not holds_nan(rows.X):
         return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)

@@ -1,6 +1,6 @@
 """Feature maps of kernels: the space in which a kernel problem is linear.
 
-Kernel functions and k-means are handed in by the caller: this room knows NumPy and SciPy only.
+Kernel functions and k-means are handed in by the caller: this package knows NumPy and SciPy only.
 """
 
 from fairpca.kernels._anchors import (

@@ -40,14 +40,6 @@ class Anchors:
     `function` gives the kernel values of the rows of X against those of Y (X itself where None).
     Where the kernel is precomputed there is no function and no `rows` (m, p), and `columns` (m,)
     are those of the anchors; None: all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.kernels import Anchors
-    >>> anchors = Anchors(lambda X, Y: X @ (X if Y is None else Y).T, np.eye(2))
-    >>> anchors.values(np.array([[3.0, 4.0]]))
-    array([[3., 4.]])
     """
 
     function: Callable[[Any, Any], Any] | None
@@ -119,7 +111,7 @@ def _gaussian(gamma: float, origin: Array, X: Array, Y: Array) -> Array:
 
 
 def all_rows(function: Callable[[Any, Any], Any] | None, rows: Rows) -> tuple[Rows, Anchors]:
-    """Make every row of positive weight an anchor; return those rows beside them."""
+    """Make every row of positive weight an anchor; return those rows too."""
     if function is None:
         _check_precomputed(rows.X)
     columns = None
@@ -229,7 +221,7 @@ def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool) -> None:
     follows for the inverse transform.
     """
     matrix = 8 * n_rows**2
-    # LAPACK's divide and conquer holds the vectors and twice their size beside the matrix.
+    # LAPACK's divide and conquer holds the vectors and twice their size besides the matrix.
     needed = max(matrix * (2 if partial else 4), matrix * 3 if inverse else 0)
     allowed = machine_memory()
     if needed <= allowed:

@@ -35,14 +35,7 @@ _POSITIVE = frozenset({"linear", "rbf", "laplacian", "cosine", "chi2", "additive
 
 
 def is_positive(kernel: object, degree: float, coef0: float) -> bool:
-    """Whether a kernel's centred matrix is known to be positive semidefinite.
-
-    Examples
-    --------
-    >>> from fairpca.kernels import is_positive
-    >>> is_positive("rbf", 3, 1), is_positive("sigmoid", 3, 1)
-    (True, False)
-    """
+    """Whether a kernel's centred matrix is known to be positive semidefinite."""
     if not isinstance(kernel, str):
         return False
     is_whole = float(degree).is_integer() and coef0 >= 0.0
@@ -51,7 +44,7 @@ def is_positive(kernel: object, degree: float, coef0: float) -> bool:
 
 @dataclass(frozen=True)
 class SpectrumOptions:
-    """How eigenpairs are computed; the example is that of `KernelSpace`."""
+    """How eigenpairs are computed."""
 
     rank: int | None  # number of the largest eigenpairs; None: all that are not zero
     is_positive: bool = False  # known to be positive semidefinite
@@ -158,20 +151,7 @@ FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 
 @dataclass(frozen=True, eq=False)
 class KernelSpace:
-    """The map from kernel values to coordinates, their second moments and the contrasts in them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.kernels import SpectrumOptions, exact_space
-    >>> from fairpca.moments import ContrastSet
-    >>> from fairpca.rows import Rows
-    >>> X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
-    >>> options = SpectrumOptions(rank=2, is_positive=True)
-    >>> space = exact_space(Rows(X), X @ X.T, options, lambda moments: ContrastSet((), 2))
-    >>> space.variances.round(12).tolist()
-    [2.0, 0.5]
-    """
+    """The map from kernel values to coordinates, their second moments and the contrasts in them."""
 
     shift: Array  # (m,)
     projection: Array  # (m, r)
@@ -324,7 +304,7 @@ def coefficient_space(
 
 def _printed_contrasts(contrasts: ContrastSet, features: Array) -> ContrastSet:
     """f_k = K(X,X₊)e/#P − K(X,X₋)e/#N and Q_k = K(X,X₊)K(X₊,X) − K(X,X₋)K(X₋,X), over n."""
-    # The contrasts given are those of the unit vectors: their mean gap has one entry for each row,
+    # These contrasts are those of the unit vectors: their mean gap has one entry for each row,
     # 1/#P, −1/#N or 0, which says who is compared, whatever attribute or stratum the contrast is
     # of.
     n = len(features)

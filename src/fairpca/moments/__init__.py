@@ -1,4 +1,4 @@
-"""Rows become moments, moments become contrasts; nothing after this room sees a row."""
+"""Rows become moments, moments become contrasts; nothing after this package sees a row."""
 
 from fairpca._choices import COMPARE
 from fairpca.moments._cells import Pooled, Standardization

@@ -67,7 +67,12 @@ def form_contrasts(
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
         _record_empty_cells(builder, table, levels)
-    compared = {c.attribute for c in builder.contrasts if c.mean_gap is not None}
+    compared = set()
+    for contrast in builder.contrasts:
+        for gap in (contrast.mean_gap, contrast.cov_gap):
+            if gap is not None:
+                gap.flags.writeable = False
+                compared.add(contrast.attribute)
     for name in table.attributes:
         if name not in compared:  # it would go unprotected in silence
             raise GroupsError(

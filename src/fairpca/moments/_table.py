@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,16 +40,12 @@ class Table:
     numeric: tuple[str, ...]
     controls: tuple[str, ...]
     cells: Mapping[Key, Cell]
+    categorical: tuple[str, ...] = field(init=False)  # attributes that name groups
+    key_names: tuple[str, ...] = field(init=False)  # of each position of a key
 
-    @property
-    def categorical(self) -> tuple[str, ...]:
-        """Names of the attributes that name groups."""
-        return tuple(name for name in self.attributes if name not in self.numeric)
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """Name of each position of a key."""
-        return self.categorical + self.controls
+    def __post_init__(self) -> None:
+        categorical = tuple(name for name in self.attributes if name not in self.numeric)
+        vars(self).update(categorical=categorical, key_names=categorical + self.controls)
 
     def map(self, function: Callable[[Cell], Cell]) -> Table:
         """Return the table of other cells with the same keys."""

@@ -59,11 +59,6 @@ class Contrast:
     cov_gap: FloatArray | None
     status: str
 
-    def __post_init__(self) -> None:
-        for gap in (self.mean_gap, self.cov_gap):
-            if gap is not None:
-                gap.flags.writeable = False
-
     @property
     def label(self) -> str:
         """One-line name, for messages and tables."""

@@ -184,7 +184,7 @@ class GroupMoments(MomentsReprMixin):
         Distances, variances and gaps are those of the features, because the directions of the span
         are orthonormal.
         """
-        whole = self.complete()
+        whole = self if self.indicators is None else self._completed
         return whole if whole.span is None else GroupMoments(len(whole.span), None, whole.table)
 
     def expanded(self) -> GroupMoments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -52,7 +52,7 @@ def check_container(X: Any) -> None:
 
 
 def check_matrix(
-    X: Any, of: str = "X", masks: Iterable[Mask] = ()
+    X: Any, of: str = "X", masks: Callable[[], Iterable[Mask]] = tuple
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Return a finite matrix of floats, and its column names where the container has them."""
     # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
@@ -82,7 +82,7 @@ def check_matrix(
     return matrix, checked
 
 
-def dense_matrix(values: Any, of: str, masks: Iterable[Mask] = ()) -> Floats:
+def dense_matrix(values: Any, of: str, masks: Callable[[], Iterable[Mask]] = tuple) -> Floats:
     """Return a finite, dense float64 matrix to measure; a vector is one column."""
     if getattr(values, "ndim", 1) == 1 and not hasattr(values, "columns") and not issparse(values):
         with suppress(ValueError):  # rows of different lengths, which the next check refuses
@@ -116,11 +116,11 @@ def check_finite(
     of: str = "X",
     *,
     missing: str = "error",
-    masks: Iterable[Mask] = (),
+    masks: Callable[[], Iterable[Mask]] = tuple,
 ) -> None:
     """Refuse infinite values and, unless `missing` says what it means, NaN.
 
-    NaN is counted by column, together with what the columns of `masks` lack.
+    NaN is counted by column, together with missing groups, strata and weights, which `masks` finds.
     """
     is_sparse = issparse(matrix)
     values = matrix.data if is_sparse else matrix
@@ -129,7 +129,7 @@ def check_finite(
     if all(np.isfinite(part).all() for part in parts):
         return
     if missing == "error" and np.isnan(values).any():
-        raise find_missing(matrix.shape[0], masks, matrix, names)[0].error(of)
+        raise find_missing(matrix.shape[0], masks(), matrix, names)[0].error(of)
     places = np.isinf(values)
     infinite = matrix.tocoo().col[places] if is_sparse else np.nonzero(places)[1]
     if len(infinite):

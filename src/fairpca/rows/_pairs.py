@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._choices import COMPARE
-from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning
+from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning, warn_user
 from fairpca.rows.groups import Attribute, Level
 
 if TYPE_CHECKING:
@@ -86,11 +85,11 @@ def face(
         return [(level, reference) for level in levels if level != reference]
     if compare == "pairs" or len(levels) == 2:
         return [(second, first) for first, second in combinations(levels, 2)]
-    found = [level for level in levels if level in present]
-    if len(found) == 2:
+    inside = [level for level in levels if level in present]
+    if len(inside) == 2:
         # Of two groups one contrast says it all; the other would repeat it with the sign changed.
         absent = [(level, None) for level in levels if level not in present]
-        return [(found[1], found[0]), *absent]
+        return [(inside[1], inside[0]), *absent]
     return [(level, None) for level in levels]
 
 
@@ -166,11 +165,11 @@ def form_pairs(
     for name, index in _strata(rows):
         inside = rows if index is None else rows.take(index)
         where = " where " + ", ".join(f"{key}={value!r}" for key, value in name) if name else ""
-        pairs = [
-            pair
-            for attribute, how, level in ways
-            for pair in _pairs_of(_taken(attribute, index), how, level, where if strict else "")
-        ]
+        pairs: list[Pair] = []
+        for attribute, how, level in ways:
+            if index is not None:
+                attribute = replace(attribute, codes=attribute.codes[index])
+            pairs += _pairs_of(attribute, how, level, where if strict else "")
         if pairs:
             strata.append(Stratum(name, inside, tuple(pairs)))
     if not strata:
@@ -223,18 +222,12 @@ def combine(columns: Sequence[Attribute]) -> tuple[NDArray[np.intp], NDArray[np.
     return member, first
 
 
-def _taken(attribute: Attribute, index: NDArray[np.intp] | None) -> Attribute:
-    if index is None:
-        return attribute
-    return Attribute(attribute.name, attribute.levels, attribute.codes[index])
-
-
 def _check_attribute(attribute: Attribute, compare: str, strict: bool) -> None:
     """Refuse attributes that cannot be compared on any rows."""
     counts = np.bincount(attribute.codes, minlength=len(attribute.levels))
     present = int((counts > 0).sum())
     if present < 2:
-        advice = "Check that the right column was given."
+        advice = "Check that it is the right column."
         if len(attribute.levels) > 1:
             advice = "sample_weight is zero for every row of the others."
         raise GroupsError(
@@ -277,11 +270,10 @@ def _pairs_of(
     levels, codes = attribute.levels, attribute.codes
     counts = np.bincount(codes, minlength=len(levels))
     for code in np.flatnonzero(counts < MIN_ROWS) if where else ():
-        warnings.warn(
+        warn_user(
             f"Group {levels[code]!r} of attribute {attribute.name!r} has {counts[code]} rows"
             f"{where}: it is not compared there.",
             SmallGroupWarning,
-            stacklevel=5,
         )
     place = {level: code for code, level in enumerate(levels)}
     present = [level for level, count in zip(levels, counts, strict=True) if count]

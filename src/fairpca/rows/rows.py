@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class Rows:
         """
         parts = (sensitive_features, control_features, sample_weight)
         known = sensitive_features if unknown is None else None
-        matrix, names = check_matrix(X, of, missing_in_parts(known, *parts[1:]))
+        matrix, names = check_matrix(X, of, partial(missing_in_parts, known, *parts[1:]))
         if sensitive_features is None:
             raise _no_groups(of)
         options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
@@ -123,7 +124,7 @@ class Rows:
         if not isinstance(U, Rows):
             parts = (sensitive_features, control_features, sample_weight)
             known = sensitive_features if unknown is None else None
-            matrix = dense_matrix(U, "U", missing_in_parts(known, *parts[1:]))
+            matrix = dense_matrix(U, "U", partial(missing_in_parts, known, *parts[1:]))
             if sensitive_features is None:
                 raise _no_groups("U")
             return cls.attach(matrix, *parts, numeric=numeric, of="U", unknown=unknown)
@@ -198,7 +199,7 @@ class Rows:
     def __post_init__(self) -> None:
         for part in (self.groups, self.strata):
             if part is not None and part.n_rows != len(self):
-                raise GroupsError(f"groups of {part.n_rows} rows given for {len(self)} rows of X.")
+                raise GroupsError(f"groups of {part.n_rows} rows for {len(self)} rows of X.")
         if self.strata is not None and self.strata.numeric:
             raise numeric_strata_error([column.name for column in self.strata.numeric])
 
