@@ -70,9 +70,14 @@ def number(value: float | None, scale: float | None = None) -> str:
     return f"{value:.4g}" if 10 <= size < 1e4 else f"{value:.1e}"
 
 
-def percent(share: float | None) -> str:
+def share(value: float | None) -> str:
+    """Write a share, or a difference of shares, with three digits."""
+    return NOTHING if value is None else f"{value:.3f}"
+
+
+def percent(value: float | None) -> str:
     """Write a share as a percentage with one digit."""
-    return NOTHING if share is None else f"{100 * share:.1f} %"
+    return NOTHING if value is None else f"{100 * value:.1f} %"
 
 
 def points(difference: float | None) -> str:
@@ -80,8 +85,8 @@ def points(difference: float | None) -> str:
     return NOTHING if difference is None else f"{100 * difference:.1f}"
 
 
-def interval(low: float | None, high: float | None, unit: Any = number) -> str:
-    """Write an interval in the unit of its value: `number`, `percent` or `points`."""
+def interval(low: float | None, high: float | None, unit: Any = share) -> str:
+    """Write an interval in the unit of its value: `share`, `number`, `percent` or `points`."""
     return NOTHING if low is None or high is None else f"{unit(low)} to {unit(high)}"
 
 

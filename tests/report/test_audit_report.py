@@ -83,7 +83,7 @@ def test_the_policy_allows_our_style_and_nothing_else(page):
 
 def test_everything_that_was_promised_is_there(page):
     html = page.html()
-    for place in ("data", "before", "delta", "contrasts", "served", "loadings", "tradeoff",
+    for place in ("data", "before", "delta", "contrasts", "representation", "loadings", "tradeoff",
                   "decisions", "certificate", "limits", "record"):  # fmt: skip
         assert f'id="{place}"' in html
         assert f'href="#{place}"' in html
@@ -123,7 +123,7 @@ def test_an_audit_alone_makes_a_page(tmp_path):
     report = audit(U, z, families=("linear",), adversaries=("linear",), n_permutations=19, budget=5)
     html = report.to_html(tmp_path / "a.html", title="Only figures").read_text(encoding="utf-8")
     assert "<h1>Only figures</h1>" in html
-    assert "Classifiers tell the groups apart clearly." in html
+    assert "Classifiers predict the group clearly better than chance." in html
     assert 'id="certificate"' not in html
     assert (tmp_path / "a.json").is_file()
 

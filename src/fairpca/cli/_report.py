@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from fairpca._present import visible
-from fairpca.cli._audit import read_measured
 from fairpca.cli._console import Stages, add_note, collected_notes, print_notes
 from fairpca.cli._request import (
     TableRequest,
@@ -18,6 +17,7 @@ from fairpca.cli._request import (
     check_place,
     fit_settings,
     parse_request,
+    read_measured,
 )
 from fairpca.estimators import FairPCA
 from fairpca.metrics._audit_report import cut_in_a_line

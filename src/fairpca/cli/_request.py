@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pyarrow as pa
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
+from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import check_names
+from fairpca.rows._missing import MISSING_GROUP
 from fairpca.tables import Roles, Table, open_query, open_table
 
 _ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
@@ -238,6 +241,43 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
                 param_hint="'--reference'",
             )
     return pairs
+
+
+def read_measured(
+    request: TableRequest, options: Mapping[str, Any]
+) -> tuple[Rows, dict[str, Any]]:
+    """Read rows, and decisions and original features as `audit` takes them."""
+    leave_out = options["leave_out_unknown"]
+    names = dict.fromkeys((*request.measured.values(), *request.original))
+    roles = replace(request.roles, missing_groups="own") if leave_out else request.roles
+    rows, others = request.table.rows_with(roles, names)
+    columns = {name: others.column(name).to_numpy() for name in names}
+    measured: dict[str, Any] = {}
+    if request.measured:
+        decisions = {part: columns[name] for part, name in request.measured.items()}
+        measured["decisions"] = {**decisions, "positive": options["positive"]}
+    if request.original:
+        numbers = [_as_numbers(name, columns[name]) for name in request.original]
+        measured["original"] = np.column_stack(numbers)
+    return _mark_unknown(rows) if leave_out else rows, measured
+
+
+def _mark_unknown(rows: Rows) -> Rows:
+    groups = rows.groups
+    if groups is None:
+        return rows
+    columns = []
+    for column in groups.categorical:
+        levels = [UNKNOWN_GROUP if level == MISSING_GROUP else level for level in column.levels]
+        columns.append(replace(column, levels=tuple(levels)))
+    return replace(rows, groups=replace(groups, categorical=tuple(columns)))
+
+
+def _as_numbers(name: str, column: Any) -> Any:
+    try:
+        return column.astype(np.float64)
+    except (TypeError, ValueError):
+        raise click.ClickException(f"--original {name}: not a column of numbers.") from None
 
 
 def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:

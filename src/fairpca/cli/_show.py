@@ -21,6 +21,7 @@ from fairpca._present import (
     p_value,
     percent,
     records,
+    share,
     shorten,
     visible,
 )
@@ -126,7 +127,7 @@ def _path(fair: Any) -> Table:
     path = records(fair.path_)
     rows = [
         (number(point["penalty"]), percent(point["variance"]), number(point["leakage"]),
-         number(point["delta"]), f"± {number(point['delta_error'])}",
+         share(point["delta"]), f"± {share(point['delta_error'])}",
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip
@@ -136,7 +137,7 @@ def _path(fair: Any) -> Table:
         head,
         rows,
         "Δ: difference in selection rates of two groups. Chance alone stays below "
-        f"{number(fair.delta_chance_)} in 95 of 100 cases.",
+        f"{share(fair.delta_chance_)} in 95 of 100 cases.",
         lambda place: bool(path[place]["chosen"]),
     )
 
@@ -223,9 +224,9 @@ def _families(report: dict[str, Any]) -> Table:
     level = f"{100 * report['confidence']:g} %"
     rows = [
         (_FAMILIES[entry["family"]], entry["method"],
-         *(number(entry[name]) for name in ("value", "null_mean", "null_quantile")),
-         p_value(entry["p_value"]), number(entry["held_out"] and entry["held_out"]["value"]),
-         "≥ 1" if (entry["bound"] or 0) >= 1 else number(entry["bound"]), _pair(entry))
+         *(share(entry[name]) for name in ("value", "null_mean", "null_quantile")),
+         p_value(entry["p_value"]), share(entry["held_out"] and entry["held_out"]["value"]),
+         "≥ 1" if (entry["bound"] or 0) >= 1 else share(entry["bound"]), _pair(entry))
         for entry in report["delta"]
     ]  # fmt: skip
     whole = any(entry["bound_of"] == "family" for entry in report["delta"])
@@ -243,7 +244,7 @@ def _families(report: dict[str, Any]) -> Table:
 def _adversaries(report: dict[str, Any]) -> Table:
     """Show each adversary at its strongest."""
     rows = [
-        (entry["adversary"], number(entry["held_out"]["value"]),
+        (entry["adversary"], share(entry["held_out"]["value"]),
          interval(entry["held_out"]["low"], entry["held_out"]["high"]), _pair(entry))
         for entry in report["by_adversary"]
     ]  # fmt: skip
@@ -259,7 +260,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
     if worst is not None:
         new = worst["held_out"]
         yield (
-            f"Worst on held-out rows: [bold]{number(new['value'])}[/bold] "
+            f"Worst on held-out rows: [bold]{share(new['value'])}[/bold] "
             f"({interval(new['low'], new['high'])}), {worst['by']}, "
             f"{escape(shorten(worst['pair']))}."
         )
@@ -296,7 +297,7 @@ def _pairs(delta: list[dict[str, Any]]) -> Table:
     names = [f"{_FAMILIES[entry['family']]}, {entry['method']}" for entry in delta]
     rows = [
         (_pair(pair), f"{pair['n_rows'][1]} / {pair['n_rows'][0]}",
-         *(number(entry["pairs"][place]["value"]) for entry in delta))
+         *(share(entry["pairs"][place]["value"]) for entry in delta))
         for place, pair in enumerate(delta[0]["pairs"])
     ]  # fmt: skip
     return _table("Δ of every pair of groups", ("pair", "rows", *names), rows)
@@ -317,7 +318,7 @@ def _decisions(decisions: dict[str, Any]) -> Table:
     rows = [
         (entry["measure"], label(entry["attribute"], entry["group"]), entry["n_rows"],
          percent(entry["rate"]), interval(entry["rate_low"], entry["rate_high"], percent),
-         percent(entry["difference"]), number(entry["impact_ratio"]),
+         percent(entry["difference"]), share(entry["impact_ratio"]),
          interval(entry["ratio_low"], entry["ratio_high"]), entry["left_out"])
         for entry in decisions["rates"]
     ]  # fmt: skip

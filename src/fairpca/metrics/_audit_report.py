@@ -247,7 +247,7 @@ class AuditReport:
             Of the page.
         """
         # Pages are made two rooms above: found by name, when one is asked for.
-        pages = import_module("fairpca.report.audit_reports")
+        pages = import_module("fairpca.report._audit_report")
         about = {"title": title, "options": self.options, "attributes": self._attributes()}
         return Path(pages.make_page(self, about=about).to_html(path))
 

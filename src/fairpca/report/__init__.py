@@ -1,31 +1,31 @@
 """Pages and plots of estimators and audits."""
 
-from fairpca.report._page import AuditPage
-from fairpca.report.audit_reports import audit_report
-from fairpca.report.displays import (
-    BeforeAfterDisplay,
-    CertificateDisplay,
-    ContrastsDisplay,
-    DeltaBar,
-    DeltaDisplay,
-    GroupLossDisplay,
-    LoadingsDisplay,
-    ScreeDisplay,
-    SolveHistory,
-    TradeoffDisplay,
-)
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "AuditPage",
-    "BeforeAfterDisplay",
-    "CertificateDisplay",
-    "ContrastsDisplay",
-    "DeltaBar",
-    "DeltaDisplay",
-    "GroupLossDisplay",
-    "LoadingsDisplay",
-    "ScreeDisplay",
-    "SolveHistory",
-    "TradeoffDisplay",
-    "audit_report",
-]
+# Imported when first used: a page needs half of the displays, and one display no page.
+_HOME = {
+    "AuditPage": "_page",
+    "BeforeAfterDisplay": "_scores",
+    "CertificateDisplay": "_variance",
+    "ContrastsDisplay": "_groups",
+    "DeltaBar": "_delta",
+    "DeltaDisplay": "_delta",
+    "GroupLossDisplay": "_groups",
+    "LoadingsDisplay": "_scores",
+    "ScreeDisplay": "_variance",
+    "SolveHistory": "_variance",
+    "TradeoffDisplay": "_tradeoff",
+    "audit_report": "_audit_report",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fairpca.report' has no attribute {name!r}")
+    return getattr(import_module(f"fairpca.report.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

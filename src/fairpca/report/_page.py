@@ -1,4 +1,4 @@
-"""A page or a model card about an audit: a dictionary goes in, text that obeys nobody comes out."""
+"""A page or a model card about an audit: a dictionary becomes HTML or Markdown, escaped."""
 
 from __future__ import annotations
 
@@ -12,16 +12,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairpca._files import replacing, to_json
-from fairpca._present import visible
+from fairpca._present import (
+    interval,
+    label,
+    number,
+    optimality,
+    p_value,
+    percent,
+    points,
+    share,
+    visible,
+)
 from fairpca.exceptions import InvalidInputError
-from fairpca.report._pictures import Picture
 
 _HOME = Path(__file__).parent
 _SHADES = 6
-_ROUNDING = 1e-9
+
+
+class Picture(NamedTuple):
+    """A PNG as base64, and its size in CSS pixels."""
+
+    data: str
+    width: int
+    height: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +95,11 @@ class AuditPage:
         return self._render("card.md.j2", False)
 
     def _render(self, template: str, escaped: bool, **values: Any) -> str:
-        prose = _prose()
         page = _environment(escaped).get_template(template)
-        return str(page.render(s=self.summary, prose=prose, **values))
+        return str(page.render(s=self.summary, prose=_prose(), **values))
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page, and its figures as JSON beside it; return the path of the page.
+        """Write the page, and its figures as JSON next to it; return the path of the page.
 
         Parameters
         ----------
@@ -98,8 +113,8 @@ class AuditPage:
                 parameter="path",
             )
         for place, text in ((target, self.html()), (target.with_suffix(".json"), self.json())):
-            with replacing(place) as beside:
-                beside.write_text(text, encoding="utf-8")
+            with replacing(place) as file:
+                file.write_text(text, encoding="utf-8")
         return target
 
     def to_markdown(self, path: str | os.PathLike[str]) -> Path:
@@ -110,8 +125,8 @@ class AuditPage:
         path : str or path
             Where to.
         """
-        with replacing(path) as beside:
-            beside.write_text(self.markdown(), encoding="utf-8")
+        with replacing(path) as file:
+            file.write_text(self.markdown(), encoding="utf-8")
         return Path(path)
 
     def json(self) -> str:
@@ -132,32 +147,20 @@ def _environment(escaped: bool) -> Any:
         raise ImportError(
             "Reports need Jinja2: install it with pip install 'fairpca[report]'.", name="jinja2"
         ) from error
-    found = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HOME / "templates"),
         autoescape=escaped,
         undefined=jinja2.StrictUndefined,
         finalize=_shown,
         keep_trailing_newline=True,
     )
-    found.filters |= _FILTERS
-    return found
+    environment.filters |= _FILTERS
+    return environment
 
 
 def _shown(value: Any) -> Any:
     """Write out what is hidden in a name; marked text is ours and stays as it is."""
     return visible(value) if type(value) is str and not value.isprintable() else value
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _gap(value: float | None, scale: float | None = None) -> str:
-    if value is None:
-        return "–"
-    if value == 0 or (scale and value <= _ROUNDING * scale):
-        return "0"
-    return f"{value:.3f}" if 1e-3 <= value < 1e4 else f"{value:.1e}"
 
 
 def _heat(value: float | None, largest: float) -> str:
@@ -169,28 +172,22 @@ def _heat(value: float | None, largest: float) -> str:
 
 
 def _pair(entry: Mapping[str, Any]) -> str:
-    where = ", ".join(f"{name}={value}" for name, value in entry["stratum"].items())
-    text = f"{entry['attribute']}: {entry['groups'][1]} against {entry['groups'][0]}"
-    return f"{text} where {where}" if where else text
+    other, group = entry["groups"]
+    return label(entry["attribute"], group, other, entry["stratum"])
+
+
+def _contrast(entry: Mapping[str, Any]) -> str:
+    return label("", entry["positive"], entry["negative"])
 
 
 def _certified(certificate: Mapping[str, Any]) -> str:
-    if not certificate["certified"]:
-        return "none"
-    gap = certificate["gap"]
-    return "optimal" if gap < 5e-7 else f"within {100 * gap:.2g} %"
-
-
-def _certified_note(certificate: Mapping[str, Any]) -> str:
-    return "of the best possible" if certificate["certified"] else "was not asked for"
+    return optimality(certificate["gap"]) if certificate["certified"] else "not computed"
 
 
 def _certificate_words(certificate: Mapping[str, Any]) -> str:
-    kind = "close" if certificate["certified"] else "none"
-    if kind == "close" and certificate["gap"] < 5e-7:
-        kind = "optimal"
-    text: str = _prose()["certificate_words"][kind]
-    return text.format(**certificate, percent=100 * certificate["gap"])
+    text: str = _prose()["certificate_words"]["close" if certificate["certified"] else "none"]
+    figures = {name: number(certificate[name]) for name in ("objective", "bound")}
+    return text.format(**figures, proven=optimality(certificate["gap"]))
 
 
 def _markdown(value: Any) -> str:
@@ -200,18 +197,20 @@ def _markdown(value: Any) -> str:
 
 
 _FILTERS: dict[str, Any] = {
-    "share": _share,
-    "gap": _gap,
+    "number": number,
+    "share": share,
+    "percent": percent,
+    "points": points,
+    "pvalue": p_value,
+    "span": lambda ends, unit="share": interval(ends[0], ends[1], _FILTERS[unit]),
+    "points_span": lambda entry: interval(entry["low"], entry["high"], points),
     "heat": _heat,
     "pair": _pair,
+    "contrast": _contrast,
     "certified": _certified,
-    "certified_note": _certified_note,
     "certificate_words": _certificate_words,
     "md": _markdown,
     "count": lambda value: f"{value:,}",
-    "percent": lambda value: f"{100 * value:.1f} %",
-    "points": lambda value: f"{100 * value:.0f}",
-    "pvalue": lambda value: "–" if value is None else "< 0.001" if value < 1e-3 else f"{value:.3f}",
     "classifier": lambda name: _prose()["classifiers"].get(name, name),
     "option": lambda value: json.dumps(value, ensure_ascii=False, default=str),
 }

@@ -11,21 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from fairpca._present import records
 from fairpca.estimators._fair_pca import FairPCA, fit_with_plain, held_out_summary
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
+from fairpca.report._display import feature_names, same_sign
 from fairpca.rows import Rows
 
 PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 _BLOCK = 4096
 _LOADINGS = 8  # features named for each component
-# Ends of what a lower end of Δ is called; a matter of words, and said so on the page.
+# Words for the lower limit of Δ; the page says that they are a convention.
 _WORDS = ((0.0, "nothing"), (0.1, "little"), (0.3, "some"), (1.01, "much"))
 
 
 class Fitted(NamedTuple):
-    """A fair fit, plain components beside it, and moments of the same rows by fold, if any."""
+    """A fair fit, plain components, and moments of the same rows by fold, if any."""
 
     fair: FairPCA
     plain: FairPCA
@@ -60,7 +62,10 @@ def summarise(
         "fit": None if fitted is None else _fit(fitted),
         "record": {
             "date": about.get("date"),
-            "versions": {name: version(name) for name in _PACKAGES} | _python(),
+            "versions": {
+                **{name: version(name) for name in _PACKAGES},
+                "python": platform.python_version(),
+            },
             "options": dict(about.get("options") or {}),
             "files": list(about.get("files") or ()),
             "rows_sha256": None if rows is None else digest(rows),
@@ -68,26 +73,22 @@ def summarise(
     }
 
 
-def _python() -> dict[str, str]:
-    return {"python": platform.python_version()}
-
-
 def digest(rows: Rows) -> str:
     """Return the SHA-256 of rows as they were read: features, groups, strata and weights."""
-    found = hashlib.sha256()
+    total = hashlib.sha256()
     for start in range(0, len(rows), _BLOCK):  # a copy of all rows would be felt in memory
         block = rows.X[start : start + _BLOCK]
         whole = block.toarray() if hasattr(block, "toarray") else block
-        found.update(np.ascontiguousarray(whole, dtype="<f8").tobytes())
+        total.update(np.ascontiguousarray(whole, dtype="<f8").tobytes())
     for part in (rows.groups, rows.strata):
         for column in part.categorical if part is not None else ():
-            found.update(repr((column.name, column.levels)).encode())
-            found.update(column.codes.astype("<i8").tobytes())
+            total.update(repr((column.name, column.levels)).encode())
+            total.update(column.codes.astype("<i8").tobytes())
         for numbers in part.numeric if part is not None else ():
-            found.update(numbers.name.encode() + numbers.values.astype("<f8").tobytes())
+            total.update(numbers.name.encode() + numbers.values.astype("<f8").tobytes())
     if rows.weights is not None:
-        found.update(rows.weights.astype("<f8").tobytes())
-    return found.hexdigest()
+        total.update(rows.weights.astype("<f8").tobytes())
+    return total.hexdigest()
 
 
 def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
 
 
 def _verdict(audit: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Put the worst that was found on new rows into a word, with its uncertainty."""
+    """Put the largest difference on held-out rows into a word, with its uncertainty."""
     worst = audit["headline"]
     if worst is None:
         return {"word": "unknown", "held_out": None, "before": None}
@@ -151,15 +152,13 @@ def _figures(model: FairPCA) -> dict[str, Any]:
 
 
 def _unfitted(model: FairPCA) -> FairPCA:
-    """Return a copy that asks for as many components as the model has."""
+    """Return a copy with as many components as the model has."""
     return clone(model).set_params(n_components=model.n_components_)
 
 
 def contrast_rows(model: FairPCA) -> list[dict[str, Any]]:
     """Return one entry for each contrast, those with the largest gaps left first."""
-    table = model.contrasts_
-    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
-    return sorted(rows, key=lambda row: -(row["cov_gap"] or 0.0))
+    return sorted(records(model.contrasts_), key=lambda row: -(row["cov_gap"] or 0.0))
 
 
 def _groups(fair: FairPCA, plain: FairPCA) -> list[dict[str, Any]]:
@@ -189,16 +188,14 @@ def _groups(fair: FairPCA, plain: FairPCA) -> list[dict[str, Any]]:
 
 def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
     """Name the features that each component is mostly made of."""
-    count = fair.components_.shape[1]
-    names = getattr(fair, "feature_names_in_", [f"x{index}" for index in range(count)])
-    found = []
-    for number, component in enumerate(fair.components_):
-        order = np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
-        other = plain.components_[number] if number < len(plain.components_) else component
-        sign = -1.0 if float(other @ component) < 0 else 1.0  # the sign of a component is free
-        weights = [(str(names[k]), float(component[k]), sign * float(other[k])) for k in order]
-        found.append([dict(zip(("feature", "fair", "plain"), row, strict=True)) for row in weights])
-    return found
+    names, others = feature_names(fair), same_sign(plain.components_, fair.components_)
+    return [
+        [
+            {"feature": names[k], "fair": float(component[k]), "plain": float(other[k])}
+            for k in np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
+        ]
+        for component, other in zip(fair.components_, others, strict=True)
+    ]
 
 
 def _tradeoff(fair: FairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
@@ -212,7 +209,7 @@ def _tradeoff(fair: FairPCA, folded: FoldedMoments | None) -> list[dict[str, Any
     points = []
     for penalty in penalties:
         model = _unfitted(fair).set_params(cov_weight=penalty, cov_tol=None)
-        found = held_out_summary(model, folded)
-        if found is not None:
-            points.append({"penalty": penalty, "chosen": penalty == chosen, **found})
+        figures = held_out_summary(model, folded)
+        if figures is not None:
+            points.append({"penalty": penalty, "chosen": penalty == chosen, **figures})
     return points

@@ -11,11 +11,10 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._look import ACCENT, BOUND, FAIR, PLAIN, draw_on, look
+from fairpca._look import ACCENT, BOUND, FAIR, PLAIN
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, delta_fairness, mean_gap
-from fairpca.report.displays._base import Display, name_groups, plain_model
-from fairpca.report.displays._scree import variance_bound
+from fairpca.report._display import Display, name_groups, plain_model, variance_bound
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
 
@@ -45,7 +44,7 @@ class TradeoffDisplay(Display):
     Parameters
     ----------
     leakage : ndarray of shape (k,)
-        Gap or Δ at every penalty, on rows that were not fitted.
+        Gap or Δ at every penalty, on held-out rows.
     variance : ndarray of shape (k,)
         Share of the variance kept.
     penalty : ndarray of shape (k,)
@@ -55,18 +54,13 @@ class TradeoffDisplay(Display):
     error : ndarray of shape (k,), optional
         Standard errors of `leakage`.
     bound : ndarray of shape (k,), optional
-        Largest share of the variance with gaps as small as those found; NaN: not known.
+        Largest share of the variance with gaps as small as these; NaN: not known.
     plain : tuple of two float, optional
         Leakage and variance of plain components.
     chosen : int, optional
         Position of the penalty that was chosen.
     chance : float, optional
         What `leakage` stays below when nothing leaks.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
 
     Examples
     --------
@@ -118,18 +112,11 @@ class TradeoffDisplay(Display):
         Parameters
         ----------
         estimator : DeltaFairPCA
-            Fitted. Δ is on unseen rows; the leakage is drawn where a penalty was given.
+            Fitted. Δ is on held-out rows; the leakage is drawn where a penalty was given.
         X, sensitive_features, control_features : array-like, optional
             The rows that were fitted: plain PCA is then measured in the same way.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-        **options
+        ax, **options
             As for `plot`.
-
-        Returns
-        -------
-        TradeoffDisplay
-            The display, drawn.
         """
         check_is_fitted(estimator)
         path = getattr(estimator, "path_", None)
@@ -172,7 +159,7 @@ class TradeoffDisplay(Display):
         ax: Any = None,
         **options: Any,
     ) -> TradeoffDisplay:
-        """Fit along penalties of the covariance gap, and measure rows that were not fitted.
+        """Fit along penalties of the covariance gap, and measure held-out rows.
 
         Parameters
         ----------
@@ -185,22 +172,17 @@ class TradeoffDisplay(Display):
         measure : {"cov_gap", "mean_gap", "linear", "rbf"} or callable, default "cov_gap"
             What is measured: a gap, Δ of a family, or a function of scores and groups.
         test_size : float, default 0.4
-            Share of the rows that is not fitted, of every group.
+            Share of the rows that is held out, of every group.
         random_state : int, default 0
             Which rows.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-        **options
+        ax, **options
             As for `plot`.
-
-        Returns
-        -------
-        TradeoffDisplay
-            The display, drawn.
         """
-        name, ask = _MEASURES.get(measure, (None, None)) if isinstance(measure, str) else (
-            getattr(measure, "__name__", "measure"), measure)  # fmt: skip
-        if ask is None:
+        if isinstance(measure, str):
+            name, function = _MEASURES.get(measure, ("", None))
+        else:
+            name, function = getattr(measure, "__name__", "measure"), measure
+        if function is None:
             raise InvalidInputError(
                 f"measure must be one of {list(_MEASURES)} or a function, not {measure!r}.",
                 parameter="measure",
@@ -213,11 +195,11 @@ class TradeoffDisplay(Display):
         for penalty in penalties:
             fair = clone(estimator).set_params(cov_weight=penalty, cov_tol=None)
             fair.fit(train, sensitive_features=z_train)
-            points.append(_measured(fair, test, z_test, ask))
+            points.append(_measured(fair, test, z_test, function))
             bounds.append(variance_bound(fair) or np.nan)
-        plain = _measured(plain_model(fair, train, z_train), test, z_test, ask)
+        plain = _measured(plain_model(fair, train, z_train), test, z_test, function)
         leakage, variance = zip(*points, strict=True)
-        drawn = cls(leakage, variance, penalties, measure=str(name), bound=bounds, plain=plain)
+        drawn = cls(leakage, variance, penalties, measure=name, bound=bounds, plain=plain)
         return drawn.plot(ax, **options)
 
     def plot(self, ax: Any = None, *, penalties: bool = True) -> TradeoffDisplay:
@@ -229,14 +211,8 @@ class TradeoffDisplay(Display):
             Where to draw; a new figure without it.
         penalties : bool, default True
             Whether each point gets its penalty.
-
-        Returns
-        -------
-        TradeoffDisplay
-            The display.
         """
-        with look():
-            ax = draw_on(ax, (7.4, 4.4))
+        with self._canvas(ax, (7.4, 4.4)) as ax:
             if self.chance is not None:
                 ax.axvspan(
                     0.0, self.chance, color="0.93", linewidth=0, label="chance alone", zorder=0
@@ -249,10 +225,10 @@ class TradeoffDisplay(Display):
             ax.margins(x=0.08, y=0.1)
             if penalties:
                 self._write_penalties(ax)
-            ax.set(xlabel=f"{self.measure}, rows not fitted", ylabel="variance kept, %")
+            ax.set(xlabel=f"{self.measure}, held-out rows", ylabel="variance kept, %")
             ax.set_title("What fairness costs")
             ax.legend(loc="lower right")
-        return self._drawn(ax)
+        return self
 
     def _draw_marks(self, ax: Any) -> None:
         """Draw the bound, plain components and the penalty that was chosen."""
@@ -267,7 +243,7 @@ class TradeoffDisplay(Display):
             ax.plot(*place, "*", color=ACCENT, markersize=15, label="chosen", zorder=4)
 
     def _write_penalties(self, ax: Any) -> None:
-        """Write penalties beside points; those of points that coincide as a range."""
+        """Write penalties next to points; those of points that coincide as a range."""
         points = np.column_stack([self.leakage, 100 * self.variance])
         scale = np.diff(np.array([ax.get_xlim(), ax.get_ylim()])).T[0]
         runs = [[0]]
@@ -289,8 +265,8 @@ def _floats(values: Any) -> NDArray[np.float64]:
     return np.asarray(values, dtype=np.float64)
 
 
-def _measured(model: Any, test: Any, groups: Any, ask: Callable[[Any, Any], float]) -> _Point:
-    leakage = float(ask(np.asarray(model.transform(test)), groups))
+def _measured(model: Any, test: Any, groups: Any, function: Callable[[Any, Any], float]) -> _Point:
+    leakage = float(function(np.asarray(model.transform(test)), groups))
     return _Point(leakage, float(np.sum(model.explained_variance_ratio_)))
 
 
@@ -305,7 +281,7 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     rows = Rows.attach(matrix, groups, strata, numeric=estimator.numeric or ())
     random = np.random.default_rng(0)
     sample = rows.sample(estimator.max_rows, random)
-    how = (estimator._form_contrasts, len(estimator.components_), None)
-    [delta] = held_out_deltas(sample, *how, [PathTarget(0.0)], random, estimator.family)
+    problem = (estimator._form_contrasts, len(estimator.components_), None)
+    [delta] = held_out_deltas(sample, *problem, [PathTarget(0.0)], random, estimator.family)
     kept = plain_model(estimator, X, groups).explained_variance_ratio_
     return _Point(delta.value, float(np.sum(kept)))

@@ -1,4 +1,4 @@
-"""What classifiers find out, beside what chance alone would give."""
+"""How well classifiers predict the group, and what chance alone would give."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairpca._look import ACCENT, FAIR, draw_on, look
+from fairpca._look import ACCENT, FAIR
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, DeltaResult
-from fairpca.report.displays._base import Display
+from fairpca.report._display import Display
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class DeltaBar:
     Parameters
     ----------
     label : str
-        Who tries to tell the groups apart.
+        The classifier.
     value : float or None
         Δ on the rows that the classifier was fitted to.
     null : tuple of two float, or None
-        Mean and 95 % quantile of that value when nothing leaks.
+        Mean and 95 % quantile of that value under permuted groups.
     held_out : tuple of three float, or None
-        Δ on rows that the classifier has not seen, with the ends of its interval.
+        Δ on held-out rows, with the limits of its interval.
 
     Examples
     --------
@@ -41,20 +41,16 @@ class DeltaBar:
 
 
 class DeltaDisplay(Display):
-    """Δ by family and adversary, beside its null and its interval.
+    """Δ by family and adversary, with its null and its interval.
 
-    A value on rows that a classifier was fitted to has to be compared with its null, the grey bar:
-    inside it, nothing was found. A value on unseen rows has an interval, to be compared with zero.
+    Δ is the difference in selection rates of two groups. On the rows that a classifier was fitted
+    to it has to be compared with its null, the grey bar: inside it, it is no more than chance. On
+    held-out rows it has an interval, to be compared with zero.
 
     Parameters
     ----------
     bars : sequence of DeltaBar
         What to draw, from top to bottom.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
 
     Examples
     --------
@@ -74,39 +70,13 @@ class DeltaDisplay(Display):
     def from_results(
         cls, results: Iterable[DeltaResult] | DeltaResult, *, ax: Any = None
     ) -> DeltaDisplay:
-        """Draw results of `delta_fairness`.
-
-        Parameters
-        ----------
-        results : DeltaResult or iterable of DeltaResult
-            What was measured.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-
-        Returns
-        -------
-        DeltaDisplay
-            The display, drawn.
-        """
-        found = (results,) if isinstance(results, DeltaResult) else tuple(results)
-        return cls([_bar_of(result) for result in found]).plot(ax)
+        """Draw one or several results of `delta_fairness`."""
+        several = (results,) if isinstance(results, DeltaResult) else tuple(results)
+        return cls([_bar_of(result) for result in several]).plot(ax)
 
     @classmethod
     def from_audit(cls, report: AuditReport, *, ax: Any = None) -> DeltaDisplay:
-        """Draw an audit: its families, and each adversary for the pair where it attains most.
-
-        Parameters
-        ----------
-        report : AuditReport
-            What `audit` returned.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-
-        Returns
-        -------
-        DeltaDisplay
-            The display, drawn.
-        """
+        """Draw an `AuditReport`: its families, and each adversary for its strongest pair."""
         bars = [_bar_of(result) for result in report.results]
         best: dict[str, Any] = {}
         for attack in sorted(report.adversaries, key=lambda attack: attack.held_out.low):
@@ -118,22 +88,11 @@ class DeltaDisplay(Display):
         return cls(bars).plot(ax)
 
     def plot(self, ax: Any = None) -> DeltaDisplay:
-        """Draw one line for each classifier.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-
-        Returns
-        -------
-        DeltaDisplay
-            The display.
-        """
+        """Draw one line for each classifier, on `ax` or on a new figure."""
         if not self.bars:
             raise InvalidInputError("there is nothing to draw: no result was given.")
-        with look():
-            ax = draw_on(ax, (7.8, 1.5 + 0.42 * len(self.bars)))
+        height = 1.5 + 0.42 * len(self.bars)
+        with self._canvas(ax, (7.8, height)) as ax:
             for place, bar in enumerate(self.bars):
                 _draw_bar(ax, bar, -place)
             ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
@@ -142,10 +101,12 @@ class DeltaDisplay(Display):
             low = min([0.0, *(b.held_out[1] for b in self.bars if b.held_out is not None)])
             ax.set_xlim(min(low - 0.03, -0.03), 1.03)
             ax.tick_params(axis="y", length=0)
-            ax.set_xlabel("Δ: 0 the groups look alike, 1 they are told apart without error")
-            ax.set_title("What classifiers find out about the group")
-            _legend(ax, self.bars)
-        return self._drawn(ax)
+            ax.set_xlabel("Δ: difference in selection rates (0: equal, 1: groups separated)")
+            ax.set_title("How well classifiers predict the group")
+            # Under the name of the axis, whatever the height.
+            below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.72 / height), "ncols": 3}
+            ax.legend(handles=_handles(self.bars), **below)
+        return self
 
 
 def _bar_of(result: DeltaResult) -> DeltaBar:
@@ -171,7 +132,8 @@ def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:
         )  # fmt: skip
 
 
-def _legend(ax: Any, bars: Sequence[DeltaBar]) -> None:
+def _handles(bars: Sequence[DeltaBar]) -> list[Any]:
+    """Entries of the legend for what is drawn."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -181,8 +143,6 @@ def _legend(ax: Any, bars: Sequence[DeltaBar]) -> None:
     if any(bar.null is not None for bar in bars):
         handles.append(Patch(color="0.87", label="chance on fitted rows (mean, 95 %)"))
     if any(bar.held_out is not None for bar in bars):
-        label = "unseen rows, with interval"
         diamond: Any = {"marker": "D", "markerfacecolor": "white", "color": ACCENT, "linewidth": 2}
-        handles.append(Line2D([], [], label=label, **diamond))
-    below = -0.72 / (1.5 + 0.42 * len(bars))  # under the name of the axis, whatever the height
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, below), ncols=3)
+        handles.append(Line2D([], [], label="held-out rows, with interval", **diamond))
+    return handles

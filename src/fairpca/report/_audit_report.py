@@ -1,0 +1,217 @@
+"""`audit_report`: rows, or a model and its rows, become a page with pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fairpca._present import shorten
+from fairpca._progress import Progress
+from fairpca.estimators import FairPCA
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics import AuditReport, audit
+from fairpca.report._delta import DeltaDisplay
+from fairpca.report._display import feature_names
+from fairpca.report._page import AuditPage, Picture
+from fairpca.report._scores import BeforeAfterDisplay, LoadingsDisplay, caption
+from fairpca.report._summary import Fitted, fit_both, summarise
+from fairpca.report._tradeoff import TradeoffDisplay
+from fairpca.rows import UNKNOWN_GROUP, Rows
+
+_BEFORE = 0.25  # of the budget, for the components that the fair ones are compared with
+_DPI = 110
+_POINTS = 1500  # rows that are drawn
+_GROUPS = 8  # groups that a picture shows
+
+
+def audit_report(
+    X: Any,
+    sensitive_features: Any = None,
+    *,
+    model: FairPCA | None = None,
+    control_features: Any = None,
+    sample_weight: Any = None,
+    numeric: Iterable[str] = (),
+    budget: float = 60.0,
+    folds: int = 5,
+    name: str = "",
+    title: str = "",
+    about: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> AuditPage:
+    """Audit rows, or what a fair PCA makes of them, and put it on a page that people can read.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, p), data frame, or Rows
+        Features for `model`, or the representation itself.
+    sensitive_features, control_features, sample_weight, numeric
+        As in `fairpca.metrics.audit`.
+    model : FairPCA, optional
+        Fitted to the rows, whatever it was fitted to before; its components are audited, and
+        plain ones too. None: the columns of X are what is audited.
+    budget : float, default 60
+        Seconds of processor time for the audit, and a quarter of it for plain components.
+    folds : int, default 5
+        For the figures on held-out rows; 0: none, and no trade-off.
+    name, title : str
+        What the data are called, and the title of the page.
+    about : mapping, optional
+        More for the record: "date", "files", "options".
+    progress : callable, optional
+        Called with the number of steps that are done, and of all steps.
+    **options
+        As in `fairpca.metrics.audit`.
+
+    Returns
+    -------
+    AuditPage
+        Its `to_html`, `to_markdown` and `json` give the page, a model card and the figures.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairpca import FairPCA
+    >>> from fairpca.report import audit_report
+    >>> rng = np.random.default_rng(0)
+    >>> sex = np.repeat(["f", "m"], 100)
+    >>> X = rng.normal(size=(200, 4)) + 2 * (sex == "m")[:, None]
+    >>> page = audit_report(X, sex, model=FairPCA(2), families=("linear",), adversaries=())
+    >>> page.summary["verdict"]["before"]["held_out"]["value"] > 0.8
+    True
+    """
+    rows = X
+    if not isinstance(X, Rows):
+        unknown = UNKNOWN_GROUP if options.get("missing_groups") == "leave-out" else None
+        parts = (sensitive_features, control_features, sample_weight)
+        rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown)
+    details = {
+        "name": name,
+        "title": title,
+        "features": list(rows.feature_names or [f"x{k}" for k in range(rows.X.shape[1])]),
+        "attributes": list(rows.groups.names) if rows.groups is not None else [],
+        "strata": list(rows.strata.names) if rows.strata is not None else [],
+        "options": {"budget": budget, "folds": folds, **_without_columns(options)},
+        **(about or {}),
+    }
+    known = rows.of_known_group()  # the others are counted by the audit, and nothing else
+    if model is None:
+        report = audit(rows, budget=budget, progress=progress, **options)
+        return make_page(report, details, known)
+    if not isinstance(model, FairPCA):
+        raise InvalidInputError(
+            f"model is a {type(model).__name__}: give a FairPCA, or the representation as X.",
+            parameter="model",
+        )
+    fitted = fit_both(known, model, folds)
+    less = {key: value for key, value in options.items() if key != "decisions"}
+    less |= {"n_permutations": 0, "slow_permutations": 0}
+    plain = rows.with_features(_scores(fitted.plain, rows.X))
+    before = audit(plain, budget=_BEFORE * budget, **less)
+    fair = rows.with_features(_scores(fitted.fair, rows.X))
+    report = audit(fair, budget=budget, progress=progress, **options)
+    return make_page(report, details, known, fitted, before)
+
+
+def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Name decisions among the options, without their values."""
+    named = dict.fromkeys(options.get("decisions") or (), "given")
+    return {key: value for key, value in options.items() if key != "decisions"} | named
+
+
+def _scores(model: FairPCA, X: Any) -> Any:
+    """Component scores of a matrix whose columns are known to be those of the model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a matrix has no names
+        return np.asarray(model.transform(X), dtype=np.float64)
+
+
+def make_page(
+    report: AuditReport,
+    about: Mapping[str, Any],
+    rows: Rows | None = None,
+    fitted: Fitted | None = None,
+    before: AuditReport | None = None,
+) -> AuditPage:
+    """Summarise an audit and draw its pictures."""
+    summary = summarise(report, about=about, rows=rows, fitted=fitted, before=before)
+    tradeoff = [] if fitted is None else summary["fit"]["tradeoff"]
+    drawings: dict[str, Callable[[], Any]] = {}
+    if report.results or report.adversaries:
+        drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
+    if fitted is not None:
+        drawings["loadings"] = lambda: _loadings(fitted)
+        if rows is not None:
+            drawings["before_after"] = lambda: _before_after(report, rows, fitted)
+        if len(tradeoff) > 1:
+            drawings["tradeoff"] = lambda: _tradeoff(tradeoff)
+    pictures = {name: _as_png(draw) for name, draw in drawings.items()}
+    notes = dict.fromkeys(result.worst.note for result in report.results if result.worst.note)
+    return AuditPage(summary, pictures, tuple(notes))
+
+
+def _as_png(draw: Callable[[], Any]) -> Picture:
+    from matplotlib import pyplot, rc_context
+
+    buffer = io.BytesIO()
+    # Names are no formulas, and a letter that a font lacks is no reason to stop.
+    with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
+        warnings.simplefilter("ignore")
+        options: Any = {"dpi": _DPI, "bbox_inches": "tight", "metadata": {"Software": None}}
+        figure = draw().figure_
+        figure.savefig(buffer, format="png", **options)
+        pyplot.close(figure)
+    content = buffer.getvalue()
+    # The first block of a PNG says how large it is.
+    width, height = (int.from_bytes(content[at : at + 4]) * 96 // _DPI for at in (16, 20))
+    return Picture(base64.b64encode(content).decode(), width, height)
+
+
+def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
+    """Draw the attribute of the worst pair, or the first one."""
+    groups = rows.binarized_at_median().groups
+    columns = groups.categorical if groups is not None else ()
+    pairs: Any = (
+        *report.adversaries,
+        *(pair for result in report.results for pair in result.pairs),
+    )
+    worst_pair = None if report.headline is None else report.headline.pair
+    worst = next((pair.attribute for pair in pairs if pair.label() == worst_pair), "")
+    column = next((c for c in columns if c.name == worst), columns[0])
+    sizes = np.bincount(column.codes, minlength=len(column.levels))
+    largest = np.sort(np.argsort(-sizes, kind="stable")[:_GROUPS])
+    shown = np.isin(column.codes, largest)
+    codes = np.searchsorted(largest, column.codes[shown])
+    names = tuple(shorten(column.levels[index]) for index in largest)
+    models = {"Plain PCA": fitted.plain, "Fair PCA": fitted.fair}
+    scores = {name: _scores(model, rows.X)[shown] for name, model in models.items()}
+    captions = {
+        name: caption(
+            float(np.sum(model.explained_variance_ratio_)), model.mean_gap_, model.cov_gap_
+        )
+        for name, model in models.items()
+    }
+    return BeforeAfterDisplay(scores, names, codes, captions).plot(max_points=_POINTS)
+
+
+def _loadings(fitted: Fitted) -> Any:
+    names = [shorten(name, 40) for name in feature_names(fitted.fair)]
+    return LoadingsDisplay.from_estimator(fitted.fair, plain=fitted.plain, feature_names=names)
+
+
+def _tradeoff(points: list[dict[str, Any]]) -> Any:
+    chosen = [index for index, point in enumerate(points) if point["chosen"]]
+    return TradeoffDisplay(
+        [point["cov_gap"] for point in points],
+        [point["variance"] for point in points],
+        [point["penalty"] for point in points],
+        measure="covariance gap",
+        error=[point["cov_gap_std"] for point in points],
+        chosen=chosen[0] if chosen else None,
+    ).plot()

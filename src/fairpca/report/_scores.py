@@ -1,0 +1,456 @@
+"""Rows and features in the plane of the components: scores by group, and loadings."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from fairpca._look import ACCENT, FAIR, PLAIN, group_style
+from fairpca._present import number, percent
+from fairpca.exceptions import InvalidInputError
+from fairpca.metrics import cov_gap, mean_gap
+from fairpca.report._display import (
+    Display,
+    feature_names,
+    name_groups,
+    plain_model,
+    same_sign,
+)
+
+
+class BeforeAfterDisplay(Display):
+    """Scores of the groups on plain and on fair components, side by side.
+
+    Points are rows, crosses the means of the groups and ellipses two standard deviations; the
+    distributions of the scores are at the edges. Both panels have the same scale, so that lost
+    variance shows as well.
+
+    Parameters
+    ----------
+    scores : dict of str to ndarray of shape (n, d)
+        Component scores by the title of their panel.
+    groups : tuple of str
+        Names of the groups.
+    codes : ndarray of shape (n,)
+        Position of each row's group in `groups`.
+    captions : dict of str to str
+        A line under each title.
+
+    Examples
+    --------
+    >>> from fairpca import FairPCA
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> from fairpca.report import BeforeAfterDisplay
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = FairPCA(2).fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
+    >>> display = BeforeAfterDisplay.from_estimator(
+    ...     fair, diabetes.data, sensitive_features=diabetes.sensitive_features
+    ... )
+    >>> list(display.axes_), display.groups
+    (['Plain PCA', 'FairPCA'], ('sex 1', 'sex 2'))
+    """
+
+    def __init__(
+        self,
+        scores: dict[str, NDArray[Any]],
+        groups: tuple[str, ...],
+        codes: NDArray[Any],
+        captions: dict[str, str],
+    ) -> None:
+        self.scores, self.groups, self.codes, self.captions = scores, groups, codes, captions
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        sensitive_features: Any,
+        plain: Any = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> BeforeAfterDisplay:
+        """Draw rows by a fitted estimator and by plain components.
+
+        Parameters
+        ----------
+        estimator : FairPCA, FairKernelPCA, DeltaFairPCA or any fitted transformer
+            Gives the fair scores.
+        X : array-like of shape (n, p)
+            Rows to draw, fitted or new.
+        sensitive_features : array-like or data frame
+            Their groups; of several columns the intersections.
+        plain : fitted transformer, optional
+            Gives the scores of the first panel. None: plain PCA of the rows that were fitted, as
+            far as the estimator still knows them, or else of X.
+        ax, **options
+            As for `plot`.
+        """
+        check_is_fitted(estimator)
+        ours, other = type(estimator).__name__, "Plain PCA"
+        if plain is None:
+            plain = plain_model(estimator, X, sensitive_features)
+        elif type(plain).__name__ != ours:
+            other = type(plain).__name__
+        models = {other: plain, ours: estimator}
+        scores = {name: np.asarray(model.transform(X)) for name, model in models.items()}
+        groups, codes = name_groups(sensitive_features, len(scores[ours]))
+        captions = {}
+        for name, model in models.items():
+            kept = getattr(model, "explained_variance_ratio_", None)
+            variance = None if kept is None else float(np.sum(kept))
+            captions[name] = caption(variance, *_gaps(scores[name], sensitive_features))
+        return cls(scores, groups, codes, captions).plot(ax, **options)
+
+    @classmethod
+    def from_scores(
+        cls, before: Any, after: Any, *, sensitive_features: Any, ax: Any = None, **options: Any
+    ) -> BeforeAfterDisplay:
+        """Draw two representations of the same rows.
+
+        Parameters
+        ----------
+        before, after : array-like of shape (n, d)
+            The representations.
+        sensitive_features, ax, **options
+            As for `from_estimator`.
+        """
+        scores = {"Before": np.asarray(before), "After": np.asarray(after)}
+        sizes = [len(U) for U in scores.values()]
+        if sizes[0] != sizes[1]:
+            raise InvalidInputError(
+                f"before has {sizes[0]} rows and after has {sizes[1]}: give the same rows twice.",
+                parameter="after",
+            )
+        captions = {
+            name: caption(None, *_gaps(U, sensitive_features)) for name, U in scores.items()
+        }
+        groups, codes = name_groups(sensitive_features, sizes[0])
+        return cls(scores, groups, codes, captions).plot(ax, **options)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        components: tuple[int, int] = (0, 1),
+        marginals: bool = True,
+        max_points: int = 2000,
+    ) -> BeforeAfterDisplay:
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw: its place is divided. A new figure without it.
+        components : tuple of two int, default (0, 1)
+            Which components; with a single one its distributions are drawn.
+        marginals : bool, default True
+            Whether the distributions of single components are drawn at the edges.
+        max_points : int, default 2000
+            Points to draw; of more rows a sample is. Means and ellipses are of all rows.
+        """
+        shown = np.random.default_rng(0).permutation(len(self.codes))[:max_points]
+        limits = [_common_limits(list(self.scores.values()), k) for k in components]
+        with self._panels(ax, (10.4, 4.8), len(self.scores), 0.08) as places:
+            for place, (title, U) in zip(places, self.scores.items(), strict=True):
+                if U.shape[1] == 1:
+                    main = top = places.figure.add_subplot(place)
+                    self._distributions(main, U[shown, 0], shown, limits[0])
+                    main.set(xlabel="component 1", ylabel="density")
+                else:
+                    main, top = self._panel(place, U[:, components], shown, limits, marginals)
+                    x, y = (f"component {k + 1}" for k in components)
+                    main.set(xlabel=x, ylabel=y)
+                self.axes_[title] = main
+                # A long line must not push the panels apart.
+                top.set_title(title, pad=20).set_in_layout(False)
+                where = ((0, 1), (0, 7), "axes fraction", "offset points")
+                top.annotate(self.captions[title], *where, color="0.25").set_in_layout(False)
+            if len(self.groups) <= 12:
+                first = next(iter(self.axes_.values()))
+                first.legend(loc="best", ncols=1 if len(self.groups) <= 6 else 2)
+        return self
+
+    def _panel(
+        self, place: Any, U: Any, shown: Any, limits: Any, marginals: bool
+    ) -> tuple[Any, Any]:
+        """Draw one plane with distributions at its edges; return its axes and the uppermost."""
+        figure = place.get_gridspec().figure
+        if not marginals:
+            main = top = figure.add_subplot(place)
+        else:
+            edges = {"width_ratios": (5, 1), "height_ratios": (1, 5), "hspace": 0.0, "wspace": 0.0}
+            inner = place.subgridspec(2, 2, **edges)
+            main = figure.add_subplot(inner[1, 0])
+            top, right = figure.add_subplot(inner[0, 0]), figure.add_subplot(inner[1, 1])
+            self._distributions(top, U[shown, 0], shown, limits[0])
+            self._distributions(right, U[shown, 1], shown, limits[1], upright=True)
+            top.set_axis_off()
+            right.set_axis_off()
+        for index, name in enumerate(self.groups):
+            drawn = shown[self.codes[shown] == index]
+            _draw_group(main, U[drawn], U[self.codes == index], name, index)
+        main.set(xlim=limits[0], ylim=limits[1])
+        return main, top
+
+    def _distributions(
+        self, ax: Any, values: Any, shown: Any, limits: Any, upright: bool = False
+    ) -> None:
+        """Draw a density for each group, along x or along y."""
+        from scipy.stats import gaussian_kde
+
+        grid = np.linspace(limits[0], limits[1], 160)
+        for index, name in enumerate(self.groups):
+            mine = values[self.codes[shown] == index]
+            if len(mine) < 2 or np.ptp(mine) == 0.0:
+                continue
+            density = gaussian_kde(mine)(grid)
+            line = (density, grid) if upright else (grid, density)
+            style = group_style(index)
+            ax.plot(*line, color=style.colour, linestyle=style.line, linewidth=1.4, label=name)
+        ax.set(ylim=limits) if upright else ax.set(xlim=limits)
+
+
+def caption(variance: float | None, means: float, covariances: float) -> str:
+    """Write the figures of a representation in a line."""
+    kept = "" if variance is None else f"variance kept {percent(variance)}, "
+    return f"{kept}mean gap {number(means, 1.0)}, covariance gap {number(covariances, 1.0)}"
+
+
+def _gaps(U: Any, sensitive_features: Any) -> tuple[float, float]:
+    return mean_gap(U, sensitive_features), cov_gap(U, sensitive_features)
+
+
+def _common_limits(tables: list[Any], component: int) -> tuple[float, float]:
+    """Limits that hold nearly all scores of every table; a few far rows may lie outside."""
+    columns = [U[:, component] for U in tables if U.shape[1] > component]
+    if not columns:
+        return 0.0, 1.0
+    low = min(np.quantile(column, 0.002) for column in columns)
+    high = max(np.quantile(column, 0.998) for column in columns)
+    margin = 0.08 * (high - low) or 1.0
+    return float(low - margin), float(high + margin)
+
+
+def _draw_group(ax: Any, points: Any, rows: Any, name: str, index: int) -> None:
+    """Draw points, and the mean and two standard deviations of all rows of a group."""
+    from matplotlib.patches import Ellipse
+
+    style = group_style(index)
+    size = 12 if len(points) < 400 else 7
+    ax.scatter(*points.T, s=size, color=style.colour, marker=style.marker, alpha=0.3, linewidths=0)
+    mean = rows.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(rows.T, bias=True))
+    angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))
+    width, height = 4 * np.sqrt(np.maximum(values[::-1], 0.0))
+    outline = {"facecolor": "none", "linewidth": 2.0, "linestyle": style.line}
+    ax.add_patch(Ellipse(mean, width, height, angle=angle, edgecolor=style.colour, **outline))
+    ax.plot(
+        *mean, style.marker, markersize=10 if index == 0 else 7, color=style.colour,
+        markeredgecolor="white", markeredgewidth=1.2, linestyle="", label=name, zorder=4,
+    )  # fmt: skip
+
+
+class LoadingsDisplay(Display):
+    """Loadings of the features on fair components, and those on plain ones.
+
+    Parameters
+    ----------
+    components : ndarray of shape (d, p)
+        Fair components.
+    feature_names : sequence of str
+        Names of the features.
+    plain : ndarray of shape (d, p) or None
+        Plain components, each turned to the side of the fair one.
+    scores : ndarray of shape (n, d), optional
+        Fair scores of rows, for the biplot.
+    groups, codes : tuple of str and ndarray of shape (n,), optional
+        Their groups.
+
+    Examples
+    --------
+    >>> from fairpca import FairPCA
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> from fairpca.report import LoadingsDisplay
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = FairPCA(2).fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
+    >>> display = LoadingsDisplay.from_estimator(fair, feature_names=diabetes.feature_names)
+    >>> display.components.shape, len(display.ax_.get_yticks())
+    ((2, 9), 9)
+    """
+
+    def __init__(
+        self,
+        components: NDArray[Any],
+        feature_names: Any,
+        plain: NDArray[Any] | None = None,
+        scores: NDArray[Any] | None = None,
+        groups: tuple[str, ...] = (),
+        codes: NDArray[Any] | None = None,
+    ) -> None:
+        self.components, self.plain = components, plain
+        self.feature_names = tuple(map(str, feature_names))
+        self.scores, self.groups, self.codes = scores, groups, codes
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        sensitive_features: Any = None,
+        plain: Any = None,
+        feature_names: Any = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> LoadingsDisplay:
+        """Draw the loadings of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : FairPCA or DeltaFairPCA
+            Fitted; the components of `FairKernelPCA` are not made of features.
+        X, sensitive_features : array-like, optional
+            Rows and their groups for the biplot, and for plain components where the estimator
+            kept no moments.
+        plain : fitted PCA, optional
+            Plain components; None: of the fitted rows.
+        feature_names : sequence of str, optional
+            Names, where the estimator has none.
+        ax, **options
+            As for `plot`.
+        """
+        check_is_fitted(estimator)
+        components = np.asarray(estimator.components_)
+        if components.shape[1] != estimator.n_features_in_:
+            raise InvalidInputError(
+                f"components of {type(estimator).__name__} are not directions of the features, "
+                "so that there are no loadings to draw.",
+                parameter="estimator",
+            )
+        if plain is None:
+            plain = plain_model(estimator, X, sensitive_features)
+        names = _names(estimator, feature_names)
+        scores = None
+        groups: tuple[tuple[str, ...], Any] = ((), None)
+        if X is not None:
+            scores = np.asarray(estimator.transform(X))
+            if sensitive_features is not None:
+                groups = name_groups(sensitive_features, len(scores))
+        other = None if plain is None else same_sign(plain.components_, components)
+        return cls(components, names, other, scores, *groups).plot(ax, **options)
+
+    def plot(
+        self, ax: Any = None, *, kind: str = "dots", component: int = 0, max_features: int = 15
+    ) -> LoadingsDisplay:
+        """Draw the largest loadings.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure without it.
+        kind : {"dots", "biplot"}, default "dots"
+            One component, feature by feature and sorted; or arrows in the plane of the first two,
+            over the scores where there are any.
+        component : int, default 0
+            Which component the dots show.
+        max_features : int, default 15
+            Features to draw, those with the largest loadings.
+        """
+        if kind not in ("dots", "biplot"):
+            raise InvalidInputError(f"kind must be 'dots' or 'biplot', not {kind!r}.")
+        if kind == "biplot":
+            self._biplot(ax, max_features)
+        else:
+            self._dots(ax, component, max_features)
+        return self
+
+    def _dots(self, ax: Any, component: int, max_features: int) -> None:
+        fair = self.components[component]
+        plain = None if self.plain is None else self.plain[component]
+        size = np.abs(fair) if plain is None else np.maximum(np.abs(fair), np.abs(plain))
+        largest = np.argsort(-size, kind="stable")[:max_features]
+        order = largest[np.argsort(np.abs(fair[largest]), kind="stable")]
+        place = np.arange(len(order))
+        with self._canvas(ax, (6.4, 1.3 + 0.27 * len(order))) as ax:
+            ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+            if plain is not None:
+                ax.hlines(place, plain[order], fair[order], color="0.75", linewidth=1.2, zorder=1)
+                ax.plot(
+                    plain[order], place, "s", markersize=6, color="white", markeredgecolor=PLAIN,
+                    markeredgewidth=1.4, label="plain PCA",
+                )  # fmt: skip
+            ax.plot(fair[order], place, "o", markersize=7, color=FAIR, label="fair", zorder=3)
+            ax.set_yticks(place, [self.feature_names[index] for index in order])
+            ax.tick_params(axis="y", length=0)
+            left_out = self.components.shape[1] - len(order)
+            more = f"; {left_out} features with smaller ones not drawn" if left_out else ""
+            ax.set_xlabel(f"loading on component {component + 1}{more}")
+            ax.set_title(f"What component {component + 1} is made of")
+            ax.legend(loc="best")
+
+    def _biplot(self, ax: Any, max_features: int) -> None:
+        if len(self.components) < 2:
+            raise InvalidInputError("a biplot needs two components, and there is one.")
+        arrows = self.components[:2].T
+        length = np.linalg.norm(arrows, axis=1)
+        chosen = np.argsort(-length, kind="stable")[: min(max_features, 10)]
+        with self._canvas(ax, (6.6, 5.6)) as ax:
+            reach = self._draw_scores(ax)
+            tips = arrows[chosen] * reach / max(length.max(), 1e-12)
+            for tip in tips:
+                arrow = {"arrowstyle": "-|>", "color": ACCENT, "linewidth": 1.4, "shrinkA": 0}
+                ax.annotate("", xy=tip, xytext=(0.0, 0.0), arrowprops=arrow)
+            for (x, y), index in zip(_spread(tips, 0.13 * reach), chosen, strict=True):
+                box = {"facecolor": "white", "alpha": 0.75, "pad": 0.8, "linewidth": 0}
+                style = {"ha": "left" if x >= 0 else "right", "va": "center", "bbox": box}
+                ax.text(1.06 * x, y, self.feature_names[index], **style)
+            ax.axhline(0.0, color="0.85", linewidth=0.8, zorder=0)
+            ax.axvline(0.0, color="0.85", linewidth=0.8, zorder=0)
+            ax.set(xlabel="component 1", ylabel="component 2")
+            ax.set(xlim=(-1.5 * reach, 1.5 * reach), ylim=(-1.25 * reach, 1.25 * reach))
+            ax.set_title("Features in the plane of the fair components")
+            for handle in ax.legend(loc="best").legend_handles if self.groups else ():
+                handle.set(alpha=1.0, sizes=[30.0])
+
+    def _draw_scores(self, ax: Any) -> float:
+        """Draw the rows by group; return how far arrows may reach."""
+        if self.scores is None:
+            return 1.0
+        codes = np.zeros(len(self.scores), int) if self.codes is None else self.codes
+        shown = np.random.default_rng(0).permutation(len(codes))[:2000]
+        for index, name in enumerate(self.groups or ("",)):
+            style, mine = group_style(index), shown[codes[shown] == index]
+            ax.scatter(
+                *self.scores[mine, :2].T, s=9, alpha=0.35, linewidths=0, color=style.colour,
+                marker=style.marker, label=name or None,
+            )  # fmt: skip
+        return float(np.quantile(np.linalg.norm(self.scores[:, :2], axis=1), 0.97))
+
+
+def _names(estimator: Any, names: Any) -> Any:
+    """Names of the features, checked for their number."""
+    count = np.shape(estimator.components_)[1]
+    if names is None:
+        return feature_names(estimator)
+    if len(names) != count:
+        problem = f"feature_names has {len(names)} names for {count} features."
+        raise InvalidInputError(problem, parameter="feature_names")
+    return names
+
+
+def _spread(tips: Any, least: float) -> Any:
+    """Places of labels at the tips of arrows, moved up or down until they do not overlap."""
+    places = np.array(tips, dtype=float)
+    for side in (places[:, 0] >= 0, places[:, 0] < 0):
+        order = np.flatnonzero(side)[np.argsort(places[side, 1], kind="stable")]
+        before = places[order, 1].mean() if len(order) else 0.0
+        for lower, upper in pairwise(order):
+            places[upper, 1] = max(places[upper, 1], places[lower, 1] + least)
+        if len(order):
+            places[order, 1] += before - places[order, 1].mean()
+    return places
