@@ -243,9 +243,7 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
     return pairs
 
 
-def read_measured(
-    request: TableRequest, options: Mapping[str, Any]
-) -> tuple[Rows, dict[str, Any]]:
+def read_measured(request: TableRequest, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
     """Read rows, and decisions and original features as `audit` takes them."""
     leave_out = options["leave_out_unknown"]
     names = dict.fromkeys((*request.measured.values(), *request.original))
