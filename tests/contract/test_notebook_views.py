@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from notebook_views import hostile_rows, views
 
-from fairpca import Certificate, DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments
+from fairpca import Certificate, DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments, load_model
 from fairpca.estimators import _base
 
 
@@ -54,7 +54,7 @@ def test_moments_say_who_was_summed_and_not_the_sums():
 def test_contrasts_stay_a_table_after_a_round_trip(tmp_path):
     X, groups, _ = hostile_rows()
     fair = FairPCA(2).fit(X, sensitive_features=groups)
-    again = FairPCA.load(fair.save(tmp_path / "model"))
+    again = load_model(fair.save(tmp_path / "model"))
     assert again.contrasts_ == fair.contrasts_
     assert again.contrasts_._repr_html_() == fair.contrasts_._repr_html_()
     assert len(pd.DataFrame(again.contrasts_)) == 1

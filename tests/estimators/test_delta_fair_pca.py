@@ -184,7 +184,7 @@ def test_wide_and_sparse_rows():
 def test_saved_loaded_pickled_and_routed(tmp_path, fitted):
     X, z = hidden()
     for again in (
-        DeltaFairPCA.load(fitted.save(tmp_path / "model")),
+        load_model(fitted.save(tmp_path / "model")),
         load_model(tmp_path / "model.npz"),
         pickle.loads(pickle.dumps(fitted)),
     ):

@@ -132,7 +132,7 @@ def test_files_without_pickle(spark, data, frame, tmp_path):
     stage = FairPCA(**ASKED, inputCols=FEATURES, covTol=0.5, whiten=True)
     place = f"{tmp_path}/stage"
     stage.write().overwrite().save(place)
-    again = FairPCA.load(place)
+    again = load_model(place)
     assert again.settings() == stage.settings()
     assert again.getInputCols() == FEATURES
     model = again.fit(data)

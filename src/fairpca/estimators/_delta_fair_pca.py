@@ -14,7 +14,7 @@ from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
 from fairpca._progress import Counter
 from fairpca.estimators._data_warnings import hint_numeric_attribute, warn_of_features
-from fairpca.estimators._linear import FAMD, LinearEstimator, SavedModelMixin, sum_in_memory
+from fairpca.estimators._linear import FAMD, LinearEstimator, sum_in_memory
 from fairpca.estimators._path_delta import held_out_deltas
 from fairpca.estimators._sklearn import (
     NON_NEGATIVE,
@@ -48,7 +48,7 @@ _INHERITED = (
 )
 
 
-class DeltaFairPCA(SavedModelMixin, LinearEstimator):
+class DeltaFairPCA(LinearEstimator):
     """Principal components that keep the most variance for what classifiers may find out.
 
     `FairPCA` makes means and covariances of the groups alike, which stops linear and quadratic

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from fairpca import estimators
 from fairpca._files import damaged_file
 from fairpca._models import read_model_file
-from fairpca.estimators._linear import restore_model
 from fairpca.exceptions import InvalidInputError
+from fairpca.moments.contrasts import ContrastTable
 
 _SAVED = ("FairPCA", "DeltaFairPCA")  # classes with a save method
 
@@ -37,10 +37,16 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     >>> type(again).__name__, bool((again.transform(X) == fair.transform(X)).all())
     ('FairPCA', True)
     """
-    content = read_model_file(path)
-    if content.kind not in _SAVED:
-        raise damaged_file(path, KeyError(content.kind))
-    return restore_model(getattr(estimators, content.kind), path, content)
+    kind, parameters, state = read_model_file(path)
+    try:
+        if kind not in _SAVED:
+            raise TypeError(f"a {kind}")
+        model = getattr(estimators, kind)(**parameters)
+    except TypeError as error:
+        raise damaged_file(path, error) from None
+    for name, value in state.items():
+        setattr(model, name, ContrastTable(value) if name == "contrasts_" else value)
+    return model
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:

@@ -17,7 +17,7 @@ from fairpca.estimators._data_warnings import (
     warn_of_features,
     warn_of_small_groups,
 )
-from fairpca.estimators._linear import FAMD, LinearEstimator, SavedModelMixin
+from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
     FairnessWarning,
@@ -44,7 +44,7 @@ from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 
 
-class FairPCA(SavedModelMixin, LinearEstimator):
+class FairPCA(LinearEstimator):
     """Principal components from which a protected attribute is hard to predict.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca._choices import MISSING
-from fairpca._files import damaged_file
-from fairpca._models import ModelFile, read_model_file, write_model
+from fairpca._models import ModelFile, write_model
 from fairpca.estimators._base import FairnessEstimator
 from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
 from fairpca.exceptions import IdentifierWarning, ImputedValuesWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
-from fairpca.moments.contrasts import ContrastTable
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import find_identifiers, identifier_text, unique_columns
@@ -164,10 +162,6 @@ class LinearEstimator(FairnessEstimator):
             pca.feature_names_in_ = self.feature_names_in_
         return pca
 
-
-class SavedModelMixin:
-    """Adds `save` and `load` to an estimator whose fitted state is arrays and plain values."""
-
     def save(self, path: str | os.PathLike[str], *, moments: bool = True) -> Path:
         """Write the fitted model to a file, without pickle; return its path.
 
@@ -182,12 +176,11 @@ class SavedModelMixin:
         --------
         >>> import os, tempfile
         >>> import numpy as np
-        >>> from fairpca import FairPCA
+        >>> from fairpca import FairPCA, load_model
         >>> X = np.random.default_rng(0).normal(size=(50, 3))
         >>> fair = FairPCA(1).fit(X, sensitive_features=np.arange(50) % 2)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = fair.save(os.path.join(folder, "model"))
-        ...     again = FairPCA.load(path)
+        ...     again = load_model(fair.save(os.path.join(folder, "model")))
         >>> bool((again.transform(X) == fair.transform(X)).all())
         True
         """
@@ -197,30 +190,8 @@ class SavedModelMixin:
             for name, value in sorted(vars(self).items())
             if name.endswith("_") and not name.startswith("_") and (moments or name != "moments_")
         }
-        parameters = self.get_params(deep=False)  # type: ignore[attr-defined]
+        parameters = self.get_params(deep=False)
         return write_model(path, ModelFile(type(self).__name__, parameters, state))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model of this class written by `save`; the same in every attribute."""
-        content = read_model_file(path)
-        if content.kind != cls.__name__:
-            raise InvalidInputError(
-                f"{os.fspath(path)!r} holds a {content.kind}: use fairpca.load_model, which reads "
-                "a model of any class."
-            )
-        return restore_model(cls, path, content)
-
-
-def restore_model(kind: type[Any], path: str | os.PathLike[str], content: ModelFile) -> Any:
-    """Make an estimator of what its file holds."""
-    try:
-        model = kind(**content.parameters)
-    except TypeError as error:
-        raise damaged_file(path, error) from None
-    for name, value in content.state.items():
-        setattr(model, name, ContrastTable(value) if name == "contrasts_" else value)
-    return model
 
 
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
