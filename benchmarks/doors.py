@@ -56,11 +56,11 @@ def dropped(source, threads):
 
 
 def parquet(folder, threads=None, work=summed):
-    from fairpca.tables import moments_from_parquet
+    from fairpca.tables import moments_from_files
 
     if work is not summed:
         return work(folder, threads)
-    return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
+    return moments_from_files(folder, ["g"], NAMES, threads=threads)
 
 
 def polars(folder, threads=None, work=summed):  # its threads are those of POLARS_MAX_THREADS
@@ -102,7 +102,7 @@ def reader(folder, threads=None, work=summed):
 
 
 DOORS = {
-    "moments_from_parquet": parquet,
+    "moments_from_files": parquet,
     "polars LazyFrame": polars,
     "DuckDB relation, connection kept open": duckdb,
     "DuckDB relation, connection opened for the pass": duckdb_anew,
@@ -158,7 +158,7 @@ def time_streams(folder, threads, repeat):
         cases[name, "read only"] = lambda door=door: door(folder, threads, drained)
     times = in_turns(repeat, cases)
     expected = parquet(folder)
-    ours = times["moments_from_parquet", "summed"][1]
+    ours = times["moments_from_files", "summed"][1]
     theirs = {name: times[name, "summed"][1] for name in DOORS}
     return [
         {
@@ -276,8 +276,8 @@ def bench_postgresql(folder, asked):
 def bench_spark(folder, asked):
     from pyspark.sql import SparkSession
 
+    from fairpca.spark import FairPCA
     from fairpca.tables import moments_from_spark
-    from fairpca.tables.spark import FairPCA
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -69,9 +69,9 @@ def read_only(folder):
 
 
 def parquet(folder, threads=None):
-    from fairpca.tables import moments_from_parquet
+    from fairpca.tables import moments_from_files
 
-    return moments_from_parquet(folder, ["g"], NAMES, threads=threads)
+    return moments_from_files(folder, ["g"], NAMES, threads=threads)
 
 
 # Processor seconds of this process by case: what a busy machine disturbs least.
@@ -114,11 +114,11 @@ def bench_parquet(folder, rows, repeat):
             "read only (pyarrow, its own threads)": lambda: read_only(folder),
             "read + XᵀX in batches, float32 sums": lambda: gram_in_batches(folder, np.float32),
             "read + XᵀX in batches, float64 sums": lambda: gram_in_batches(folder, np.float64),
-            "moments_from_parquet, 1 thread": lambda: parquet(folder, 1),
-            "moments_from_parquet": lambda: parquet(folder),
+            "moments_from_files, 1 thread": lambda: parquet(folder, 1),
+            "moments_from_files": lambda: parquet(folder),
         },
     )
-    ours = times["moments_from_parquet"]
+    ours = times["moments_from_files"]
     double = times["read + XᵀX in batches, float64 sums"] / ours
     single = times["read + XᵀX in batches, float32 sums"] / ours
     report(
@@ -135,12 +135,12 @@ def bench_parquet(folder, rows, repeat):
 
 MEMORY = """
 import sys
-from fairpca.tables import moments_from_parquet
+from fairpca.tables import moments_from_files
 def peak():  # of this program; what resource.getrusage says can be that of its parent
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 before = peak()
-moments_from_parquet(sys.argv[1], ["g"])
+moments_from_files(sys.argv[1], ["g"])
 print(f"{peak() - before:.0f}")
 """
 
@@ -157,13 +157,13 @@ def bench_memory(folders):
 
 def bench_shapes(base, rows=100_000):
     """Processor time of the Parquet pass for a row, with one thread."""
-    from fairpca.tables import moments_from_parquet
+    from fairpca.tables import moments_from_files
 
     for features, groups in ((50, 2), (200, 2), (500, 2), (50, 50), (50, 500)):
         folder = base / f"{features}-{groups}"
         if not folder.exists():
             write_table(folder, rows, 1, row_group=rows // 4, features=features, groups=groups)
-        best_of(3, {"pass": lambda folder=folder: moments_from_parquet(folder, ["g"], threads=1)})
+        best_of(3, {"pass": lambda folder=folder: moments_from_files(folder, ["g"], threads=1)})
         row = {
             "features": features,
             "groups": groups,

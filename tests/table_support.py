@@ -1,4 +1,4 @@
-"""Tables for the tests of distributed passes, and what their moments must equal."""
+"""Tables for the tests of passes over files, and what their moments must equal."""
 
 import numpy as np
 import pandas as pd
@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairpca.moments import GroupMoments
+from fairpca.tables import open_table, project_table
 
 FEATURES = ["a", "b", "c", "d"]
 
@@ -67,3 +68,27 @@ def write_files(frame, folder, sizes, row_group_size=100, **options):
         pq.write_table(table, path, row_group_size=row_group_size, **options)
         start += size
     return folder
+
+
+def by_engine(engine, source, sensitive, features=None, control=None, weight=None, **options):
+    """Moments of files by Dask or Spark, or by this process."""
+    open_options = {name: options.pop(name) for name in ("separator", "kind") if name in options}
+    address = options.pop("address", None)
+    table = open_table(source, **open_options)
+    roles = table.assign(sensitive, features, control, weight, **options)
+    if engine == "dask":
+        from fairpca.tables.dask import moments_by_dask
+
+        return moments_by_dask(table, roles, address)
+    if engine == "spark":
+        from fairpca.tables.spark import moments_by_spark
+
+        return moments_by_spark(table, roles, address)
+    return table.moments(roles)
+
+
+def transform_files(model, source, target, filesystem=None, **options):
+    """Write the scores of Parquet files; return the number of rows."""
+    table = open_table(source, filesystem=filesystem)
+    project_table(table, model, target, filesystem=filesystem, **options)
+    return table.n_rows

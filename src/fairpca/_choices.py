@@ -6,7 +6,7 @@ Missing = Literal["error", "drop-rows", "mean"]
 Groupless = Literal["raise", "own"]
 Unknown = Literal["error", "ignore"]
 Ungrouped = Literal["raise", "leave-out"]
-Engine = Literal["local", "dask", "spark"]
+Engine = Literal["dask", "spark"]
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
 OBJECTIVES = ("total", "worst-variance", "worst-loss")

@@ -39,7 +39,7 @@ def assert_same_fit(found, expected):
 ASKED = ["--sensitive", "sex", "--drop", "race,income", "--json"]
 
 
-@pytest.mark.parametrize("engine", [[], ["--engine", "local"], ["--engine", "dask"]])
+@pytest.mark.parametrize("engine", [[], ["--engine", "dask"]])
 def test_a_directory_fits_like_the_file(run, write, people, table, engine):
     if "dask" in engine:
         pytest.importorskip("dask.dataframe", reason="dask is not installed")
@@ -60,15 +60,14 @@ def test_strata_weights_and_units(run, write, people):
     path = write(people, "people.parquet")
     asked = [*ASKED[:2], "--control", "income", "--weight", "n", "--drop", "race", "--json"]
     asked += ["--no-standardize", "--mean-tol", "none"]
-    assert_same_fit(
-        document(run("fit", path, *asked, "--engine", "local")), document(run("fit", path, *asked))
-    )
+    found = document(run("fit", path, *asked, "--engine", "dask"))
+    assert_same_fit(found, document(run("fit", path, *asked)))
 
 
 def test_categorical_features_and_missing_rows(run, write, people):
     people.loc[[3, 70], "u"] = np.nan
     path = write(people, "people.parquet")
-    asked = ["--sensitive", "sex", "--engine", "local", "--categorical", "race,income", "--json"]
+    asked = ["--sensitive", "sex", "--categorical", "race,income", "--json"]
     result = run("fit", path, *asked, "--missing", "drop-rows")
     found = document(result)
     assert found["data"]["n_rows"] == 118
@@ -80,24 +79,24 @@ def test_refusals(refused, write, people, table, tmp_path):
     path = write(people, "people.parquet")
     sex = ["--sensitive", "sex"]
     assert "--scheduler needs --engine" in refused("fit", path, *sex, "--scheduler", "tcp://a:1")
-    line = refused("fit", table, *sex, "--engine", "local", "--master", "local")
+    line = refused("fit", table, *sex, "--engine", "dask", "--master", "local")
     assert "--master needs --engine spark" in line
-    assert "--engine needs DATA" in refused("fit", "--engine", "local")
+    assert "--engine needs DATA" in refused("fit", "--engine", "dask")
     people["day"] = pd.Timestamp("2020-02-02")
-    line = refused("fit", write(people, "p0.parquet"), *sex, "--engine", "local")
+    line = refused("fit", write(people, "p0.parquet"), *sex)
     assert "--features: features that are not numbers: 'day'" in line
     del people["day"]
-    line = refused("fit", table, "--sensitive", "gender", "--engine", "local")
+    line = refused("fit", table, "--sensitive", "gender")
     assert "--sensitive: ['gender'] is not among the columns" in line
     people["id"] = range(len(people))
     line = refused(
-        "fit", write(people, "p2.parquet"), "-s", "id", "--drop", "sex,race,income", "--engine",
-        "local", "--max-cells", "50",
+        "fit", write(people, "p2.parquet"), "-s", "id", "--drop", "sex,race,income",
+        "--max-cells", "50",
     )  # fmt: skip
     assert "column 'id' has more than 50 distinct values" in line
     assert "raise max_cells" in line
     people.loc[3, "u"] = np.nan
-    line = refused("fit", write(people, "p3.parquet"), *ASKED[:4], "--engine", "local")
+    line = refused("fit", write(people, "p3.parquet"), *ASKED[:4])
     assert "'u' 1" in line
     assert line.startswith("--missing: 1 of 120 rows")
 

@@ -15,7 +15,7 @@ from fairpca.exceptions import (
     InvalidInputError,
 )
 from fairpca.moments import FoldedMoments
-from fairpca.tables import moments_from_dask, moments_from_parquet, open_table
+from fairpca.tables import moments_from_dask, moments_from_files, open_table
 
 FEATURES = list("abcdef")
 
@@ -110,7 +110,7 @@ def test_every_door_gives_the_same(table, fitted, tmp_path):
     arrow = open_table(pa.Table.from_pandas(table))
     lazy = dd.from_pandas(table, npartitions=5)
     doors = {
-        "files": moments_from_parquet(tmp_path, "sex", folds=4),
+        "files": moments_from_files(tmp_path, "sex", folds=4),
         "arrow": arrow.moments(arrow.assign("sex", folds=4)),
         "dask": moments_from_dask(lazy, "sex", folds=4),
         "batches": sum(batches[1:], batches[0]),
@@ -135,7 +135,7 @@ def test_categorical_features_fall_into_the_same_folds_in_every_batch(tmp_path):
     frame.to_parquet(tmp_path / "a.parquet", row_group_size=60, index=False)
     frame.sample(frac=1, random_state=0).to_parquet(tmp_path / "b.parquet", index=False)
     one, other = (
-        moments_from_parquet(tmp_path / name, "sex", categorical=["job"], folds=3)
+        moments_from_files(tmp_path / name, "sex", categorical=["job"], folds=3)
         for name in ("a.parquet", "b.parquet")
     )
     assert [f.n_samples for f in one.folds] == [f.n_samples for f in other.folds]

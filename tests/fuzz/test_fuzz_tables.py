@@ -63,7 +63,7 @@ def answer(function):
 
 
 def attempt(rng):
-    from fairpca.tables import moments_from_csv, moments_from_dask, moments_from_parquet
+    from fairpca.tables import moments_from_dask, moments_from_files
 
     frame = make_frame(rng)
     features = [name for name in frame.columns if name not in ("g", "w")]
@@ -74,10 +74,10 @@ def attempt(rng):
     with tempfile.TemporaryDirectory() as folder:
         parquet, text = Path(folder, "t.parquet"), Path(folder, "t.csv")
         frame.to_parquet(parquet, row_group_size=int(rng.integers(1, 30)))
-        doors["parquet"] = answer(lambda: moments_from_parquet(parquet, **asked))
+        doors["parquet"] = answer(lambda: moments_from_files(parquet, **asked))
         if frame["g"].dtype == object or frame["g"].dtype.kind in "ib":
             frame.to_csv(text, index=False)
-            doors["csv"] = answer(lambda: moments_from_csv(text, **asked))
+            doors["csv"] = answer(lambda: moments_from_files(text, **asked))
         if rng.random() < 0.1:
             import dask.dataframe as dd
 

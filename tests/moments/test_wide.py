@@ -179,7 +179,7 @@ def test_no_matrix_of_all_features_is_formed():
 
 
 def test_indicators_beside_many_columns(tmp_path):
-    from fairpca.tables import moments_from_csv
+    from fairpca.tables import moments_from_files
 
     X, z, *_ = wide_rows(12)
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(150)])
@@ -187,7 +187,7 @@ def test_indicators_beside_many_columns(tmp_path):
     parts = [frame[:6], frame[6:]]
     for number, part in enumerate(parts):
         part.to_csv(tmp_path / f"{number}.csv", index=False)
-    found = moments_from_csv(tmp_path, "sex", list(frame.columns[:150]), categorical=["town"])
+    found = moments_from_files(tmp_path, "sex", list(frame.columns[:150]), categorical=["town"])
     wide = pd.concat([frame.iloc[:, :150], pd.get_dummies(frame["town"]).astype(float)], axis=1)
     assert found.feature_names[-3:] == ("town=a", "town=b", "town=c")
     expected = np.cov(wide.to_numpy().T, bias=True)

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from table_support import FEATURES, assert_same_moments, in_memory, people
+from table_support import FEATURES, assert_same_moments, by_engine, in_memory, people
 
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
-from fairpca.tables import moments_from_csv, moments_from_files
+from fairpca.tables import moments_from_files
 
 
 def write_csv(frame, folder, sizes=(120, 180), **options):
@@ -23,10 +23,10 @@ def write_csv(frame, folder, sizes=(120, 180), **options):
 
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 def test_csv_equals_memory(tmp_path, mean, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._csv.BATCH_BYTES", 4096)
+    monkeypatch.setattr("fairpca.tables._files.BLOCK_BYTES", 4096)
     frame = people(300, mean=mean)
     write_csv(frame, tmp_path / "t")
-    found = moments_from_csv(
+    found = moments_from_files(
         tmp_path / "t", ["sex", "race", "age"], FEATURES, control="city", weight="w"
     )
     assert_same_moments(found, in_memory(frame, ["sex", "race", "age"], ["city"], "w"))
@@ -36,30 +36,30 @@ def test_csv_packed_and_with_another_separator(tmp_path):
     frame = people(300)
     with gzip.open(tmp_path / "x.csv.gz", "wt") as file:
         frame.to_csv(file, index=False, sep=";")
-    found = moments_from_csv(tmp_path / "x.csv.gz", "sex", FEATURES, separator=";")
+    found = moments_from_files(tmp_path / "x.csv.gz", "sex", FEATURES, separator=";")
     assert_same_moments(found, in_memory(frame, ["sex"]))
 
 
 def test_whole_numbers_at_the_start_do_not_decide_a_feature(tmp_path, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._csv.BATCH_BYTES", 2048)
+    monkeypatch.setattr("fairpca.tables._files.BLOCK_BYTES", 2048)
     frame = people(300)
     frame.loc[:200, "a"] = 1.0
     columns = ["sex", *FEATURES]
     text = frame[columns].to_csv(index=False).replace(",1.0,", ",1,")
     assert text.splitlines()[200].split(",")[1] == "1"
     (tmp_path / "x.csv").write_text(text)
-    found = moments_from_csv(tmp_path / "x.csv", "sex", FEATURES)
+    found = moments_from_files(tmp_path / "x.csv", "sex", FEATURES)
     assert_same_moments(found, in_memory(frame, ["sex"]))
 
 
 def test_csv_types_that_mislead_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._csv.BATCH_BYTES", 2048)
+    monkeypatch.setattr("fairpca.tables._files.BLOCK_BYTES", 2048)
     frame = people(300)
     frame["zip"] = ["17"] * 299 + ["17a"]
     write_csv(frame, tmp_path, [300])
     with pytest.raises(InvalidInputError, match=r"x0\.csv: .*conversion error to int64.*types"):
-        moments_from_csv(tmp_path, "zip", FEATURES)
-    found = moments_from_csv(tmp_path, "zip", FEATURES, types={"zip": "string"})
+        moments_from_files(tmp_path, "zip", FEATURES)
+    found = moments_from_files(tmp_path, "zip", FEATURES, types={"zip": "string"})
     assert found.levels("zip") == ("17", "17a")
 
 
@@ -68,13 +68,13 @@ def test_csv_faults_name_the_file(tmp_path):
     folder = write_csv(frame, tmp_path / "t", [150, 150])
     frame.iloc[:10].drop(columns="b").to_csv(folder / "x2.csv", index=False)
     with pytest.raises(InvalidInputError, match=r"x2\.csv: .*'b'"):
-        moments_from_csv(folder, "sex", FEATURES)
+        moments_from_files(folder, "sex", FEATURES)
     (folder / "x2.csv").write_text("")
     with pytest.raises(InvalidInputError, match=r"x2\.csv: the file cannot be read"):
-        moments_from_csv(folder, "sex", FEATURES)
+        moments_from_files(folder, "sex", FEATURES)
     (folder / "x2.csv").write_text(",".join(frame.columns) + "\n1,2\n")
     with pytest.raises(InvalidInputError, match=r"x2\.csv: "):
-        moments_from_csv(folder, "sex", FEATURES)
+        moments_from_files(folder, "sex", FEATURES)
 
 
 def test_csv_holes_are_counted_over_all_files(tmp_path):
@@ -83,16 +83,15 @@ def test_csv_holes_are_counted_over_all_files(tmp_path):
     frame.loc[[6], "sex"] = None
     write_csv(frame, tmp_path)
     with pytest.raises(InvalidInputError, match=r"3 of 300 rows .*'a' 2, 'sex' 1"):
-        moments_from_csv(tmp_path, "sex", FEATURES)
+        moments_from_files(tmp_path, "sex", FEATURES)
     with pytest.warns(DroppedRowsWarning, match="3 of 300 rows"):
-        found = moments_from_csv(tmp_path, "sex", FEATURES, missing="drop-rows")
+        found = moments_from_files(tmp_path, "sex", FEATURES, missing="drop-rows")
     assert_same_moments(found, in_memory(frame.dropna(), ["sex"]))
 
 
 @pytest.mark.parametrize("engine", ["local", "dask"])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_files_by_any_engine(tmp_path, monkeypatch, engine, kind):
-    monkeypatch.setattr("fairpca.tables._csv.RANGE_BYTES", 3000)  # several ranges in each file
+def test_files_by_any_engine(tmp_path, engine, kind):
     if engine == "dask":
         pytest.importorskip("dask.dataframe", reason="dask is not installed")
     frame = people(300)
@@ -102,9 +101,7 @@ def test_files_by_any_engine(tmp_path, monkeypatch, engine, kind):
     else:
         frame.to_parquet(tmp_path / "x.parquet", row_group_size=50)
         source = tmp_path / "x.parquet"
-    found = moments_from_files(
-        source, ["sex", "race"], engine=engine, features=FEATURES, control="city", weight="w"
-    )
+    found = by_engine(engine, source, ["sex", "race"], FEATURES, control="city", weight="w")
     assert_same_moments(found, in_memory(frame, ["sex", "race"], ["city"], "w"))
 
 
@@ -115,26 +112,19 @@ def test_a_scheduler_address(tmp_path):
     with distributed.LocalCluster(
         n_workers=1, processes=False, protocol="tcp://", dashboard_address=":0"
     ) as cluster:
-        found = moments_from_files(
-            tmp_path / "x.parquet",
-            "sex",
-            engine="dask",
-            scheduler=cluster.scheduler_address,
-            features=FEATURES,
-        )
+        address = cluster.scheduler_address
+        found = by_engine("dask", tmp_path / "x.parquet", "sex", FEATURES, address=address)
     assert_same_moments(found, in_memory(frame, ["sex"]))
 
 
-def test_kinds_and_options_that_do_not_go_together(tmp_path):
+def test_files_of_two_kinds_and_tables_that_are_no_files(tmp_path):
     frame = people(100)
     frame.to_parquet(tmp_path / "x.parquet")
     write_csv(frame, tmp_path, [100])
     with pytest.raises(InvalidInputError, match="give files of one kind"):
         moments_from_files(tmp_path, "sex")
-    with pytest.raises(InvalidInputError, match="engine='ray'"):
-        moments_from_files(tmp_path / "x.parquet", "sex", engine="ray")
-    with pytest.raises(InvalidInputError, match="checkpoint needs"):
-        moments_from_files(tmp_path / "x0.csv", "sex", checkpoint=tmp_path / "kept")
+    with pytest.raises(InvalidInputError, match="reads files only"):
+        by_engine("dask", frame, "sex", FEATURES)
 
 
 @pytest.mark.parametrize(("engine", "module"), [("dask", "dask"), ("spark", "pyspark")])
@@ -151,4 +141,4 @@ def test_an_engine_that_is_not_installed_is_said(tmp_path, monkeypatch, engine, 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(InvalidInputError, match=rf"pip install 'fairpca\[{engine}\]'"):
-        moments_from_files(tmp_path / "x.parquet", "sex", engine=engine)
+        by_engine(engine, tmp_path / "x.parquet", "sex", FEATURES)

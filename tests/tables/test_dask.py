@@ -33,7 +33,7 @@ def partitioned(frame, sizes):
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
 def test_partitions_of_any_size(mean, scheduler, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._dask.FAN_IN", 2)
+    monkeypatch.setattr("fairpca.tables.dask.FAN_IN", 2)
     frame = people(600, mean=mean)
     table = partitioned(frame, [0, 200, 1, 0, 1, 300, 98, 0])
     with dask.config.set(scheduler=scheduler):
@@ -326,7 +326,7 @@ def test_two_worker_processes(cluster):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_worker_killed_during_the_pass_changes_nothing(cluster, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._dask.FAN_IN", 3)
+    monkeypatch.setattr("fairpca.tables.dask.FAN_IN", 3)
     frame = people(1200, mean=1e6)
     parts = [frame.iloc[start : start + 50] for start in range(0, 1200, 50)]
     table = dd.from_map(slow_part, parts, seconds=0.15, meta=frame.iloc[:0])

@@ -7,15 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from table_support import FEATURES, assert_same_moments, in_memory, write_files
+from table_support import FEATURES, by_engine, in_memory, transform_files, write_files
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import (
-    moments_from_csv,
     moments_from_dask,
     moments_from_files,
-    moments_from_parquet,
-    transform_parquet,
 )
 
 
@@ -31,32 +28,7 @@ def test_an_indicator_called_like_another_feature_is_refused(tmp_path):
     )
     colliding.to_parquet(tmp_path / "x.parquet", row_group_size=40)
     with pytest.raises(InvalidInputError, match="two features the name 'c=b=x'"):
-        moments_from_parquet(tmp_path, "g", categorical=["c", "c=b"])
-
-
-def test_a_checkpoint_goes_on_past_a_file_without_row_groups(tmp_path, frame):
-    folder = tmp_path / "in"
-    write_files(frame, folder, [200, 200, 100])
-    schema = pq.read_schema(folder / "part-00.parquet")
-    pq.ParquetWriter(folder / "part-00a.parquet", schema).close()
-    last = folder / "part-02.parquet"
-    sound = last.read_bytes()
-    frame[400:].assign(b=np.inf).to_parquet(last)
-    asked = {"sensitive": ["sex"], "features": FEATURES}
-    kept = {"checkpoint": tmp_path / "kept", "checkpoint_seconds": 0, "threads": 1}
-    with pytest.raises(InvalidInputError, match="part-02"):
-        moments_from_parquet(folder, **asked, **kept)
-    assert (tmp_path / "kept" / "state.json").exists()
-    last.write_bytes(sound)
-    assert_same_moments(moments_from_parquet(folder, **asked, **kept), in_memory(frame, ["sex"]))
-
-
-def test_a_checkpoint_is_no_file(tmp_path, frame):
-    write_files(frame, tmp_path / "in", [500])
-    (tmp_path / "kept").write_text("mine")
-    with pytest.raises(InvalidInputError, match=r"checkpoint=.*is a file: name a directory"):
-        moments_from_parquet(tmp_path / "in", "sex", FEATURES, checkpoint=tmp_path / "kept")
-    assert (tmp_path / "kept").read_text() == "mine"
+        moments_from_files(tmp_path, "g", categorical=["c", "c=b"])
 
 
 def test_a_file_under_two_names_counts_once(tmp_path, frame, monkeypatch):
@@ -65,24 +37,24 @@ def test_a_file_under_two_names_counts_once(tmp_path, frame, monkeypatch):
     twice = ["in/part-00.parquet", str(tmp_path / "in" / "part-00.parquet")]
     for names in (twice, ["in/part-00.parquet", "in/../in/part-00.parquet"]):
         with pytest.raises(InvalidInputError, match="named more than once"):
-            moments_from_parquet(names, "sex", FEATURES)
+            moments_from_files(names, "sex", FEATURES)
     with pytest.raises(InvalidInputError, match="source=None"):
-        moments_from_parquet(None, "sex")
+        moments_from_files(None, "sex")
 
 
 def test_inputs_of_one_name_are_not_written_over_each_other(tmp_path, frame, fair):
     for folder in ("one", "two"):
         write_files(frame, tmp_path / folder, [500])
     with pytest.raises(InvalidInputError, match=r"several inputs are called 'part-00\.parquet'"):
-        transform_parquet(fair, [tmp_path / "one", tmp_path / "two"], tmp_path / "out")
+        transform_files(fair, [tmp_path / "one", tmp_path / "two"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_directory_of_one_file_stays_a_directory(tmp_path, frame, fair):
     write_files(frame, tmp_path / "in", [500])
-    transform_parquet(fair, tmp_path / "in", tmp_path / "out")
+    transform_files(fair, tmp_path / "in", tmp_path / "out")
     assert (tmp_path / "out" / "part-00.parquet").is_file()
-    transform_parquet(fair, tmp_path / "in" / "part-00.parquet", tmp_path / "out.parquet")
+    transform_files(fair, tmp_path / "in" / "part-00.parquet", tmp_path / "out.parquet")
     assert (tmp_path / "out.parquet").is_file()
 
 
@@ -94,12 +66,12 @@ def test_what_is_not_ours_is_not_replaced(tmp_path, frame, fair):
     (tmp_path / "file").write_text("mine")
     for source, target, message in (
         ("in", "mine", r"holds 'important\.txt'"),
-        ("in/part-00.parquet", "mine", "is a directory, which is not replaced"),
-        ("in", "file", "is a file, which is not replaced"),
+        ("in/part-00.parquet", "mine", "the kind of file is told by its name"),
+        ("in", "file", "is a file, not a directory"),
         ("in", "in/out", "lies inside the input"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            transform_parquet(fair, tmp_path / source, tmp_path / target, overwrite=True)
+            transform_files(fair, tmp_path / source, tmp_path / target, force=True)
     assert (mine / "important.txt").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
@@ -109,12 +81,12 @@ def test_the_input_is_recognised_however_it_is_written(tmp_path, frame, fair, mo
     os.symlink("in", "link")
     for target in (tmp_path / "in" / "part-00.parquet", "link/part-00.parquet"):
         with pytest.raises(InvalidInputError, match="is or holds the input"):
-            transform_parquet(fair, "in/part-00.parquet", target, overwrite=True)
+            transform_files(fair, "in/part-00.parquet", target, force=True)
 
 
 def test_a_failed_move_keeps_the_old_target(tmp_path, frame, fair, monkeypatch):
     write_files(frame, tmp_path / "in", [250, 250])
-    transform_parquet(fair, tmp_path / "in", tmp_path / "out")
+    transform_files(fair, tmp_path / "in", tmp_path / "out")
     before = (tmp_path / "out" / "part-00.parquet").read_bytes()
 
     class Full:
@@ -142,18 +114,18 @@ def test_a_failed_move_keeps_the_old_target(tmp_path, frame, fair, monkeypatch):
     real = _transform.open_filesystem
     monkeypatch.setattr(_transform, "open_filesystem", lambda *a: (full, real(*a)[1]))
     with pytest.raises(OSError, match="disk full"):
-        transform_parquet(fair, tmp_path / "in", tmp_path / "out", overwrite=True)
+        transform_files(fair, tmp_path / "in", tmp_path / "out", force=True)
     assert (tmp_path / "out" / "part-00.parquet").read_bytes() == before
     assert sorted(item.name for item in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_columns_are_copied_once_and_csv_is_not_parquet(tmp_path, frame, fair):
+def test_columns_are_copied_once_and_csv_files_become_no_directory(tmp_path, frame, fair):
     write_files(frame, tmp_path / "in", [500])
-    transform_parquet(fair, tmp_path / "in", tmp_path / "out", keep=["age", "age"])
+    transform_files(fair, tmp_path / "in", tmp_path / "out", keep=["age", "age"])
     assert list(pd.read_parquet(tmp_path / "out")) == ["age", "fairpca0", "fairpca1"]
     frame.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(InvalidInputError, match="is CSV: only Parquet"):
-        transform_parquet(fair, tmp_path / "x.csv", tmp_path / "new")
+    with pytest.raises(InvalidInputError, match="the kind of file is told by its name"):
+        transform_files(fair, tmp_path / "x.csv", tmp_path / "new")
 
 
 def test_lists_are_no_groups(tmp_path):
@@ -161,16 +133,16 @@ def test_lists_are_no_groups(tmp_path):
     pq.write_table(table, tmp_path / "x.parquet")
     for part in ({"sensitive": "tags"}, {"sensitive": "g", "categorical": ["tags"]}):
         with pytest.raises(InvalidInputError, match="column 'tags' is list"):
-            moments_from_parquet(tmp_path, features=["a"], **part)
+            moments_from_files(tmp_path, features=["a"], **part)
     with pytest.raises(InvalidInputError, match=r"weight=\['a'\]: give the name of one column"):
-        moments_from_parquet(tmp_path, "g", weight=["a"])
+        moments_from_files(tmp_path, "g", weight=["a"])
 
 
 def test_a_csv_file_that_lacks_a_column_is_named(tmp_path, frame):
     frame.to_csv(tmp_path / "one.csv", index=False)
     frame.drop(columns="b").to_csv(tmp_path / "two.csv", index=False)
     with pytest.raises(InvalidInputError, match=r"two\.csv: column 'b' is missing"):
-        moments_from_csv(tmp_path, "sex", FEATURES)
+        moments_from_files(tmp_path, "sex", FEATURES)
 
 
 class TestDask:
@@ -191,14 +163,14 @@ class TestDask:
         bad = frame.drop(columns="b") if fault == "no column" else frame.assign(b="x")
         bad[250:].to_parquet(tmp_path / "part-01.parquet")
         with pytest.raises(InvalidInputError, match=r"part-01\.parquet: column 'b' is"):
-            moments_from_files(tmp_path, "sex", engine="dask", features=FEATURES)
+            by_engine("dask", tmp_path, "sex", features=FEATURES)
 
     def test_the_csv_file_that_lacks_a_column_is_named(self, tmp_path, frame):
         frame.to_csv(tmp_path / "one.csv", index=False)
         frame.drop(columns="b").to_csv(tmp_path / "two.csv", index=False)
         with pytest.raises(InvalidInputError, match=r"two\.csv: column 'b' is missing"):
-            moments_from_files(tmp_path, "sex", engine="dask", features=FEATURES)
-        found = moments_from_files(tmp_path, "sex", engine="dask", features=["a", "c"])
+            by_engine("dask", tmp_path, "sex", features=FEATURES)
+        found = by_engine("dask", tmp_path, "sex", features=["a", "c"])
         assert found.n_samples == 1000  # a column that nobody asked for may be missing
 
     def test_what_the_engine_says_is_one_line(self, tmp_path, frame):
@@ -207,7 +179,7 @@ class TestDask:
         messages = []
         for engine in ("dask", "local"):  # which name the file and the value in the same words
             with pytest.raises(InvalidInputError, match=r"two\.csv: .*invalid value 'text'") as e:
-                moments_from_files(tmp_path, "sex", engine=engine, features=FEATURES)
+                by_engine(engine, tmp_path, "sex", features=FEATURES)
             messages.append(str(e.value))
         assert messages[0] == messages[1]
         assert "\n" not in messages[0]
@@ -217,7 +189,7 @@ class TestDask:
             raise KeyError("a\nb")
 
         frame.to_csv(tmp_path / "one.csv", index=False)
-        monkeypatch.setattr("fairpca.tables.sources.moments_by_dask", fail)
-        with pytest.raises(InvalidInputError, match=r"the dask engine failed.*engine='local'") as e:
-            moments_from_files(tmp_path, "sex", engine="dask", features=FEATURES)
+        monkeypatch.setattr("fairpca.tables.dask._compute", fail)
+        with pytest.raises(InvalidInputError, match=r"the dask engine failed.*--engine") as e:
+            by_engine("dask", tmp_path, "sex", features=FEATURES)
         assert "\n" not in str(e.value)

@@ -62,9 +62,6 @@ ROLE_DOORS = {
     "dask": lambda t, _, asked: lazily(t, lambda d: moments_from_dask(d, **asked)),
     "csv": lambda t, folder, asked: moments_from_files(write(t, folder / "x.csv"), **asked),
     "command": lambda t, folder, asked: type_roles(write(t, folder / "x.csv"), asked),
-    "command, local": lambda t, folder, asked: type_roles(
-        write(t, folder / "x.parquet"), asked, "--engine", "local"
-    ),
 }
 
 

@@ -84,7 +84,7 @@ def expected(frame, **options):
 @pytest.mark.parametrize("options", [{}, {"whiten": True, "standardize": True}])
 @pytest.mark.parametrize("vector", [False, True])
 def test_the_model_is_that_of_the_rows_in_memory(spark, data, frame, vector, options):
-    from fairpca.tables.spark import FairPCA
+    from fairpca.spark import FairPCA
 
     parts = {"inputCol": "x"} if vector else {"inputCols": FEATURES}
     given = assembled(data) if vector else data
@@ -99,7 +99,7 @@ def test_the_model_is_that_of_the_rows_in_memory(spark, data, frame, vector, opt
 
 
 def test_missing_values_missing_groups_and_a_share(spark, frame):
-    from fairpca.tables.spark import FairPCA
+    from fairpca.spark import FairPCA
 
     holes = frame.astype({"sex": object})
     holes["b"] = holes["b"].mask(holes.index % 7 == 0)
@@ -127,7 +127,7 @@ def test_missing_values_missing_groups_and_a_share(spark, frame):
 
 
 def test_files_without_pickle(spark, data, frame, tmp_path):
-    from fairpca.tables.spark import FairPCA, FairPCAModel
+    from fairpca.spark import FairPCA, FairPCAModel
 
     stage = FairPCA(**ASKED, inputCols=FEATURES, covTol=0.5, whiten=True)
     place = f"{tmp_path}/stage"
@@ -154,7 +154,7 @@ def test_files_without_pickle(spark, data, frame, tmp_path):
 def test_in_a_pipeline(spark, data, frame, tmp_path):
     from pyspark.ml import Pipeline, PipelineModel
 
-    from fairpca.tables.spark import FairPCA, FairPCAModel
+    from fairpca.spark import FairPCA, FairPCAModel
 
     one = FairPCA(**ASKED, inputCols=FEATURES, outputCol="u")
     two = FairPCA(sensitiveCol="city", inputCol="u", nComponents=1, outputCol="v")
@@ -175,7 +175,7 @@ def test_in_a_pipeline(spark, data, frame, tmp_path):
 def test_cross_validation(spark, data, frame):
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
-    from fairpca.tables.spark import FairnessEvaluator, FairPCA
+    from fairpca.spark import FairnessEvaluator, FairPCA
 
     stage = FairPCA(**ASKED, inputCols=FEATURES, covWeight=0.0)
     grid = ParamGridBuilder().addGrid(stage.nComponents, [1, 2]).build()
@@ -202,7 +202,7 @@ def test_cross_validation(spark, data, frame):
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
 @pytest.mark.parametrize("vector", [False, True])
 def test_missing_values_are_named_without_a_java_trace(spark, data, frame, value, vector):
-    from fairpca.tables.spark import FairPCA
+    from fairpca.spark import FairPCA
 
     if vector and value is None:
         pytest.skip("a vector holds no null")
@@ -228,7 +228,7 @@ def test_missing_values_are_named_without_a_java_trace(spark, data, frame, value
 
 
 def test_mistakes(spark, data):
-    from fairpca.tables.spark import FairnessEvaluator, FairPCA
+    from fairpca.spark import FairnessEvaluator, FairPCA
 
     with pytest.raises(InvalidInputError, match="has no parameter 'ncomponents'"):
         FairPCA(ncomponents=2)
@@ -248,7 +248,7 @@ def test_vectors_of_another_length(spark, data):
     from pyspark.ml.functions import array_to_vector
     from pyspark.sql import functions as F
 
-    from fairpca.tables.spark import FairPCA
+    from fairpca.spark import FairPCA
 
     short = data.limit(5).withColumn("x", array_to_vector(F.array("a", "b")))
     mixed = assembled(data.limit(50)).unionByName(short)

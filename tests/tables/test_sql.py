@@ -16,7 +16,7 @@ from table_support import FEATURES, assert_same_moments, in_memory, people
 from fairpca import FairPCA
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables import Database, moments_from_table, open_query, open_table, project_into
+from fairpca.tables import Database, open_query, open_table, project_into
 
 pytest.importorskip("adbc_driver_manager", reason="needs fairpca[sql]")
 pytestmark = pytest.mark.sql
@@ -75,10 +75,10 @@ def test_moments_are_those_of_the_rows(uri, frame, monkeypatch):
     monkeypatch.setattr("fairpca.tables._stream.batch_rows", lambda _: 400)
     table = open_query("select * from people;", uri)
     roles = table.assign(["sex", "race"], FEATURES, "city", "w")
-    found = moments_from_table(table, roles)
+    found = table.moments(roles)
     expected = in_memory(frame, ["sex", "race"], ["city"], "w")
     assert_same_moments(found, expected, rtol=1e-12)
-    assert_same_moments(moments_from_table(table, roles), expected)  # the query is run anew
+    assert_same_moments(table.moments(roles), expected)  # the query is run anew
     assert len(table.rows(roles)) == (frame["w"] > 0).sum()
 
 
@@ -225,9 +225,6 @@ def test_mistakes_are_one_line(uri, frame, tmp_path):
     )
     if "duckdb" not in uri:  # which renames the second one
         assert "two columns have one name" in failing(*base, "select a, b as a, sex from people")
-    assert "checkpoint needs" in failing(
-        *base, "select * from people", "--drop", "race,city", "--checkpoint", tmp_path / "kept"
-    )
     assert "sql is empty" in failing(*base, " ; ")
     assert "takes no files" in failing(*base, "select 1", tmp_path / "x.csv")
     assert "--sql needs --database" in failing("fit", "-s", "sex", "--sql", "select 1")
@@ -256,7 +253,7 @@ def test_types_that_databases_have_of_their_own(postgresql):
              case when g % 3 = 0 then 'x' else 'y' end::char(1) as c, 'v'::varchar as v,
              now() as moment, gen_random_uuid() as u from generate_series(1, 100) as g"""
     table = open_query(sql, postgresql)
-    found = moments_from_table(table, table.assign(["c", "even"], ["n", "s", "f"]))
+    found = table.moments(table.assign(["c", "even"], ["n", "s", "f"]))
     assert found.levels("c") == ("x", "y")
     np.testing.assert_allclose(found.pooled()[1], [50.5 / 7, 24.5, 24.5], rtol=1e-12)
 
@@ -271,12 +268,12 @@ def test_sqlite_with_empty_and_mixed_columns(tmp_path):
         connection.executemany("insert into t values (?, ?, ?)", rows)
     connection.close()
     table = open_query("select b, g from t", f"sqlite:{path}")
-    assert moments_from_table(table, table.assign("g")).n_samples == 50000
+    assert table.moments(table.assign("g")).n_samples == 50000
     table = open_query("select * from t", f"sqlite:{path}")  # a turns from whole to broken numbers
     with pytest.raises(InvalidInputError, match="the SQLite query cannot be read"):
-        moments_from_table(table, table.assign("g"))
+        table.moments(table.assign("g"))
     table = open_query("select cast(a as real) as a, g from t", f"sqlite:{path}")
-    assert moments_from_table(table, table.assign("g")).pooled()[1][0] == pytest.approx(1.1)
+    assert table.moments(table.assign("g")).pooled()[1][0] == pytest.approx(1.1)
 
 
 WRONG = (

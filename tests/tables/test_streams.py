@@ -1,6 +1,4 @@
-"""Arrow streams: the same moments by every door, one pass, checkpoints where it can be repeated."""
-
-import json
+"""Arrow streams: the same moments by every input, in one pass."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +9,7 @@ import pytest
 from table_support import FEATURES, assert_same_moments, in_memory
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables import is_stream, moments_from_arrow, moments_from_parquet, open_table
+from fairpca.tables import is_stream, moments_from_arrow, moments_from_files, open_table
 from fairpca.tables._stream import equal_batches
 
 ASKED = {"sensitive": ["sex", "age"], "features": FEATURES, "control": "city", "weight": "w"}
@@ -50,7 +48,7 @@ def relation(frame):
     return connection.sql("select * from people")
 
 
-DOORS = {
+INPUTS = {
     "pandas": lambda frame: frame,
     "table": arrow,
     "record batch": lambda frame: arrow(frame).to_batches()[0],
@@ -64,11 +62,11 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("source", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("size", [100, 32768])
-def test_moments_are_those_of_rows_in_memory(door, size, frame, monkeypatch):
+def test_moments_are_those_of_rows_in_memory(source, size, frame, monkeypatch):
     monkeypatch.setattr(SMALL, lambda _: size)
-    found = moments_from_arrow(door(frame), **ASKED)
+    found = moments_from_arrow(source(frame), **ASKED)
     expected = in_memory(frame, ["sex", "age"], ["city"], "w")
     assert_same_moments(found, expected, rtol=1e-12)
 
@@ -152,66 +150,13 @@ def test_a_reader_is_read_once(frame):
     assert table.moments(roles).n_samples == len(frame)
     with pytest.raises(InvalidInputError, match="has been read already"):
         table.moments(roles)
-    with pytest.raises(InvalidInputError, match="checkpoint needs"):
-        moments_from_arrow(arrow(frame).to_reader(), "sex", FEATURES, checkpoint="kept")
-
-
-class Broken:
-    """A function that opens a stream which breaks after some batches, once."""
-
-    def __init__(self, frame, after):
-        self.frame, self.after = frame, after
-
-    def __call__(self):
-        table, after = arrow(self.frame), self.after
-        self.opened = getattr(self, "opened", 0) + 1
-        breaks = self.opened == 2  # the first time it is only asked for its schema
-
-        def batches():
-            for number, batch in enumerate(table.to_batches(max_chunksize=10)):
-                if breaks and number == after:
-                    raise OSError("the connection is gone")
-                yield batch
-
-        return pa.RecordBatchReader.from_batches(table.schema, batches())
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_an_interrupted_stream_goes_on_to_the_same_bits(frame, tmp_path, monkeypatch, threads):
-    monkeypatch.setattr(SMALL, lambda _: 50)
-    asked = {"sensitive": "sex", "features": FEATURES, "threads": threads}
-    kept, source = tmp_path / "kept", Broken(frame, 32)
-    with pytest.raises(InvalidInputError, match="the connection is gone"):
-        moments_from_arrow(source, **asked, checkpoint=kept, checkpoint_seconds=0)
-    state = json.loads((kept / "state.json").read_text())
-    assert 0 < state["current"]["n_rows"] <= 300
-    found = moments_from_arrow(source, **asked, checkpoint=kept)
-    assert not kept.exists()
-    expected = moments_from_arrow(frame, **asked)
-    assert found.pooled()[2].tobytes() == expected.pooled()[2].tobytes()
-
-
-def test_a_checkpoint_of_other_rows_is_refused(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(SMALL, lambda _: 50)
-    asked = {"sensitive": "sex", "features": FEATURES, "checkpoint": tmp_path / "kept"}
-    with pytest.raises(InvalidInputError, match="is gone"):
-        moments_from_arrow(Broken(frame, 32), **asked, checkpoint_seconds=0)
-    for other in (frame.iloc[::-1], frame.iloc[:100], frame.assign(a=frame["a"] + 1e-9)):
-        with pytest.raises(InvalidInputError, match="does not give the rows again"):
-            moments_from_arrow(other_stream(other), **asked)
-    with pytest.raises(InvalidInputError, match="other columns or options"):
-        moments_from_arrow(Broken(frame, 32), **{**asked, "sensitive": "race"})
-
-
-def other_stream(frame):
-    return lambda: arrow(frame).to_reader(max_chunksize=10)
 
 
 def test_lazy_queries_read_the_columns_asked_for_only(frame, tmp_path):
     frame.to_parquet(tmp_path / "x.parquet", row_group_size=100)
     query = pl.scan_parquet(tmp_path / "x.parquet").with_columns(bad=pl.col("sex").cast(pl.Int64))
     found = moments_from_arrow(query, "sex", FEATURES)  # the column bad cannot be computed
-    expected = moments_from_parquet(tmp_path / "x.parquet", "sex", FEATURES)
+    expected = moments_from_files(tmp_path / "x.parquet", "sex", FEATURES)
     assert_same_moments(found, expected, rtol=1e-12)
     with pytest.raises(InvalidInputError, match="the polars query cannot be read") as error:
         moments_from_arrow(query, "sex", ["a", "bad"])
@@ -219,7 +164,7 @@ def test_lazy_queries_read_the_columns_asked_for_only(frame, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "feather"])
-def test_datasets_of_files_filtered_and_resumed(frame, tmp_path, monkeypatch, kind):
+def test_datasets_of_files_and_filtered_ones(frame, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(SMALL, lambda _: 64)
     for part in range(3):
         rows = arrow(frame.iloc[part::3])
@@ -238,16 +183,6 @@ def test_datasets_of_files_filtered_and_resumed(frame, tmp_path, monkeypatch, ki
     kept = ordered[ordered["a"] > 0.0]
     found = moments_from_arrow(people.filter(ds.field("a") > 0.0), **ASKED)
     assert_same_moments(found, in_memory(kept, ["sex", "age"], ["city"], "w"), rtol=1e-9)
-    place = {"checkpoint": tmp_path / "kept", "checkpoint_seconds": 0}
-    with pytest.raises(KeyboardInterrupt):
-        moments_from_arrow(people, **ASKED, **place, progress=interrupt)
-    again = moments_from_arrow(people, **ASKED, **place)
-    assert_same_moments(again, expected, rtol=1e-9)
-
-
-def interrupt(done, total):
-    if done > 200:
-        raise KeyboardInterrupt
 
 
 def test_missing_values_are_counted_over_the_whole_stream(frame, monkeypatch):
@@ -284,5 +219,5 @@ def test_memory_does_not_grow_with_the_rows():
 
 def test_streams_are_told_from_frames(frame):
     streams = {"reader", "dataset in memory", "polars lazy", "duckdb", "adbc cursor", "function"}
-    for name, door in DOORS.items():
-        assert is_stream(door(frame)) == (name in streams), name
+    for name, source in INPUTS.items():
+        assert is_stream(source(frame)) == (name in streams), name

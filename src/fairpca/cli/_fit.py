@@ -12,7 +12,7 @@ import click
 import numpy as np
 from sklearn.base import clone
 
-from fairpca._choices import DELTA_FAMILIES, ENGINES, OBJECTIVES
+from fairpca._choices import DELTA_FAMILIES, OBJECTIVES
 from fairpca._present import records, visible
 from fairpca.cli._console import Stages, collected_notes, print_notes
 from fairpca.cli._request import TableRequest, check_place, fit_settings, parse_request
@@ -21,7 +21,7 @@ from fairpca.estimators import FairPCA
 from fairpca.estimators._fair_pca import fit_with_plain, held_out_summary
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
-from fairpca.tables import check_target, moments_from_table, project_table
+from fairpca.tables import check_target, project_table
 
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
 _QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
@@ -109,15 +109,16 @@ def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages)
     """Sum the rows; by folds unless --delta is given or there are too many columns."""
     wide = len(request.roles.columns) > _MAX_FOLDED
     folds = 0 if wide or options["delta"] is not None else int(options["folds"])
-    return moments_from_table(
-        request.table,
-        replace(request.roles, folds=folds),
-        engine=options["engine"] or ENGINES[0],
-        scheduler=options["scheduler"],
-        master=options["master"],
-        progress=stages,
-        quiet=options["quiet"],
-    )
+    table, roles = request.table, replace(request.roles, folds=folds)
+    if options["engine"] == "dask":
+        from fairpca.tables.dask import moments_by_dask
+
+        return moments_by_dask(table, roles, options["scheduler"])
+    if options["engine"] == "spark":
+        from fairpca.tables.spark import moments_by_spark
+
+        return moments_by_spark(table, roles, options["master"], options["quiet"])
+    return table.moments(roles, progress=stages)
 
 
 def _compare(moments: Any, settings: dict[str, Any], stages: Stages) -> Comparison:

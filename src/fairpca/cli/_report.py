@@ -82,8 +82,8 @@ def _check_places(out: Path, card: Path | None, force: bool) -> None:
 
 def _digests(request: TableRequest) -> list[dict[str, str]]:
     """Return the SHA-256 of every local file."""
-    listing = request.table.listing
-    paths = [] if listing is None else [Path(file.path) for file in listing.files]
+    files = request.table.files
+    paths = [] if files is None else [Path(part.path) for part in files.parts]
     digests = []
     for path in paths:
         if path.is_file():

@@ -33,7 +33,7 @@ def run_transform(model: Path, paths: tuple[str, ...], options: dict[str, Any]) 
         if target is None:
             project_into(table, model, database, options["into"], progress=stages, **shared)
         else:
-            safe = {"kept_first": True, "safe_csv": options["safe_csv"]}
+            safe = {"safe_csv": options["safe_csv"]}
             project_table(table, model, Path(target), progress=stages, **safe, **shared)
     print_notes(notes, options)
     if not options["quiet"]:

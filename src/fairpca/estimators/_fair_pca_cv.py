@@ -152,7 +152,7 @@ class FairPCACV(FairnessEstimator):
         Parameters
         ----------
         moments : FoldedMoments
-            From `moments_from_parquet(…, folds=5)` and its like, or the sum of many batches.
+            From `moments_from_files(…, folds=5)` and its like, or the sum of many batches.
         """
         if not isinstance(moments, FoldedMoments):
             raise InvalidInputError(

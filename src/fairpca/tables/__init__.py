@@ -2,7 +2,7 @@
 
 Files, Arrow streams, Dask collections and Spark tables become `GroupMoments` through one kernel;
 everything after the moments is small and local (`FairPCA.fit_moments`). The way back, rows to
-component columns, is `project_table`, `transform_parquet`, `transform_spark`, and
+component columns, is `project_table`, `transform_spark`, and
 `FairPCA.transform` for Dask.
 """
 
@@ -15,46 +15,36 @@ _HOME = {
     "Roles": "_roles",
     "Table": "table",
     "check_target": "project",
-    "column_names": "sources",
     "lazy_feature_moments": "_lazy",
-    "lazy_moments": "_dask",
+    "lazy_moments": "dask",
     "lazy_sample": "_lazy",
     "lazy_transform": "_lazy",
-    "moments_from_arrow": "sources",
-    "moments_from_csv": "sources",
-    "moments_from_dask": "_dask",
-    "moments_from_files": "sources",
-    "moments_from_parquet": "sources",
-    "moments_from_spark": "_spark",
-    "moments_from_table": "sources",
+    "moments_from_arrow": "table",
+    "moments_from_dask": "dask",
+    "moments_from_files": "table",
+    "moments_from_spark": "spark",
     "open_query": "_sql",
     "open_table": "table",
     "project_into": "_sql",
     "project_table": "project",
-    "sample": "_dask",
-    "transform_parquet": "project",
-    "transform_spark": "_spark",
+    "sample": "dask",
+    "transform_spark": "spark",
 }
 __all__ = [
     "Database",
     "Roles",
     "Table",
     "check_target",
-    "column_names",
     "is_lazy",
     "is_stream",
     "moments_from_arrow",
-    "moments_from_csv",
     "moments_from_dask",
     "moments_from_files",
-    "moments_from_parquet",
     "moments_from_spark",
-    "moments_from_table",
     "open_query",
     "open_table",
     "project_into",
     "project_table",
-    "transform_parquet",
     "transform_spark",
 ]
 
@@ -97,6 +87,6 @@ def is_stream(X: Any) -> bool:
     >>> is_stream(table), is_stream(table.to_reader())
     (False, True)
     """
-    doors = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch", "get_fragments")
+    methods = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch", "get_fragments")
     opens = callable(X) and not isinstance(X, type)
-    return (opens or any(hasattr(X, name) for name in doors)) and not hasattr(X, "__array__")
+    return (opens or any(hasattr(X, name) for name in methods)) and not hasattr(X, "__array__")

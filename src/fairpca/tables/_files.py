@@ -1,81 +1,259 @@
-"""Paths, globs, directories and addresses become a list of files."""
+"""Files of a table: paths, globs, directories and addresses, read by `pyarrow.dataset`."""
 
 from __future__ import annotations
 
+import csv
 import fnmatch
+import io
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca.exceptions import InvalidInputError
+from fairpca.tables._stream import READ_AHEAD, equal_batches, in_order
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """A path, glob, directory or address, or several of them."""
+Kind = Literal["csv", "parquet", "arrow"]
 
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
+SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "csv": (".csv", ".csv.gz", ".csv.bz2", ".csv.zst"),
+    "parquet": (".parquet", ".parq", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+}
+_KIND_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", None: "of no known kind"}
+
+CSV_MISSING = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+"""Fields that stand for no value, whoever reads the file: what pandas and pyarrow agree on."""
+
+# Read at once of a CSV file; the types of its columns come from the first so many bytes.
+BLOCK_BYTES = 4 << 20
+
+# Read ahead in each column of a Parquet file. Without a buffer Arrow holds the whole column chunks
+# of a row group, as large as the writer chose.
+BUFFER_BYTES = 1 << 16
+
+_READ_ERRORS = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError)
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True, eq=False)
-class DataFile:
-    """One file of a table: its path, which messages name, and its path below what was given."""
+class FilePart:
+    """A file (or row groups of one) of a table; `schema` has its hive keys as well."""
 
     path: str
-    relative: str
     filesystem: Any
-    size: int
-    modified: int | None  # nanoseconds, where the file system knows it
-    keys: Any = field(default_factory=lambda: pa.schema([]))  # of the hive directories
-    values: dict[str, Any] = field(default_factory=dict)  # of the keys, for this file
+    format: Any  # of pyarrow.dataset
+    schema: Any
+    relative: str = ""  # path below the directory or glob that names the file
+    keys: Mapping[str, Any] = field(default_factory=dict)  # hive keys and their values
+    groups: tuple[int, ...] = ()  # row groups of a Parquet file
+    n_rows: int | None = None  # which only Parquet files say without being read
 
-    @property
-    def fingerprint(self) -> list[Any]:
-        """What tells a changed file from an unchanged one."""
-        return [self.path, self.size, self.modified]
+    def batches(self, wanted: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+        """Read some columns as batches of one size but for the last; CSV is read as these types."""
+        stored = pa.schema([column for column in wanted if column.name not in self.keys])
+        try:
+            if isinstance(self.format, ds.ParquetFileFormat):
+                batches = self._parquet_batches(stored.names, rows)
+            elif isinstance(self.format, ds.CsvFileFormat):
+                batches = self._csv_batches(stored, rows)
+            else:
+                batches = self._scan(self.schema, stored.names, rows)
+            if self.keys:  # by `map`: a loop would hold its batch while the next is read
+                batches = map(partial(self._with_keys, wanted=wanted), batches)
+            yield from equal_batches(batches, rows)
+        except _READ_ERRORS as error:
+            raise self._failure(error) from None
+
+    def _scan(self, schema: pa.Schema, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        fragment = self.format.make_fragment(self.path, self.filesystem)
+        options = {"schema": schema, "columns": columns, "batch_size": rows, **READ_AHEAD}
+        return iter(fragment.scanner(**options).to_reader())
+
+    def _csv_batches(self, wanted: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+        # A quote that is not closed is no error to Arrow where it stands in the last column and
+        # that is text: the last value then holds all lines that follow.
+        last = [name for name in self.schema.names if name not in self.keys][-1]
+        extra = [] if last in wanted.names or not is_text(self.schema.field(last).type) else [last]
+        schema = pa.schema([*wanted, *(pa.field(name, pa.string()) for name in extra)])
+        final: Any = None
+        for batch in self._scan(schema, schema.names, rows):
+            if last in schema.names and batch.num_rows:
+                final = batch.column(last)[-1]
+            yield batch.select(wanted.names) if extra else batch
+            del batch  # or it would be held while the next is read
+        if "\n" in str(final):
+            self._check_quotes()
+
+    def _parquet_batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        # Not by a scanner, which holds whole row groups.
+        text = [name for name in columns if is_text(self.schema.field(name).type)]
+        with self.filesystem.open_input_file(self.path) as handle:
+            reader = pq.ParquetFile(
+                handle,
+                read_dictionary=text,  # coded as it is in the file: no string is made for any row
+                buffer_size=BUFFER_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+            yield from reader.iter_batches(rows, self.groups, columns)
+
+    def _with_keys(self, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+        """Add the hive keys, which are the same in every row."""
+        arrays = [
+            pa.repeat(pa.scalar(self.keys[column.name], column.type), batch.num_rows)
+            if column.name in self.keys
+            else batch.column(column.name)
+            for column in wanted
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=wanted.names)
+
+    def row_groups(self) -> list[FilePart]:
+        """Take a Parquet file apart; other files stay whole."""
+        return [replace(self, groups=(group,)) for group in self.groups] or [self]
+
+    def opened(self, types: pa.Schema | None = None) -> FilePart:
+        """Read the footer, or the header of a CSV file, whose types are those of the first file."""
+        groups: tuple[int, ...] = ()
+        n_rows = None
+        fragment = self.format.make_fragment(self.path, self.filesystem)
+        try:
+            if types is not None and isinstance(self.format, ds.CsvFileFormat):
+                known = {name: types.field(name).type for name in types.names}
+                schema = pa.schema([(n, known.get(n, pa.string())) for n in self._header(fragment)])
+            else:
+                schema = fragment.physical_schema.remove_metadata()
+            if isinstance(self.format, ds.ParquetFileFormat):
+                groups = tuple(range(fragment.num_row_groups))
+                n_rows = fragment.metadata.num_rows
+            names = schema.names
+        except _READ_ERRORS as error:
+            raise self._failure(error) from None
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise self._repeated(", ".join(map(repr, twice)))
+        # A hive key that is a column of the file too is read from the file.
+        own = [key for key in self.schema if key.name not in names]
+        keys = {key.name: self.keys[key.name] for key in own}
+        schema = pa.schema([*schema, *own])
+        return replace(self, schema=schema, keys=keys, groups=groups, n_rows=n_rows)
+
+    def _header(self, fragment: Any) -> list[str]:
+        try:
+            names = next((row for row in self._csv_rows() if row), [])
+        except csv.Error:  # a name that is longer than Python's reader allows
+            names = fragment.physical_schema.names
+        if not names:
+            raise EOFError("it is empty")
+        return names
+
+    def _repeated(self, listed: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.path}: column names occur more than once: {listed}. Rename them."
+        )
+
+    def _csv_rows(self) -> Iterator[list[str]]:
+        """Read by Python's reader, to which a quote that is not closed is an error."""
+        with self.filesystem.open_input_stream(self.path) as stream:  # which unpacks .gz and others
+            text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+            delimiter = self.format.parse_options.delimiter
+            yield from csv.reader(text, delimiter=delimiter, strict=True)
+
+    def _check_quotes(self) -> None:
+        """Refuse a quote that is never closed: all rows from there on are one field."""
+        try:
+            for _ in self._csv_rows():
+                pass
+        except csv.Error:
+            raise InvalidInputError(
+                f'{self.path}: a quote (") is opened and not closed, so that rows to the end of '
+                "the file are one field: correct the file."
+            ) from None
+
+    def _failure(self, error: BaseException) -> InvalidInputError:
+        """Say in one line why a file cannot be read; Arrow names the row of a CSV file."""
+        text = " ".join(str(error).split())
+        text = text.removeprefix(f"Could not open CSV input source '{self.path}': Invalid: ")
+        if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in text:
+            return _not_text(self.path, text.partition(": CSV conversion")[0])
+        if "multiple columns named " in text:
+            return self._repeated(repr(text.partition("multiple columns named ")[2]))
+        if "onversion error" in text:
+            return InvalidInputError(
+                f"{self.path}: {text}. The types come from the start of the first file: write the "
+                "column in one way, or set its type with types={column: type}."
+            )
+        return InvalidInputError(
+            f"{self.path}: the file cannot be read ({text or type(error).__name__}): correct or "
+            "remove the file."
+        )
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The files of a table, whether they are one file given by name, and the directories given."""
+class Files(NamedTuple):
+    """The files of a table, what they are, and the paths and directories that name them."""
 
-    files: list[DataFile]
-    items: tuple[str, ...]  # as they were given
-    single: bool
+    parts: tuple[FilePart, ...]
+    kind: Kind
+    schema: pa.Schema
+    items: tuple[str, ...]
+    single: bool  # one file, by its name
     folders: tuple[str, ...]
 
 
-def find_files(source: Source, suffixes: Sequence[str], filesystem: Any = None) -> Listing:
-    """List the files of a table, sorted by path; a directory without such names is read whole."""
-    # Globs know ``**``, ``key=value`` directories are columns, addresses are those of pyarrow, and
-    # `filesystem` is where plain paths lie (None: the local disk).
+class _Found(NamedTuple):
+    filesystem: Any
+    base: str
+    paths: list[str]
+    type: Any
+
+
+def open_files(
+    source: Source, separator: str, types: Mapping[str, str], filesystem: Any, kind: Kind | None
+) -> Files:
+    """List the files of a table, sorted by path, and read their headers or footers."""
     if isinstance(source, str | os.PathLike):
         items = [os.fspath(source)]
     elif isinstance(source, Iterable):
         items = [os.fspath(item) for item in source]
     else:
         raise InvalidInputError(f"source={source!r}: give a path, or several.", parameter="source")
+    suffixes = SUFFIXES[kind] if kind else tuple(s for known in SUFFIXES.values() for s in known)
     found = [_find(item, suffixes, filesystem) for item in items]
-    files = [file for part, _ in found for file in part]
-    if not files:
+    places = [(part.filesystem, path) for part in found for path in part.paths]
+    if not places:
         raise InvalidInputError("no files were given.", parameter="source")
-    if len({resolved(file.filesystem, file.path) for file in files}) < len(files):
+    if len({resolved(*place) for place in places}) < len(places):
         raise InvalidInputError(
             "a file is named more than once: its rows would count twice.", parameter="source"
         )
-    kinds = [info.type for _, info in found]
-    folders = tuple(
-        resolved(part[0].filesystem, info.path)
-        for part, info in found
-        if info.type == fs.FileType.Directory
-    )
-    return Listing(files, tuple(items), kinds == [fs.FileType.File], folders)
+    single = [part.type for part in found] == [fs.FileType.File]
+    kind = kind or _common_kind([path for _, path in places], single)
+    format = _format(kind, separator, types)
+    closed = [part for item in found for part in _closed_parts(item, format)]
+    first = closed[0].opened()
+    for name in first.schema.names:  # bytes are what is not the text it should be
+        if kind == "csv" and kinds.is_binary(first.schema.field(name).type):
+            raise _not_text(first.path, f"column {name!r}")
+    others = in_order(lambda part: part.opened(first.schema), closed[1:])
+    parts = (first, *others)
+    folders = [resolved(f.filesystem, f.base) for f in found if f.type == fs.FileType.Directory]
+    return Files(parts, kind, parts[0].schema, tuple(items), single, tuple(folders))
 
 
 def resolved(filesystem: Any, path: str) -> str:
@@ -94,59 +272,51 @@ def open_filesystem(source: str, filesystem: Any = None) -> tuple[Any, str]:
     if "://" not in source:
         return fs.LocalFileSystem(), str(PurePosixPath(Path(source).as_posix()))
     try:
-        found, path = fs.FileSystem.from_uri(source)
+        return fs.FileSystem.from_uri(source)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInputError(f"{source!r} cannot be opened: {error}") from None
-    return found, path
 
 
-def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> tuple[list[DataFile], Any]:
-    """Files that one path, glob or address names, and what the file system says of it."""
+def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> _Found:
+    """Files that one path, glob or address names; a directory without such names is read whole."""
     system, path = open_filesystem(source, filesystem)
     try:
-        info = system.get_file_info(path)
-        if info.type == fs.FileType.File:
-            return [_data_file(info, info.base_name, system)], info
-        if info.type == fs.FileType.Directory:
-            base, infos = path, _list(system, path)
-            named = [item for item in infos if item.path.lower().endswith(tuple(suffixes))]
-            infos = named or infos
+        kind = system.get_file_info(path).type
+        if kind == fs.FileType.File:
+            return _Found(system, path.rpartition("/")[0], [path], kind)
+        base, paths = path, []
+        if kind == fs.FileType.Directory:
+            paths = _list(system, path)
+            paths = [name for name in paths if name.lower().endswith(tuple(suffixes))] or paths
         elif re.search(r"[*?\[]", path):
-            base, infos = _match(system, path)
-        else:
-            base, infos = path, []
+            base, paths = _match(system, path)
     except OSError as error:
         raise InvalidInputError(f"{source!r} cannot be listed: {error}") from None
-    if not infos:
+    if not paths:
         raise InvalidInputError(f"{source!r} names no file: check the path.", parameter="source")
-    files = [_data_file(item, _below(item.path, base), system) for item in infos]
-    return _with_hive_keys(sorted(files, key=lambda file: file.path)), info
+    return _Found(system, base, sorted(paths), kind)
 
 
-def _list(system: Any, path: str) -> list[Any]:
+def _list(system: Any, path: str) -> list[str]:
     """Files below a directory, without those that writers mean to be hidden."""
     infos = system.get_file_info(fs.FileSelector(path, recursive=True))
-    return [
-        info
-        for info in infos
-        if info.type == fs.FileType.File
-        and not any(part.startswith(("_", ".")) for part in _below(info.path, path).split("/"))
-    ]
+    files = [info.path for info in infos if info.type == fs.FileType.File]
+    hidden = ("_", ".")
+    return [f for f in files if not any(p.startswith(hidden) for p in _below(f, path).split("/"))]
 
 
-def _match(system: Any, pattern: str) -> tuple[str, list[Any]]:
-    """Files that a glob names, below its last directory without a wildcard."""
+def _match(system: Any, pattern: str) -> tuple[str, list[str]]:
+    """Files that a glob names, below its last directory without a wildcard; ``**`` is any depth."""
     parts = pattern.split("/")
     first = next(index for index, part in enumerate(parts) if re.search(r"[*?\[]", part))
     base = "/".join(parts[:first]) or ("/" if pattern.startswith("/") else ".")
-    regex = ""
-    for part in parts[first:-1]:
-        regex += "(?:.*/)?" if part == "**" else _segment(part) + "/"
+    regex = "".join(
+        "(?:.*/)?" if part == "**" else _segment(part) + "/" for part in parts[first:-1]
+    )
     regex += ".*" if parts[-1] == "**" else _segment(parts[-1])
     if system.get_file_info(base).type != fs.FileType.Directory:
         return base, []
-    found = re.compile(regex)
-    return base, [info for info in _list(system, base) if found.fullmatch(_below(info.path, base))]
+    return base, [path for path in _list(system, base) if re.fullmatch(regex, _below(path, base))]
 
 
 def _segment(part: str) -> str:
@@ -158,37 +328,94 @@ def _below(path: str, base: str) -> str:
     return path.removeprefix("./").removeprefix(base.removeprefix("./").rstrip("/")).lstrip("/")
 
 
-def _data_file(info: Any, relative: str, system: Any) -> DataFile:
-    # Some file systems do not know when a file was changed.
-    return DataFile(info.path, relative, system, info.size or 0, info.mtime_ns)
-
-
-def _with_hive_keys(files: list[DataFile]) -> list[DataFile]:
-    """Read ``key=value`` directories; a key whose values are all whole numbers is one."""
-    found = [_hive_values(file.relative) for file in files]
-    names = list(dict.fromkeys(name for values in found for name in values))
-    if not names:
-        return files
-    kinds: dict[str, Any] = {}
-    for name in names:
-        whole = [_WHOLE.fullmatch(text) for values in found if (text := values.get(name))]
-        kinds[name] = pa.int64() if all(whole) else pa.string()
-    keys = pa.schema(kinds)
-    return [
-        replace(
-            file,
-            keys=keys,
-            values={
-                name: int(text) if text is not None and kinds[name] == pa.int64() else text
-                for name, text in values.items()
-            },
+def _common_kind(paths: list[str], single: bool) -> Kind:
+    """Tell the kind of the files by their names; different kinds have no common types."""
+    first, kind = paths[0], _kind_of(paths[0])
+    for path in paths:
+        if _kind_of(path) != kind:
+            raise InvalidInputError(
+                f"{first} is {_KIND_NAMES[kind]} and {path} is not: give files of one kind."
+            )
+    if kind is None and single and "." in PurePosixPath(first).name:
+        raise InvalidInputError(
+            f"{first}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet, "
+            ".feather, .arrow."
         )
-        for file, values in zip(files, found, strict=True)
-    ]
+    return kind or "parquet"
+
+
+def _kind_of(path: str) -> Kind | None:
+    name = path.lower()
+    return next((kind for kind, ends in SUFFIXES.items() if name.endswith(ends)), None)
+
+
+def _format(kind: Kind, separator: str, types: Mapping[str, str]) -> Any:
+    """Return the format by which pyarrow.dataset reads files of a kind."""
+    if kind != "csv":
+        return ds.IpcFileFormat() if kind == "arrow" else ds.ParquetFileFormat()
+    options = ds.CsvFragmentScanOptions(
+        read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES),
+        convert_options=pa_csv.ConvertOptions(
+            column_types={column: pa.type_for_alias(alias) for column, alias in types.items()},
+            null_values=list(CSV_MISSING),
+            strings_can_be_null=True,  # an empty field of text is as absent as one of numbers
+        ),
+    )
+    parse = pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    return ds.CsvFileFormat(parse_options=parse, default_fragment_scan_options=options)
+
+
+def _closed_parts(item: _Found, format: Any) -> Iterator[FilePart]:
+    """Files that one path, glob or directory names, with the values of their hive keys."""
+    # A key whose values are all whole numbers is one; 01 is none.
+    relatives = [_below(path, item.base) for path in item.paths]
+    values = [_hive_values(relative) for relative in relatives]
+    whole = {
+        name: all(_WHOLE.fullmatch(text) for text in column if text is not None)
+        for name in dict.fromkeys(name for row in values for name in row)
+        for column in [[row.get(name) for row in values]]
+    }
+    for path, relative, row in zip(item.paths, relatives, values, strict=True):
+        texts = {name: row.get(name) for name in whole}
+        keys = {n: int(t) if t is not None and whole[n] else t for n, t in texts.items()}
+        kinds_of = {name: pa.int64() if whole[name] else pa.string() for name in whole}
+        yield FilePart(path, item.filesystem, format, pa.schema(kinds_of), relative, keys)
 
 
 def _hive_values(relative: str) -> dict[str, str | None]:
+    """Read ``key=value`` directories."""
     pairs = [part.partition("=") for part in relative.split("/")[:-1] if "=" in part]
     return {
         unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in pairs
     }
+
+
+def _not_text(path: str, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path} is not UTF-8 text ({what} is in another encoding): convert it first, for example "
+        "with iconv -f latin1 -t utf-8."
+    )
+
+
+def check_same_columns(parts: Sequence[Any], columns: Iterable[str]) -> None:
+    """Refuse a file whose columns are not those of the first."""
+    first, names = parts[0], list(columns)
+    for other in parts[1:]:
+        for name in names:
+            if name not in other.schema.names:
+                raise InvalidInputError(
+                    f"{other.path}: column {name!r} is missing, which {first.path} has."
+                )
+            ours, theirs = (part.schema.field(name).type for part in (first, other))
+            if ours != theirs and not (is_text(ours) and is_text(theirs)):
+                raise InvalidInputError(
+                    f"{other.path}: column {name!r} is {theirs}, but {ours} in {first.path}: write "
+                    "both with the same type."
+                )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell text, in whichever way it is stored."""
+    kind = kind.value_type if kinds.is_dictionary(kind) else kind
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return any(test(kind) for test in tests)

@@ -23,9 +23,9 @@ from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._missing import fill_means
 from fairpca.rows._sampling import MIN_DRAWN, smallest_keys
-from fairpca.tables._dask import collections, merge_tree, partition_columns
 from fairpca.tables._kernel import Columns, count_missing, positive_rows, to_rows
 from fairpca.tables._roles import Roles
+from fairpca.tables.dask import collections, merge_tree, partition_columns
 
 _KEY, _CELL = "key", "cell"
 

@@ -21,7 +21,7 @@ _PARAMETER_OF = dict(zip(("sensitive", "control", "weight"), PARTS, strict=True)
 
 
 class RoleOptions(TypedDict, total=False):
-    """What can be asked of any table, by keyword; see `moments_from_parquet`."""
+    """What can be asked of any table, by keyword; see `moments_from_files`."""
 
     numeric: Names
     categorical: Names
@@ -36,7 +36,7 @@ class RoleOptions(TypedDict, total=False):
 class Roles:
     """Which column plays which part, the same for every batch of a pass; made by `Table.assign`.
 
-    The parts and options are those of `moments_from_parquet`.
+    The parts and options are those of `moments_from_files`.
 
     Examples
     --------

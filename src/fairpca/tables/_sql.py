@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from fairpca._choices import Missing, Unknown
-from fairpca._progress import Progress
+from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables._model import AnyModel, read_model
+from fairpca.linalg import single_blas_thread
+from fairpca.tables._model import AnyModel
 from fairpca.tables._roles import Names
 from fairpca.tables._stream import Stream, plain_type, reading
 from fairpca.tables.project import Job
@@ -133,7 +134,7 @@ def open_query(sql: str, database: str | Database) -> Table:
     Returns
     -------
     Table
-        For `moments_from_table`, `project_table` and `project_into`.
+        For `project_table` and `project_into`.
 
     Examples
     --------
@@ -156,14 +157,13 @@ def open_query(sql: str, database: str | Database) -> Table:
     if len(set(schema.names)) < len(fields):
         raise InvalidInputError(f"{name}: two columns have one name: rename one with AS.")
 
-    def read(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
+    def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         chosen = ", ".join(_column(column, column in numbers) for column in columns)
         with _cursor(found, name) as cursor:
             yield from _run(cursor, _select(chosen, query), found)
 
-    # Not repeatable: without an order the rows may come in any, and others may have been added.
-    stream = Stream(name, pa.schema(fields), read, repeatable=False)
-    return Table(name, "arrow", stream.schema, None, (stream,))
+    stream = Stream(name, pa.schema(fields), read)
+    return Table(name, stream.schema, (stream,))
 
 
 def _select(columns: str, query: str) -> str:
@@ -235,7 +235,7 @@ def project_into(
     >>> project_into(table, "model.npz", "sqlite:people.db", "reduced")  # doctest: +SKIP
     """
     found = database if isinstance(database, Database) else Database(database)
-    job = Job(table, read_model(model).bind(table.schema, missing, unknown), keep, kept_first=True)
+    job = Job(table, model, keep, missing, unknown)
     space, _, name = into.rpartition(".")
     rows = _Rows(job, progress)
     with found.connection() as connection, _writing(connection, into, found) as cursor:
@@ -283,9 +283,12 @@ class _Rows:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in self.job.scored_batches(self.progress):
-                self.count += batch.num_rows
-                yield batch.cast(self.schema)
+            counter = Counter(self.job.table.n_rows, self.progress)
+            with single_blas_thread():
+                for batch in self.job.batches(self.job.table.parts, counter):
+                    self.count += batch.num_rows
+                    yield batch.cast(self.schema)
+            self.job.warn_of_dropped()
         except BaseException as error:
             self.error = error
             raise

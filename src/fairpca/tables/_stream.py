@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.types as kinds
 
 from fairpca._progress import Counter
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables._kernel import Columns, batch_rows, summarise
-from fairpca.tables._partial import Partial, merge_partials
-from fairpca.tables._pass import Checkpoint, State, in_order
+from fairpca.tables._partial import Partial, merge_partials, refused
 from fairpca.tables._roles import Roles
 
-# What a scanner of pyarrow holds beside the batch it hands over. By default it reads four files and
-# sixteen batches of 131,072 rows ahead, which follows the number of files up to a gigabyte.
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Read = Callable[[list[str], int], Iterable[pa.RecordBatch]]
+
+MAX_THREADS = 8
+
+# What a scanner of pyarrow holds apart from the batch it hands over. By default it reads four files
+# and sixteen batches of 131,072 rows ahead, which follows the number of files up to a gigabyte.
 READ_AHEAD = {"batch_readahead": 1, "fragment_readahead": 1}
 
 # DuckDB has a cost for each batch that it exports: it is asked for larger ones, which are cut.
@@ -29,45 +38,38 @@ DUCKDB_BATCHES = 2
 # Errors of these packages are about rows that cannot be read; others are defects of ours.
 ENGINES = frozenset({"pyarrow", "polars", "duckdb", "_duckdb", "adbc_driver_manager"})
 
-Read = Callable[[list[str], int], Iterable[pa.RecordBatch]]
-
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Rows that come in batches; `read` takes the names of columns and the rows to skip."""
+    """Rows that come in batches; `read` takes names of columns and a number of rows at once."""
 
     path: str  # what messages call it
     schema: Any
     read: Read
     n_rows: int | None = None
-    repeatable: bool = True
 
-    def batches(self, columns: Iterable[str], start: int = 0) -> Iterator[pa.RecordBatch]:
-        """Read some columns from a row on, as batches of one size but for the last."""
-        wanted = list(columns)
-        schema = pa.schema([self.schema.field(name) for name in wanted])
+    def batches(self, wanted: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+        """Read some columns as batches of one size but for the last."""
+        schema = pa.schema([self.schema.field(name) for name in wanted.names])
         with reading(self.path):
             # By `map`, here and below: a loop would hold its batch while the engine makes the next.
-            found = map(partial(_as_schema, schema=schema), self.read(wanted, start))
-            yield from equal_batches(found, batch_rows(len(wanted)))
+            batches = map(partial(_as_schema, schema=schema), self.read(schema.names, rows))
+            yield from equal_batches(batches, rows)
 
 
-class reading:
+@contextmanager
+def reading(path: str, clean: Callable[[str], str] = str) -> Iterator[None]:
     """Turn what an engine says of rows that it cannot deliver into one line."""
-
-    def __init__(self, path: str, clean: Callable[[str], str] = str) -> None:
-        self.path, self.clean = path, clean
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, InvalidInputError):
-            return
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except Exception as error:
         foreign = type(error).__module__.partition(".")[0] in ENGINES
-        if foreign or isinstance(error, OSError | pa.ArrowException):
-            reason = " ".join(self.clean(str(error)).split())[:300] or type(error).__name__
-            raise InvalidInputError(f"{self.path} cannot be read ({reason}).") from None
+        if not foreign and not isinstance(error, OSError | pa.ArrowException):
+            raise
+        reason = " ".join(clean(str(error)).split())[:300] or type(error).__name__
+        raise InvalidInputError(f"{path} cannot be read ({reason}).") from None
 
 
 def open_stream(source: Any) -> Stream | None:
@@ -77,7 +79,7 @@ def open_stream(source: Any) -> Stream | None:
     if callable(source) and not hasattr(source, "__arrow_c_stream__"):
         with _reader(source()) as reader:
             schema = reader.schema
-        return _stream("the stream", schema, lambda _, start: _after(_reader(source()), start))
+        return _stream("the stream", schema, lambda *_: _reader(source()))
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if hasattr(source, "iloc"):
@@ -85,8 +87,8 @@ def open_stream(source: Any) -> Stream | None:
             source = pa.Table.from_pandas(source, preserve_index=False)
     package = type(source).__module__.partition(".")[0]
     if isinstance(source, pa.Table):
-        read = partial(_read_table, source)
-        return replace(_stream("table", source.schema, read), n_rows=source.num_rows)
+        stream = _stream("table", source.schema, lambda names, _: source.select(names).to_batches())
+        return replace(stream, n_rows=source.num_rows)
     if package == "polars" and hasattr(source, "collect_schema"):
         return _polars(source)
     if package in ("duckdb", "_duckdb") and hasattr(source, "limit"):  # not a connection
@@ -96,8 +98,7 @@ def open_stream(source: Any) -> Stream | None:
     if not any(hasattr(source, name) for name in ("__arrow_c_stream__", "fetch_record_batch")):
         return None
     reader = _reader(source)
-    once = _stream("the stream", reader.schema, _Once(reader))
-    return replace(once, repeatable=False)
+    return _stream("the stream", reader.schema, partial(_read_once, [reader]))
 
 
 def _stream(path: str, schema: pa.Schema, read: Read) -> Stream:
@@ -122,39 +123,27 @@ def _reader(source: Any) -> Any:
     )
 
 
-class _Once:
-    """A reader that can be read one time only."""
-
-    def __init__(self, reader: Any) -> None:
-        self.reader = reader
-
-    def __call__(self, columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        reader, self.reader = self.reader, None
-        if reader is None:
-            raise InvalidInputError(
-                "the stream has been read already, and cannot be read again: pass a table, or a "
-                "function that opens the stream."
-            )
-        return _after(reader, start)
-
-
-def _read_table(table: pa.Table, columns: list[str], start: int) -> Any:
-    return table.select(columns).slice(start).to_batches()
+def _read_once(readers: list[Any], *_: Any) -> Any:
+    """Take the one reader there is: it can be read one time only."""
+    if not readers:
+        raise InvalidInputError(
+            "the stream has been read already, and cannot be read again: pass a table, or a "
+            "function that opens the stream."
+        )
+    return readers.pop()
 
 
 def _dataset(dataset: Any) -> Stream:
     """Read a pyarrow dataset, filtered or not, with little read ahead of the sums."""
-    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
-
     options = {}
-    if isinstance(getattr(dataset, "format", None), ParquetFileFormat):
-        lean = ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
+    if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
+        lean = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
         options = {"fragment_scan_options": lean}
 
-    def read(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        size = batch_rows(len(columns))
-        scanner = dataset.scanner(columns=columns, batch_size=size, **READ_AHEAD, **options)
-        return _after(scanner.to_reader(), start)
+    def read(columns: list[str], rows: int) -> Any:
+        return dataset.scanner(
+            columns=columns, batch_size=rows, **READ_AHEAD, **options
+        ).to_reader()
 
     return _stream("the dataset", dataset.schema, read)
 
@@ -168,8 +157,8 @@ def _polars(frame: Any) -> Stream:
         empty = pl.DataFrame(schema=frame.collect_schema()).to_arrow()
     if isinstance(frame, pl.DataFrame):
 
-        def read(columns: list[str], start: int) -> Any:
-            return _frame_batches(frame.select(by_name(*columns)).slice(start))
+        def read(columns: list[str], rows: int) -> Any:
+            return _frame_batches(frame.select(by_name(*columns)))
 
         return replace(_stream("the frame", empty.schema, read), n_rows=frame.height)
     if not hasattr(frame, "collect_batches"):
@@ -178,10 +167,9 @@ def _polars(frame: Any) -> Stream:
             "call .collect() first."
         )
 
-    def stream(columns: list[str], start: int) -> Iterator[pa.RecordBatch]:
-        query = frame.select(by_name(*columns)).slice(start)
-        size = batch_rows(len(columns))
-        frames = query.collect_batches(chunk_size=size, engine="streaming")
+    def stream(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        query = frame.select(by_name(*columns))
+        frames = query.collect_batches(chunk_size=rows, engine="streaming")
         return chain.from_iterable(map(_frame_batches, frames))
 
     return _stream("the polars query", empty.schema, stream)
@@ -193,25 +181,14 @@ def _frame_batches(frame: Any) -> list[pa.RecordBatch]:
 
 
 def _duckdb(relation: Any) -> Stream:
-    def read(columns: list[str], start: int) -> Any:
+    def read(columns: list[str], rows: int) -> Any:
         # Quoted in SQL: an expression of a column takes "*" for all of them.
         quoted = ('"' + column.replace('"', '""') + '"' for column in columns)
-        chosen = relation.project(", ".join(quoted))
-        return _after(chosen.to_arrow_reader(DUCKDB_BATCHES * batch_rows(len(columns))), start)
+        return relation.project(", ".join(quoted)).to_arrow_reader(DUCKDB_BATCHES * rows)
 
     with reading("the DuckDB query"):
         schema = relation.limit(0).to_arrow_reader(1).schema
     return _stream("the DuckDB query", schema, read)
-
-
-def _after(batches: Iterable[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
-    """Leave out rows at the beginning."""
-    left = iter(batches)
-    while start and (batch := next(left, None)) is not None:
-        if start < batch.num_rows:
-            yield batch.slice(start)
-        start = max(start - batch.num_rows, 0)
-    yield from left
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -278,61 +255,59 @@ def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
     return found[0]
 
 
-def sum_stream(
-    stream: Stream, roles: Roles, threads: int, counter: Counter, kept: Checkpoint | None
+def sum_parts(
+    parts: Iterable[Any], roles: Roles, wanted: pa.Schema, threads: int, counter: Counter
 ) -> Partial:
-    """Sum batches by several threads, added in order, from wherever an earlier pass stopped."""
-    name = [stream.path, str(stream.schema)]
-    state = State() if kept is None else kept.load([name])
+    """Sum the batches of files or of a stream in order by several threads; errors name the file."""
+    rows = batch_rows(len(wanted))
     failing = False  # read by the threads: after a missing value rows are only counted
 
-    def work(batch: pa.RecordBatch) -> Partial:
+    def work(item: tuple[str, pa.RecordBatch]) -> Partial:
+        path, batch = item
         try:
             return summarise(Columns.of(batch, roles), roles, counting=failing)
         except InvalidInputError as error:
-            raise error.at(stream.path) from None
+            raise error.at(path) from None
 
-    batches = _left(stream, roles, state, work)
-    total = state.current or Partial(levels=dict.fromkeys(roles.categorical, ()))
-    counter.skip(total.n_rows)
-    try:
-        for part in in_order(work, batches, threads):
-            total = merge_partials([total, part], roles)
-            failing = failing or (roles.missing == "error" and bool(part.missing))
-            if kept is not None and not failing:
-                mark = (part.n_rows, _digest(part))
-                state = State(current=total, current_file=name, mark=mark)
-                kept.save(state)
-            counter.add(part.n_rows)
-    finally:
-        if kept is not None and not failing and state.mark:
-            kept.save(state, now=True)
+    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
+    batches = chain.from_iterable(
+        map(partial(_pair, part.path), part.batches(wanted, rows)) for part in parts
+    )
+    for found in in_order(work, batches, threads):
+        total = merge_partials([total, found], roles)
+        failing = failing or refused(found.missing, roles)
+        counter.add(found.n_rows)
     return total
 
 
-def _left(
-    stream: Stream, roles: Roles, state: State, work: Callable[[Any], Partial]
-) -> Iterator[Any]:
-    """Read what is not summed yet, and before it the last batch that is: it must be the same."""
-    if state.mark is None or state.current is None:
-        return stream.batches(roles.columns)
-    n_rows, digest = state.mark
-    batches = stream.batches(roles.columns, state.current.n_rows - n_rows)
-    again = next(batches, None)
-    if again is None or again.num_rows != n_rows or _digest(work(again)) != digest:
-        raise InvalidInputError(
-            f"{stream.path} does not give the rows again that the checkpoint has summed: remove "
-            "the checkpoint and start again.",
-            parameter="checkpoint",
-        )
-    return batches
+def _pair(path: str, batch: pa.RecordBatch) -> tuple[str, pa.RecordBatch]:
+    return path, batch
 
 
-def _digest(part: Partial) -> str:
-    """Return what tells the rows of a batch from others: the bits of their sums."""
-    found = hashlib.sha256()
-    if part.moments is not None:
-        for key, cell in part.moments.table.cells.items():
-            found.update(repr((key, cell.n_rows, cell.weight)).encode())
-            found.update(cell.mean.tobytes() + cell.scatter.tobytes())
-    return found.hexdigest()
+def default_threads() -> int:
+    """Cores that this process may use, at most `MAX_THREADS`."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), MAX_THREADS)
+    return min(os.cpu_count() or 1, MAX_THREADS)
+
+
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+) -> Iterator[Result]:
+    """Apply a function by several threads; results come in order, and few wait at a time."""
+    threads = default_threads() if threads is None else threads
+    if threads <= 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="fairpca")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            del item  # or it would be held while the next is made
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

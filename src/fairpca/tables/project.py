@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 from pyarrow import fs
@@ -16,14 +20,20 @@ from pyarrow import fs
 from fairpca._choices import MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import replacing
 from fairpca._progress import Counter, Progress
-from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError, warn_user
 from fairpca.linalg import single_blas_thread
-from fairpca.tables._files import Source, open_filesystem, resolved
-from fairpca.tables._model import AnyModel, Projection, read_model
-from fairpca.tables._parquet import SUFFIXES, ParquetPart, RowGroup
+from fairpca.tables._files import SUFFIXES, open_filesystem, resolved
+from fairpca.tables._model import AnyModel, read_model
 from fairpca.tables._roles import Names, as_names, check_choice
-from fairpca.tables._write import OUTPUTS, is_csv, open_writer
-from fairpca.tables.table import Table, open_table
+from fairpca.tables.table import Table
+
+OUTPUTS = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
+
+# Numbers that are scored and written at once, a row group of a Parquet file: 64 MB of float64.
+WRITE_ELEMENTS = 1 << 23
+
+# What a spreadsheet takes for the beginning of a formula, unless it is a number.
+_FORMULA, _NUMBER = r"^[=+\-@\t\r]", r"^[+\-]?[0-9.]+([eE][+\-]?[0-9]+)?$"
 
 
 def project_table(
@@ -33,10 +43,10 @@ def project_table(
     *,
     keep: Names = (),
     force: bool = False,
-    kept_first: bool = False,
     missing: Missing | None = None,
     unknown: Unknown = "error",
     safe_csv: bool = False,
+    filesystem: Any = None,
     progress: Progress | None = None,
 ) -> Path:
     """Write the scores of the rows of a table, in bounded memory.
@@ -53,13 +63,11 @@ def project_table(
         The fitted model, or a file written by its `save` method. Rows are standardised if the
         file says so; indicator features are formed from their columns.
     out : str or path
-        File or directory to write.
+        File or directory to write, or an address that pyarrow knows.
     keep : str or iterable of str, default ()
-        Columns to copy; "*" copies all.
+        Columns to copy, which come before the components; "*" copies all.
     force : bool, default False
         Whether what is there may be replaced.
-    kept_first : bool, default False
-        Whether the copied columns stand before the components instead of after them.
     missing : {"error", "drop-rows", "mean"}, optional
         What happens to rows that lack a feature; None: what the model says. Under "mean" the mean
         that the model has learned takes the place.
@@ -69,8 +77,8 @@ def project_table(
     safe_csv : bool, default False
         Whether text that a spreadsheet would run as a formula gets an apostrophe in front, in CSV
         files; no other program then reads what was there.
-    progress : callable, optional
-        As in `moments_from_parquet`.
+    filesystem, progress
+        As in `moments_from_files`.
 
     Examples
     --------
@@ -84,115 +92,31 @@ def project_table(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     out = project_table(table, fair, os.path.join(folder, "reduced.csv"), keep="z")
     ...     list(pd.read_csv(out))
-    ['fairpca0', 'z']
+    ['z', 'fairpca0']
     """
-    check_target(table, out, force=force)
-    if missing is not None:
-        check_choice("missing", missing, MISSING)
-    check_choice("unknown", unknown, UNKNOWN)
-    projection = read_model(model).bind(table.schema, missing, unknown)
-    job = Job(table, projection, keep, kept_first, as_text=is_csv(out))
-    if not str(out).lower().endswith(OUTPUTS):
-        _write_directory(job, fs.LocalFileSystem(), Path(out).as_posix(), progress)
-        return Path(out)
-    with replacing(out) as beside:
-        with open_writer(beside, job.schema, os.fspath(out), safe_csv) as write:
-            job.run(write, progress)
-        if Path(out).exists() and not force:  # it may have appeared meanwhile
-            raise _exists(out, "force")
+    check_target(table, out, force=force, filesystem=filesystem)
+    job = Job(table, model, keep, missing, unknown, as_text=_is_csv(out))
+    system, path = open_filesystem(os.fspath(out), filesystem)
+    is_file = path.lower().endswith(OUTPUTS)
+    is_local = is_file and isinstance(system, fs.LocalFileSystem)
+    counter = Counter(table.n_rows, progress)
+    with replacing(path, None if is_local else system) as temporary, single_blas_thread():
+        place = os.fspath(temporary)
+        if is_file:
+            with open_writer(system, place, path, job.schema, safe_csv) as writer:
+                for batch in job.batches(table.parts, counter):
+                    writer.write_batch(batch)
+        else:
+            for part in table.parts:  # the hive keys of a file are in its path
+                schema = job.schema_without(part.keys)
+                target = f"{place}/{part.relative}"
+                with open_writer(system, target, ".parquet", schema) as writer:
+                    for batch in job.batches([part], counter, schema):
+                        writer.write_batch(batch)
+        if is_local and Path(path).exists() and not force:  # it may have appeared meanwhile
+            raise _exists(path)
+    job.warn_of_dropped()
     return Path(out)
-
-
-def check_target(table: Table, out: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Refuse what `project_table`, with these parameters, could not or must not write.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from fairpca.tables import check_target, open_table
-    >>> check_target(open_table(pa.table({"a": [1.0]})), "reduced.csv")
-    """
-    path, name = Path(out), os.fspath(out)
-    is_directory = table.listing is not None and not table.listing.single
-    try:
-        path.exists()
-        folder = path.resolve().parent
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError(f"{name}: {reason}.", parameter="out") from None
-    if name.lower().endswith(OUTPUTS):
-        if path.is_dir():
-            raise InvalidInputError(f"{name} is a directory, not a file.", parameter="out")
-        if path.exists() and not path.is_file():
-            raise InvalidInputError(f"{name} is a device or a pipe, not a file.", parameter="out")
-        _check_not_input(table, resolved(fs.LocalFileSystem(), name), name, "is the input itself")
-        if path.exists() and not force:
-            raise _exists(name, "force")
-    elif table.kind == "parquet" and is_directory:
-        _check_replaceable(table, fs.LocalFileSystem(), path.as_posix(), force, "force", False)
-    else:
-        raise InvalidInputError(
-            f"{name}: the kind of file is told by its name: use one of {', '.join(OUTPUTS)}.",
-            parameter="out",
-        )
-    if not folder.is_dir():
-        raise InvalidInputError(
-            f"{name}: the directory {folder.name!r} does not exist.", parameter="out"
-        )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InvalidInputError(f"{name}: the directory is not writable.", parameter="out")
-
-
-def transform_parquet(
-    model: AnyModel,
-    source: Source,
-    target: str | os.PathLike[str],
-    *,
-    keep: Names = (),
-    overwrite: bool = False,
-    filesystem: Any = None,
-    progress: Progress | None = None,
-) -> int:
-    """Write the scores of Parquet rows to Parquet, in bounded memory; return how many there are.
-
-    A file becomes a file; a directory, or several files, become a directory with the same names
-    below it and the same row groups. The target appears complete or not at all.
-
-    Parameters
-    ----------
-    model, keep
-        As in `project_table`; what is kept stands before the components.
-    source, filesystem, progress
-        As in `moments_from_parquet`.
-    target : str or path
-        File or directory to write, in the file system of `source` where one is given.
-    overwrite : bool, default False
-        Whether an existing target may be replaced.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import pandas as pd
-    >>> from fairpca import FairPCA
-    >>> from fairpca.tables import transform_parquet
-    >>> frame = pd.DataFrame({"a": [1.0, 2, 4, 3], "b": [0.0, 1, 1, 0]})
-    >>> fair = FairPCA(1).fit(frame, sensitive_features=["x", "y", "x", "y"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     place = os.path.join(folder, "in.parquet")
-    ...     frame.to_parquet(place)
-    ...     rows = transform_parquet(fair, place, os.path.join(folder, "out.parquet"))
-    ...     names = list(pd.read_parquet(os.path.join(folder, "out.parquet")))
-    >>> rows, names
-    (4, ['fairpca0'])
-    """
-    table = open_table(source, filesystem=filesystem, kind="parquet")
-    job = Job(table, read_model(model).bind(table.schema), keep, kept_first=True)
-    system, path = open_filesystem(os.fspath(target), filesystem)
-    system.normalize_path(path)
-    single = table.listing is not None and table.listing.single
-    _check_replaceable(table, system, path, overwrite, "overwrite", single)
-    _write_directory(job, system, path, progress, single=single)
-    return table.n_rows or 0
 
 
 class Job:
@@ -201,192 +125,229 @@ class Job:
     def __init__(
         self,
         table: Table,
-        projection: Projection,
+        model: AnyModel,
         keep: Names,
-        kept_first: bool,
+        missing: Missing | None = None,
+        unknown: Unknown = UNKNOWN[0],
         as_text: bool = False,
     ) -> None:
+        if missing is not None:
+            check_choice("missing", missing, MISSING)
+        check_choice("unknown", unknown, UNKNOWN)
         self.table = table
-        self.projection = projection
-        self.as_text = as_text
-        self.kept = self._kept_columns(keep)
-        self.kept_first = kept_first
+        self.projection = read_model(model).bind(table.schema, missing, unknown)
+        self.kept = self._kept_columns(keep, as_text)
         self.dropped = 0  # rows that lack a feature, so far
-        self.types: dict[str, pa.DataType] = {}
-        if table.kind == "csv":  # whole numbers at the start of a file may be followed by others
-            self.types = {name: pa.float64() for _, name in self.projection.plain}
-        if table.kind == "csv" and as_text:  # what is only copied stays as it was written
-            copied = set(self.kept) - set(self.projection.columns)
-            self.types |= dict.fromkeys(copied, pa.string())
-        table.check_columns((*self.projection.columns, *self.kept))
+        copied = [name for name in self.kept if name not in self.projection.columns]
+        numbers = {name for _, name in self.projection.plain}
+        # Whole numbers at the start of a CSV file may be followed by others; what is only copied
+        # from text to text stays as it was written.
+        self.wanted = table.read_as(
+            (*self.projection.columns, *copied), numbers, copied if as_text else ()
+        )
+        table.check_columns(self.wanted.names)
         self.schema = self.schema_without(())
 
-    def _kept_columns(self, keep: Names) -> tuple[str, ...]:
+    def _kept_columns(self, keep: Names, as_text: bool) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(self.table.names if keep == "*" else as_names(keep)))
         unknown = [name for name in names if name not in self.table.names]
         if unknown:
             raise InvalidInputError(
-                f"keep names {unknown}, which {self.table.name} does not have.", parameter="keep"
+                f"{self.table.name} has no columns {unknown} to keep.", parameter="keep"
             )
         clash = [name for name in names if name in self.projection.output_names]
         if clash:
             raise InvalidInputError(
-                f"keep names {clash}, which components are called too: column {clash[0]!r} has the "
-                "name of a component, rename it, or do not keep it.",
+                f"column {clash[0]!r} has the name of a component: rename it, or do not keep it.",
                 parameter="keep",
             )
         nested = [name for name in names if kinds.is_nested(self.table.schema.field(name).type)]
-        if nested and self.as_text:
+        if nested and as_text:
             raise InvalidInputError(
-                f"keep names {nested}, whose values CSV cannot hold: write Parquet instead.",
+                f"CSV cannot hold the values of {nested}: write Parquet instead.",
                 parameter="keep",
             )
         return names
 
     def schema_without(self, absent: Iterable[str]) -> pa.Schema:
         """Columns of the output, but for some of the kept ones."""
-        fields = [self.table.schema.field(name) for name in self.kept if name not in absent]
-        kept = [pa.field(f.name, self.types.get(f.name, f.type)) for f in fields]
+        kept = [self.wanted.field(name) for name in self.kept if name not in absent]
         scores = [pa.field(name, pa.float64()) for name in self.projection.output_names]
-        return pa.schema(kept + scores if self.kept_first else scores + kept)
+        return pa.schema(kept + scores)
 
-    def run(self, write: Callable[[pa.Table], None], progress: Progress | None) -> None:
-        """Project every unit of the table."""
-        counter = Counter(self.table.n_rows, progress)
-        with single_blas_thread():
-            for unit in self.table.units(self.types):
-                self.write_unit(unit, self.schema, write, counter)
-        self.warn_of_dropped()
+    def batches(
+        self, parts: Iterable[Any], counter: Counter, schema: pa.Schema | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Score the rows of some parts, a batch at a time; errors name the file."""
+        schema = self.schema if schema is None else schema
+        rows = int(np.clip(WRITE_ELEMENTS // max(len(self.wanted), 1), 1024, 1 << 17))
+        for part in parts:
+            for batch in part.batches(self.wanted, rows):
+                try:
+                    complete = self.projection.complete(batch)
+                    scores = self.projection.scores(complete)
+                except InvalidInputError as error:
+                    raise error.at(part.path) from None
+                self.dropped += batch.num_rows - complete.num_rows
+                new = dict(zip(self.projection.output_names, scores.T, strict=True))
+                arrays = [
+                    pa.array(new[field.name])
+                    if field.name in new
+                    else complete.column(field.name).cast(field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                counter.add(complete.num_rows)
 
     def warn_of_dropped(self) -> None:
         """Say how many rows were left out."""
         if self.dropped:
             found = f"{self.dropped:,} rows lack a feature and were left out."
-            warnings.warn(found, DroppedRowsWarning, stacklevel=4)
-
-    def scored_batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
-        """Project the rows of all units, a batch at a time."""
-        columns = tuple(dict.fromkeys((*self.projection.columns, *self.kept)))
-        counter = Counter(self.table.n_rows, progress)
-        with single_blas_thread():
-            for unit in self.table.units(self.types):
-                for batch in unit.batches(columns):
-                    scored = self._scored_of(unit, batch, self.schema)
-                    yield scored
-                    counter.add(scored.num_rows)
-        self.warn_of_dropped()
-
-    def write_unit(
-        self, unit: Any, schema: pa.Schema, write: Callable[[pa.Table], None], counter: Counter
-    ) -> None:
-        """Project what one unit holds; a row group stays a row group."""
-        copied = [name for name in schema.names if name not in self.projection.output_names]
-        columns = tuple(dict.fromkeys((*self.projection.columns, *copied)))
-        waiting = []
-        for batch in unit.batches(columns):
-            waiting.append(self._scored_of(unit, batch, schema))
-            counter.add(waiting[-1].num_rows)
-            if not isinstance(unit, RowGroup):
-                write(pa.Table.from_batches(waiting, schema))
-                waiting = []
-        if waiting:
-            write(pa.Table.from_batches(waiting, schema))
-
-    def _scored_of(self, unit: Any, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        try:
-            return self._scored(batch, schema)
-        except InvalidInputError as error:
-            raise error.at(unit.path) from None
-
-    def _scored(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        n_rows, batch = batch.num_rows, self.projection.complete(batch)
-        self.dropped += n_rows - batch.num_rows
-        names, scores = self.projection.output_names, self.projection.scores(batch)
-        new = dict(zip(names, scores.T, strict=True))
-        arrays = [
-            pa.array(new[field.name])
-            if field.name in new
-            else batch.column(field.name).cast(field.type)
-            for field in schema
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+            warn_user(found, DroppedRowsWarning)
 
 
-def _write_directory(
-    job: Job, system: Any, path: str, progress: Progress | None, *, single: bool = False
-) -> None:
-    """Write the files of a table below a directory (or one in its place), beside it at first."""
-    counter = Counter(job.table.n_rows, progress)
-    with replacing(path, system) as beside, single_blas_thread():
-        for part in job.table.parts:
-            place = beside if single else f"{beside}/{part.file.relative}"
-            _write_part(job, part, system, place, counter)
-    job.warn_of_dropped()
+def _is_csv(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path).lower().endswith(SUFFIXES["csv"])
 
 
-def _write_part(job: Job, part: ParquetPart, system: Any, place: str, counter: Counter) -> None:
-    """Write one file, row group by row group; its hive keys stand in its path."""
+@contextmanager
+def open_writer(
+    system: Any, place: str, name: str, schema: pa.Schema, safe_csv: bool = False
+) -> Iterator[Any]:
+    """Open a file of the kind that a name tells."""
     folder = place.rpartition("/")[0]
     if folder:
         system.create_dir(folder, recursive=True)
-    schema = job.schema_without(part.file.values)
-    with (
-        system.open_output_stream(place) as stream,
-        pq.ParquetWriter(stream, schema) as writer,
-    ):
-        for group in range(len(part.rows)):
-            unit = RowGroup(part, group, use_threads=True)
-            job.write_unit(unit, schema, writer.write_table, counter)
+    packed = "gzip" if name.lower().endswith(".gz") else None
+    with system.open_output_stream(place, compression=packed) as stream:
+        if name.lower().endswith(SUFFIXES["parquet"]):
+            writer: Any = pq.ParquetWriter(stream, schema)
+        elif not _is_csv(name):
+            writer = pa.ipc.new_file(stream, schema)
+        elif safe_csv:
+            writer = _SafeWriter(stream, schema)
+        else:
+            writer = pa_csv.CSVWriter(stream, schema)
+        with writer:
+            yield writer
 
 
-def _check_replaceable(
-    table: Table, system: Any, path: str, force: bool, word: str, single: bool
+class _SafeWriter(pa_csv.CSVWriter):
+    """Puts an apostrophe before text, in names and values, that begins like a formula."""
+
+    def __init__(self, stream: Any, schema: pa.Schema) -> None:
+        super().__init__(stream, _without_formulas(schema.empty_table()).schema)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write rows as text that no spreadsheet runs."""
+        self.write_table(_without_formulas(pa.Table.from_batches([batch])))
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    columns = []
+    for column in table.columns:
+        kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
+        if kinds.is_string(kind) or kinds.is_large_string(kind):
+            text = column.cast(pa.string())
+            formula = pc.match_substring_regex(text, _FORMULA)
+            number = pc.match_substring_regex(text, _NUMBER)
+            marked = pc.binary_join_element_wise(pa.scalar("'"), text, pa.scalar(""))
+            column = pc.if_else(pc.and_not(formula, number), marked, text)
+        columns.append(column)
+    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names]
+    return pa.table(columns, names=names)
+
+
+def check_target(
+    table: Table, out: str | os.PathLike[str], *, force: bool = False, filesystem: Any = None
 ) -> None:
-    """Refuse to write over the input, over what is not ours, or two files into one."""
+    """Refuse what `project_table`, with these parameters, could not or must not write.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import check_target, open_table
+    >>> check_target(open_table(pa.table({"a": [1.0]})), "reduced.csv")
+    """
+    name = os.fspath(out)
+    system, path = open_filesystem(name, filesystem)
+    is_file = name.lower().endswith(OUTPUTS)
+    if not is_file and (table.files is None or table.files.single or table.kind != "parquet"):
+        raise InvalidInputError(
+            f"{name}: the kind of file is told by its name: use one of {', '.join(OUTPUTS)}.",
+            parameter="out",
+        )
+    if isinstance(system, fs.LocalFileSystem):
+        _check_place(name)
     place = resolved(system, path)
-    _check_not_input(table, place, repr(path), "is or holds the input")
-    folders = () if table.listing is None else table.listing.folders
-    if any(place.startswith(f"{folder}/") for folder in folders):
-        raise InvalidInputError(
-            f"{path!r} lies inside the input: choose another target.", parameter="out"
-        )
-    relative = [part.file.relative for part in table.parts]
-    if not single and len(set(relative)) < len(relative):
-        twice = next(name for name in relative if relative.count(name) > 1)
-        raise InvalidInputError(
-            f"several inputs are called {twice!r}, which would be one file in {path!r}: transform "
-            "them one by one."
-        )
-    kind = system.get_file_info(path).type
-    if kind == fs.FileType.NotFound:
+    for part in () if table.files is None else table.parts:
+        source = resolved(part.filesystem, part.path)
+        if source == place or source.startswith(f"{place}/"):
+            raise InvalidInputError(
+                f"{name} is or holds the input: choose another target.", parameter="out"
+            )
+    if not is_file:
+        _check_directory(table, name, place)
+    info = system.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
         return
+    if (info.type == fs.FileType.Directory) == is_file:
+        kind, other = ("directory", "file") if is_file else ("file", "directory")
+        raise InvalidInputError(f"{name} is a {kind}, not a {other}.", parameter="out")
     if not force:
-        raise _exists(repr(path), word)
-    if (kind == fs.FileType.File) != single:
-        other = "directory" if single else "file"
-        raise InvalidInputError(f"{path!r} is a {other}, which is not replaced: remove it first.")
-    if kind == fs.FileType.Directory:
+        raise _exists(name)
+    if not is_file:
         _check_only_parquet(system, path)
 
 
-def _check_not_input(table: Table, place: str, name: str, what: str) -> None:
-    for file in () if table.listing is None else table.listing.files:
-        source = resolved(file.filesystem, file.path)
-        if source == place or source.startswith(f"{place}/"):
-            raise InvalidInputError(f"{name} {what}: choose another target.", parameter="out")
+def _check_place(name: str) -> None:
+    """Refuse a local path that cannot be written."""
+    path = Path(name)
+    try:
+        exists, folder = path.exists(), path.resolve().parent
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(f"{name}: {reason}.", parameter="out") from None
+    if exists and not path.is_file() and not path.is_dir():
+        raise InvalidInputError(f"{name} is a device or a pipe, not a file.", parameter="out")
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"{name}: the directory {folder.name!r} does not exist.", parameter="out"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInputError(f"{name}: the directory is not writable.", parameter="out")
 
 
-def _exists(path: str | os.PathLike[str], word: str) -> InvalidInputError:
+def _check_directory(table: Table, name: str, place: str) -> None:
+    """Refuse a directory inside the input, and two files that would become one."""
+    if table.files is not None and any(place.startswith(f"{f}/") for f in table.files.folders):
+        raise InvalidInputError(
+            f"{name} lies inside the input: choose another target.", parameter="out"
+        )
+    relative = [part.relative for part in table.parts]
+    if len(set(relative)) < len(relative):
+        twice = next(name for name in relative if relative.count(name) > 1)
+        raise InvalidInputError(
+            f"several inputs are called {twice!r}, which would be one file in {name}: transform "
+            "them one by one.",
+            parameter="out",
+        )
+
+
+def _exists(path: str | os.PathLike[str]) -> InvalidInputError:
     return InvalidInputError(
-        f"{os.fspath(path)} exists already: remove it, or use {word}=True.", parameter="out"
+        f"{os.fspath(path)} exists already: remove it, or choose another name.",
+        parameter="out",
+        settings=[("force", True)],
     )
 
 
 def _check_only_parquet(system: Any, path: str) -> None:
     """Refuse to remove a directory that holds anything but tables."""
     for info in system.get_file_info(fs.FileSelector(path, recursive=True)):
-        if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES):
+        if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES["parquet"]):
             raise InvalidInputError(
                 f"{path!r} holds {info.base_name!r}, which is no Parquet file: it is not replaced, "
-                "remove it first."
+                "remove it first.",
+                parameter="out",
             )

@@ -1,400 +1,304 @@
-"""FairPCA as a stage of Spark ML pipelines, with a model, an evaluator, and files without pickle.
+"""Moments of Spark data frames, and component columns for them.
 
-Needs pyspark 4.0 or later with Java 17 or 21 (``pip install 'fairpca[spark]'``), and fairpca for
-the Python of the executors. Works on Spark Connect too.
+Needs pyspark 4.0 or later, which needs Java 17 or 21 (tested with pyspark 4.3 on Java 17), and
+fairpca with pyarrow and pandas for the Python of the driver and of every executor.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
-from functools import reduce
-from operator import add
-from pathlib import Path
-from typing import Any, ClassVar
+import pickle
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any, Unpack
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
-from fairpca._choices import GROUPLESS, MISSING, OBJECTIVES
-from fairpca._models import ModelFile, read_model_file, write_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables._fit import check_settings, fit_state
-from fairpca.tables._model import Weights, read_model
-from fairpca.tables._roles import is_number
-from fairpca.tables._spark import _arrow_schema, _quoted, moments_from_spark
+from fairpca.linalg import single_blas_thread
+from fairpca.moments import GroupMoments
+from fairpca.tables._files import CSV_MISSING, Files
+from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
+from fairpca.tables._model import AnyModel, Projection, read_model
+from fairpca.tables._partial import Partial, finish, merge_partials
+from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables.table import Table
 
-try:
-    from pyspark.ml import Estimator, Model
-    from pyspark.ml.evaluation import Evaluator
-    from pyspark.ml.functions import array_to_vector, vector_to_array
-    from pyspark.ml.param import Param, Params
-    from pyspark.ml.param import TypeConverters as To
-    from pyspark.ml.param.shared import HasInputCol, HasInputCols, HasOutputCol, HasWeightCol
-    from pyspark.ml.util import (
-        DefaultParamsReadable,
-        DefaultParamsReader,
-        DefaultParamsWriter,
-        MLReadable,
-        MLReader,
-        MLWritable,
-        MLWriter,
-    )
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as F
-except ImportError:
-    raise ImportError(
-        "fairpca.tables.spark needs pyspark: pip install 'fairpca[spark]', and Java 17 or 21"
-    ) from None
+# Tasks that merge the partial sums: with thousands of partitions the driver would otherwise have
+# to hold thousands of matrices.
+MERGERS = 4
+
+_SCHEMA = "partial binary"
 
 
-def _names(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else To.toListString(value)
+def moments_from_spark(
+    data: Any,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of a Spark data frame in one pass, by ``mapInArrow``.
 
-
-def _number(value: Any) -> int | float:
-    """Read a number of components, or the share of the variance that they hold."""
-    return value if isinstance(value, float) and 0.0 < value < 1.0 else To.toInt(value)
-
-
-# Spark's name of a parameter of FairPCA: its own name, how it is read, its default.
-_SETTINGS: dict[str, tuple[str, Any, Any]] = {
-    "nComponents": ("n_components", _number, 2),
-    "meanTol": ("mean_tol", To.toFloat, 0.0),
-    "covWeight": ("cov_weight", To.toFloat, None),
-    "covTol": ("cov_tol", To.toFloat, None),
-    "solver": ("solver", To.toString, "refined"),
-    "objective": ("objective", To.toString, OBJECTIVES[0]),
-    "compare": ("compare", To.toString, "one-vs-rest"),
-    "joint": ("joint", To.toBoolean, False),
-    "reference": ("reference", To.identity, None),
-    "numeric": ("numeric", _names, None),
-    "minGroupSize": ("min_group_size", To.toInt, 2),
-    "certify": ("certify", To.toBoolean, True),
-    "covShift": ("cov_shift", To.toFloat, None),
-    "whiten": ("whiten", To.toBoolean, False),
-    "standardize": ("standardize", To.identity, False),
-    "tol": ("tol", To.toFloat, 1e-4),
-    "maxIter": ("max_iter", To.toInt, 5000),
-    "missing": ("missing", To.toString, MISSING[0]),
-    "missingGroups": ("missing_groups", To.toString, GROUPLESS[0]),
-}
-
-
-def _parameter(name: str, about: str, converter: Any) -> Any:
-    return Param(Params._dummy(), name, about, typeConverter=converter)
-
-
-class _Columns(HasInputCols, HasInputCol, HasOutputCol):
-    """The features, as number columns or one vector column, and the vector that comes of them."""
-
-    handleInvalid = _parameter(
-        "handleInvalid",
-        "missing values in transform: error (looked for first) or lazy (when it is computed)",
-        To.toString,
-    )
-
-    def _set_given(self, given: dict[str, Any]) -> None:
-        unknown = [name for name in given if not self.hasParam(name)]
-        if unknown:
-            known = ", ".join(sorted(param.name for param in self.params))
-            raise InvalidInputError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}: it has {known}.",
-                parameter=unknown[0],
-            )
-        self._set(**given)
-
-    def _features(self, data: Any) -> dict[str, Any]:
-        """Return a Spark column of doubles for each feature, by name."""
-        if self.isSet(self.inputCols):
-            names = _checked_numbers(self.getInputCols(), data)
-            return {name: F.col(_quoted(name)).cast("double") for name in names}
-        if not self.isSet(self.inputCol):
-            raise InvalidInputError("name the features with inputCols, or a vector with inputCol.")
-        return _unpacked(data, self.getInputCol())
-
-
-def _checked_numbers(names: list[str], data: Any) -> list[str]:
-    types = _arrow_schema(data)
-    for name in names:
-        if name not in types.names:
-            raise InvalidInputError(f"the table has no column {name!r}.", parameter="inputCols")
-        if not is_number(types.field(name).type):
-            raise InvalidInputError(
-                f"column {name!r} is {types.field(name).type}: encode it as numbers first, for "
-                "example with StringIndexer and OneHotEncoder.",
-                parameter="inputCols",
-            )
-    return names
-
-
-def _unpacked(data: Any, name: str) -> dict[str, Any]:
-    """Return the elements of a vector column; a vector of another length has none of them."""
-    if name not in data.columns:
-        raise InvalidInputError(f"the table has no column {name!r}.", parameter="inputCol")
-    values = vector_to_array(F.col(_quoted(name)))
-    first = data.select(F.size(values).alias("n")).where(F.col("n") > 0).first()
-    if first is None:
-        raise InvalidInputError(f"column {name!r} holds no vector.", parameter="inputCol")
-    fits = F.when(F.size(values) == first["n"], values)
-    return {f"{name}[{index}]": F.get(fits, F.lit(index)) for index in range(first["n"])}
-
-
-class _FairParams(_Columns, HasWeightCol):
-    sensitiveCol = _parameter("sensitiveCol", "protected column, or columns", _names)
-    controlCols = _parameter("controlCols", "columns of strata", _names)
-
-
-for _name, (_own, _converter, _) in _SETTINGS.items():
-    setattr(_FairParams, _name, _parameter(_name, f"{_own} of fairpca.FairPCA", _converter))
-
-
-class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
-    """Fair principal components as an estimator of Spark ML.
-
-    The rows are summed by `moments_from_spark` in one pass; the fit itself is local and small.
+    Every task sums its partition in Arrow batches and sends the moments of its rows; a few tasks
+    merge them before the driver sees the rest. Needs pyspark 4.0 or later with
+    Java 17 or 21, and fairpca, pyarrow and pandas for the Python of the executors
+    (``PYSPARK_PYTHON``).
 
     Parameters
     ----------
-    inputCols : list of str
-        Features, one number column each; or
-    inputCol : str
-        one vector column.
-    sensitiveCol : str or list of str
-        Protected attributes.
-    controlCols, weightCol
-        Strata, and a column of weights.
-    outputCol : str, default "fairpca"
-        Vector of scores that the model appends.
-    handleInvalid : {"error", "lazy"}, default "error"
-        Missing values in `transform`: "error" counts them in a pass of its own and raises an
-        InvalidInputError that names the columns; "lazy" saves that pass, and the action on the
-        result fails with an error of Spark that names the first column. Streams are always lazy.
-    nComponents, meanTol, covWeight, covTol, solver, objective, compare, joint, reference
-        The parameters of `fairpca.FairPCA`, in Spark's spelling; likewise numeric,
-        minGroupSize, certify, covShift, whiten, standardize, tol and maxIter. nComponents may be
-        a share of the variance, such as 0.9.
-    missing : {"error", "drop-rows", "mean"}, default "error"
-        Null and NaN among the features, as in `fairpca.FairPCA`: `transform` counts them as the
-        mean unless this is "error". Infinities are always an error.
-    missingGroups : {"raise", "own"}, default "raise"
-        Rows without a group or stratum: an error, or a group of their own.
+    data : pyspark.sql.DataFrame
+        The table.
+    sensitive, features, control, weight, **options
+        As in `moments_from_files`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import moments_from_spark
+    >>> data = session.read.parquet("people")  # doctest: +SKIP
+    >>> moments = moments_from_spark(data, sensitive=["sex"])  # doctest: +SKIP
     """
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__()
-        defaults = {name: default for name, (_, _, default) in _SETTINGS.items()}
-        self._setDefault(outputCol="fairpca", handleInvalid="error", **defaults)
-        self._set_given(given)
-
-    def setParams(self, **given: Any) -> FairPCA:
-        """Set parameters by keyword, as the constructor does."""
-        self._set_given(given)
-        return self
-
-    def settings(self) -> dict[str, Any]:
-        """Return the parameters of `fairpca.FairPCA` under their own names."""
-        return {own: self.getOrDefault(name) for name, (own, _, _) in _SETTINGS.items()}
-
-    def _fit(self, dataset: Any) -> FairPCAModel:
-        if not self.isSet(self.sensitiveCol):
-            raise InvalidInputError("name the protected column with sensitiveCol.")
-        check_settings(settings := self.settings())
-        control = self.getOrDefault(self.controlCols) if self.isSet(self.controlCols) else None
-        weight = self.getWeightCol() if self.isSet(self.weightCol) else None
-        sensitive = self.getOrDefault(self.sensitiveCol)
-        if self.isSet(self.inputCols):  # by name: a Spark column for each takes several calls
-            data, names = dataset, _checked_numbers(self.getInputCols(), dataset)
-        else:
-            features = self._features(dataset)
-            others = [*sensitive, *(control or ()), *([weight] if weight else ())]
-            columns = [*(c.alias(n) for n, c in features.items()), *map(_quoted, others)]
-            data, names = dataset.select(*columns), list(features)
-        options = {name: settings[name] for name in ("numeric", "missing", "missing_groups")}
-        moments = moments_from_spark(data, sensitive, names, control, weight, **options)
-        return self._copyValues(FairPCAModel(fit_state(moments, settings)))
-
-    def write(self) -> MLWriter:
-        """Return a writer of the parameters."""
-        return _Writer(self)
+    schema = arrow_schema(data)
+    roles = assign_roles(schema, sensitive, features, control, weight, **options)
+    return _sum(data, roles, None)
 
 
-class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
-    """What `FairPCA` fits: appends a vector of scores to a table, lazily, in Spark itself.
+def moments_by_spark(
+    table: Table, roles: Roles, master: str | None = None, quiet: bool = False
+) -> GroupMoments:
+    """Sum the files of a table as Spark reads them; CSV is read as text and typed by our schema.
 
-    `record.state` holds the fitted attributes of `fairpca.FairPCA` by name, and `save_model` writes
-    the file that `fairpca transform` and `fairpca.estimators.load_model` read.
+    `quiet` keeps the log lines of a Spark that is started here off standard error.
     """
-
-    def __init__(self, record: ModelFile | None = None) -> None:
-        super().__init__()
-        self._setDefault(outputCol="fairpca", handleInvalid="error")
-        self.record = record
-
-    def save_model(self, path: str | os.PathLike[str]) -> Path:
-        """Write a model file to the local disk, as `fairpca.FairPCA.save` does; return its path."""
-        assert self.record is not None
-        return write_model(path, self.record)
-
-    def _transform(self, dataset: Any) -> Any:
-        features, weights = self._features(dataset), self._weights()
-        if len(features) != len(weights.mean):
-            raise InvalidInputError(
-                f"the model knows {len(weights.mean)} features, and the table has {len(features)}."
-            )
-        if weights.missing != MISSING[0]:
-            means = zip(features.items(), weights.mean, strict=True)
-            features = {name: _filled(column, mean) for (name, column), mean in means}
-        if self.getOrDefault(self.handleInvalid) == "error" and not dataset.isStreaming:
-            _check_complete(dataset, features)
-        complete = [_complete(column, name) for name, column in features.items()]
-        centred = [value - float(m) for value, m in zip(complete, weights.mean, strict=True)]
-        units = 1.0 if weights.scale is None else weights.scale[:, None]
-        scores = [_dot(centred, direction) for direction in weights.components / units]
-        return dataset.withColumn(self.getOutputCol(), array_to_vector(F.array(*scores)))
-
-    def _weights(self) -> Weights:
-        if self.record is None:
-            raise InvalidInputError("the model is not fitted.")
-        return read_model(self.record)
-
-    def write(self) -> MLWriter:
-        """Return a writer of the parameters and the fitted model."""
-        return _Writer(self)
-
-    @classmethod
-    def read(cls) -> MLReader:
-        """Return a reader of what `write` wrote."""
-        return _Reader(cls)
-
-
-def _is_finite(column: Any) -> Any:
-    known = ~F.isnan(column) & (F.abs(column) < float("inf"))
-    return F.coalesce(known, F.lit(False))
-
-
-def _check_complete(data: Any, features: dict[str, Any]) -> None:
-    """Count what is missing in one job, since an error of ours must be raised here."""
-    holes = (F.count_if(~_is_finite(column)) for column in features.values())
-    found = data.select(*(hole.alias(f"c{index}") for index, hole in enumerate(holes))).first()
-    counts = {name: count for name, count in zip(features, found, strict=True) if count}
-    if counts:
-        listed = ", ".join(f"{name!r} {count:,}" for name, count in counts.items())
+    if table.files is None or table.kind == "arrow":
         raise InvalidInputError(
-            f"missing or infinite values (by column: {listed}): fill them in, or leave those rows "
-            "out.",
-            parameter="handleInvalid",
+            "the spark engine reads CSV and Parquet files only.", parameter="engine"
+        )
+    with warnings.catch_warnings():
+        if quiet:  # pyspark complains of the versions of others when it is imported
+            warnings.filterwarnings("ignore", module="pyspark")
+        try:
+            from py4j.protocol import Py4JError
+            from pyspark.errors import PySparkException
+        except ImportError:
+            raise InvalidInputError(
+                "the spark engine needs: pip install 'fairpca[spark]' and Java 17 or 21.",
+                parameter="engine",
+            ) from None
+        with _session(master, quiet) as session:
+            try:
+                return _sum_files(session, table, table.files, roles)
+            except (PySparkException, Py4JError) as error:
+                lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+                reason = lines[0][:300] if lines else type(error).__name__
+                raise InvalidInputError(
+                    f"the spark engine failed on these files ({reason}): leave --engine out to "
+                    "learn which one and where.",
+                    parameter="engine",
+                ) from error
+
+
+def _sum_files(session: Any, table: Table, files: Files, roles: Roles) -> GroupMoments:
+    paths = [part.path for part in files.parts]
+    if table.kind == "parquet" or any("://" in item for item in files.items):
+        paths = list(files.items)  # only Spark knows how to read a directory of its own
+    paths = [path if "://" in path else os.path.abspath(path) for path in paths]
+    if table.kind == "parquet":
+        return _sum(session.read.parquet(*paths), roles, None)
+    for part in files.parts[1:]:
+        if part.schema.names != table.names:
+            raise InvalidInputError(
+                f"{part.path}: the columns are not those of {files.parts[0].path} in the same "
+                "order, and Spark reads them by position: leave --engine out.",
+                parameter="engine",
+            )
+    separator = files.parts[0].format.parse_options.delimiter
+    data = session.read.csv(paths, header=True, sep=separator, escape='"', mode="FAILFAST")
+    wanted = table.role_schema(roles)
+    return _sum(data, roles, {name: wanted.field(name).type for name in wanted.names})
+
+
+def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> GroupMoments:
+    work = partial(_summarise_partition, roles=roles, types=types)
+    partials = _numbered(data, roles.columns).mapInArrow(work, _SCHEMA)
+    merge = partial(_merge_partition, roles=roles)
+    partials = partials.repartition(MERGERS).mapInArrow(merge, _SCHEMA)
+    found = [_unpack(row["partial"]) for row in partials.collect()]
+    return finish(merge_partials(found, roles) if found else Partial(), roles)
+
+
+def transform_spark(data: Any, model: AnyModel) -> Any:
+    """Append a column of doubles for each component to a Spark data frame, lazily.
+
+    Parameters
+    ----------
+    data : pyspark.sql.DataFrame
+        The table, with the features of the model by name.
+    model : FairPCA, str or path
+        As in `project_table`.
+
+    Examples
+    --------
+    >>> from fairpca.tables import transform_spark
+    >>> reduced = transform_spark(data, "model.npz")  # doctest: +SKIP
+    """
+    from pyspark.sql.types import DoubleType, StructType
+
+    projection = read_model(model).bind(arrow_schema(data))
+    clash = [name for name in projection.output_names if name in data.columns]
+    if clash:
+        raise InvalidInputError(f"the table has columns named {clash} already: rename them.")
+    schema = StructType(list(data.schema.fields))
+    for name in projection.output_names:
+        schema = schema.add(name, DoubleType(), nullable=False)
+    names = list(data.columns)
+    append = partial(_append_scores, projection=projection, names=names)
+    return _numbered(data, names).mapInArrow(append, schema)
+
+
+def _append_scores(
+    batches: Iterator[pa.RecordBatch], projection: Projection, names: list[str]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        scores = projection.scores(batch.rename_columns(names))
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *(pa.array(column) for column in scores.T)],
+            names=[*names, *projection.output_names],
         )
 
 
-def _filled(column: Any, value: float) -> Any:
-    return F.when(column.isNull() | F.isnan(column), float(value)).otherwise(column)
+def arrow_schema(data: Any) -> pa.Schema:
+    """Columns of a Spark data frame with their Arrow types."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    if not hasattr(data, "mapInArrow"):
+        raise InvalidInputError(f"data is a {type(data).__name__}: give a Spark data frame.")
+    fields = []
+    for field in data.schema.fields:
+        try:
+            kind = to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException:  # Arrow does not know it; neither a number nor a group
+            kind = pa.struct([])
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
 
 
-def _complete(column: Any, name: str) -> Any:
-    """Return a column that raises, when it is computed, where it has no finite number."""
-    words = f"column {name!r} has missing or infinite values: fill them in, or leave those rows out"
-    said = F.raise_error(F.lit(f"fairpca: {words}")).cast("double")
-    return F.when(_is_finite(column), column).otherwise(said)
+def _numbered(data: Any, names: Iterable[str]) -> Any:
+    """Select columns under plain names: mapInArrow cannot handle dots and backticks in them."""
+    from pyspark.sql import functions as F
+
+    columns = (F.col(quoted(name)) for name in names)
+    return data.select(*(column.alias(f"c{index}") for index, column in enumerate(columns)))
 
 
-def _dot(columns: list[Any], factors: Any) -> Any:
-    """Sum as a tree: Spark's own expressions are nested, and a chain would be too deep."""
-    terms = [column * float(factor) for column, factor in zip(columns, factors, strict=True)]
-    while len(terms) > 1:
-        terms = [reduce(add, terms[start : start + 8]) for start in range(0, len(terms), 8)]
-    return terms[0]
+def quoted(name: str) -> str:
+    """Write the name of a column as Spark's expressions want it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
-class _Writer(MLWriter):
-    """Writes parameters as JSON and a model as the bytes of its file, by Spark's own writers."""
-
-    def __init__(self, instance: Any) -> None:
-        super().__init__()
-        self.instance = instance
-
-    def save(self, path: str) -> None:
-        session = self._sparkSession or SparkSession.active()
-        mode = "overwrite" if self.shouldOverwrite else "error"
-        text = DefaultParamsWriter._get_metadata_to_save(self.instance, session)
-        frame = session.createDataFrame([(text,)], "value string")
-        frame.coalesce(1).write.mode(mode).text(f"{path}/metadata")
-        record = getattr(self.instance, "record", None)
-        if record is None:
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            content = write_model(Path(folder, "model.npz"), record).read_bytes()
-        frame = session.createDataFrame([(bytearray(content),)], "content binary")
-        frame.coalesce(1).write.mode(mode).parquet(f"{path}/data")
+def _summarise_partition(
+    batches: Iterator[pa.RecordBatch], roles: Roles, types: Mapping[str, pa.DataType] | None
+) -> Iterator[pa.RecordBatch]:
+    """Sum one partition; what is wrong with it travels as a value, to be said by the driver."""
+    try:
+        with single_blas_thread():
+            named = (batch.rename_columns(list(roles.columns)) for batch in batches)
+            if types is not None:
+                named = (_typed_text(batch, types) for batch in named)
+            joined = rebatch(named, batch_rows(len(roles.columns)))
+            yield _pack(summarise_batches(joined, roles))
+    except InvalidInputError as error:
+        yield _pack(error)
 
 
-class _Reader(MLReader):
-    def __init__(self, kind: Any) -> None:
-        super().__init__()
-        self.kind = kind
+def _typed_text(batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    """Give columns of text, as Spark found them in a CSV file, their types."""
+    absent = pa.array(CSV_MISSING)
+    arrays = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        kind = types[name]
+        known = pc.if_else(pc.is_in(column, absent), pa.scalar(None, column.type), column)
+        try:
+            is_text = kinds.is_string(kind)
+            arrays.append(known if is_text else pc.utf8_trim(known, " \t").cast(kind))
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(
+                f"column {name!r}: conversion error to {kind} ({' '.join(str(error).split())}). "
+                "The types come from the start of the first file: write the column in one way."
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
-    def load(self, path: str) -> Any:
-        session = self._sparkSession or SparkSession.active()
-        metadata = DefaultParamsReader.loadMetadata(path, session)
-        content = session.read.parquet(f"{path}/data").first()["content"]
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder, "model.npz")
-            place.write_bytes(bytes(content))
-            found = self.kind(read_model_file(place))
-        found._resetUid(metadata["uid"])
-        DefaultParamsReader.getAndSetParams(found, metadata)
-        return found
+
+def _merge_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
+    """Add partial sums as they come, so that a task holds two of them."""
+    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
+    try:
+        for batch in batches:
+            for item in batch.column(0):
+                total = merge_partials([total, _unpack(item.as_py())], roles)
+        yield _pack(total)
+    except InvalidInputError as error:
+        yield _pack(error)
 
 
-class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable, MLWritable):
-    """Judges a vector of scores, for `CrossValidator`: what it keeps, or what it gives away.
+def _pack(value: Partial | InvalidInputError) -> pa.RecordBatch:
+    # Pickle between the driver and its own executors, which is how Spark sends the functions too.
+    return pa.RecordBatch.from_pydict({"partial": pa.array([pickle.dumps(value)], pa.binary())})
 
-    Parameters
-    ----------
-    inputCol : str, default "fairpca"
-        Vector of scores.
-    sensitiveCol : str or list of str
-        Protected attributes.
-    metricName : {"variance", "meanGap", "covGap"}, default "variance"
-        Variance of the scores, less `gapPrice` times their largest gap of means (larger is
-        better); or the largest distance between group means, or between group covariances
-        (smaller is better).
-    gapPrice : float, default 0.0
-        What a unit of the gap costs.
-    compare : str, default "one-vs-rest"
-        As in `fairpca.FairPCA`.
-    """
 
-    sensitiveCol = _FairParams.sensitiveCol
-    compare = _FairParams.compare
-    metricName = _parameter("metricName", "variance, meanGap or covGap", To.toString)
-    gapPrice = _parameter("gapPrice", "what a unit of the gap of means costs", To.toFloat)
-    _METRICS: ClassVar = ("variance", "meanGap", "covGap")
+def _unpack(content: bytes | bytearray) -> Partial:
+    value = pickle.loads(bytes(content))
+    if isinstance(value, InvalidInputError):
+        raise value
+    return value
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__()
-        self._setDefault(metricName="variance", gapPrice=0.0, compare="one-vs-rest")
-        self._set_given({"inputCol": "fairpca", **given})
 
-    def isLargerBetter(self) -> bool:
-        """Tell whether the best model has the largest value."""
-        return bool(self.getOrDefault(self.metricName) == "variance")
+@contextmanager
+def _session(master: str | None, quiet: bool = False) -> Iterator[Any]:
+    """Open a Spark session, or use the one that is active; None stands for ``local[*]``."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
 
-    def _evaluate(self, dataset: Any) -> float:
-        metric = self.getOrDefault(self.metricName)
-        if metric not in self._METRICS:
-            raise InvalidInputError(f"metricName={metric!r}: use one of {self._METRICS}.")
-        scores, sensitive = self._features(dataset), self.getOrDefault(self.sensitiveCol)
-        groups = (F.col(_quoted(name)) for name in sensitive)
-        data = dataset.select(*(c.alias(n) for n, c in scores.items()), *groups)
-        moments = moments_from_spark(data, sensitive, list(scores)).expanded()
-        contrasts = moments.contrasts(self.getOrDefault(self.compare))
-        gaps = contrasts.projected_gaps(np.eye(moments.n_features))
-        mean, cov = (max((g for g in part if g is not None), default=0.0) for part in gaps)
-        if metric == "variance":
-            kept = float(np.trace(moments.pooled().covariance))
-            return kept - float(self.getOrDefault(self.gapPrice)) * mean
-        return float(mean if metric == "meanGap" else cov)
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None:
+        yield active
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master or "local[*]").appName("fairpca")
+    try:
+        with _silenced() if quiet else nullcontext():
+            session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InvalidInputError(
+            f"no Spark session opens for master={master or 'local[*]'!r} ({reason}): check the "
+            "address, and that Java 17 or 21 is installed."
+        ) from None
+    try:
+        yield session
+    finally:
+        if active is None:
+            session.stop()
 
-    def write(self) -> MLWriter:
-        """Return a writer of the parameters."""
-        return _Writer(self)
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Give the Java process that starts here nowhere to write its log lines."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

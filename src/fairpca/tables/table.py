@@ -1,15 +1,16 @@
-"""Table: files, or an Arrow table, whose schema is settled once; and its moments and rows."""
+"""Table: files or an Arrow stream whose columns are settled once; its moments and its rows."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
@@ -17,30 +18,18 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._missing import fill_means, known_means, no_rows_error
-from fairpca.tables import _csv, _ipc, _parquet
-from fairpca.tables._csv import CsvPart, settled_types
-from fairpca.tables._files import Listing, find_files
-from fairpca.tables._ipc import open_arrow
-from fairpca.tables._kernel import Columns, check_finite, count_missing, positive_rows, to_rows
-from fairpca.tables._parquet import RowGroup, affordable_threads, check_same_columns, open_part
-from fairpca.tables._partial import Partial, check_missing, finish
-from fairpca.tables._pass import (
-    Checkpoint,
-    default_threads,
-    in_order,
-    sum_row_groups,
-    sum_units,
+from fairpca.tables._files import Files, Kind, Source, check_same_columns, open_files
+from fairpca.tables._kernel import (
+    Columns,
+    batch_rows,
+    check_finite,
+    count_missing,
+    positive_rows,
+    to_rows,
 )
+from fairpca.tables._partial import Partial, check_missing, finish
 from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
-from fairpca.tables._stream import Stream, open_stream, sum_stream
-
-Kind = Literal["csv", "parquet", "arrow"]
-_SUFFIXES: dict[Kind, tuple[str, ...]] = {
-    "csv": _csv.SUFFIXES,
-    "parquet": _parquet.SUFFIXES,
-    "arrow": _ipc.SUFFIXES,
-}
-_KIND_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow", None: "of no known kind"}
+from fairpca.tables._stream import default_threads, open_stream, sum_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +49,14 @@ class Table:
     """
 
     name: str  # for a heading
-    kind: Kind
     schema: Any
-    listing: Listing | None = None  # the files
-    parts: tuple[Any, ...] = ()  # what there is to read
-    given_types: frozenset[str] = field(default=frozenset())  # columns of CSV files typed by hand
+    parts: tuple[Any, ...]  # files, or one stream
+    files: Files | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What the rows are stored as; a stream is Arrow."""
+        return "arrow" if self.files is None else self.files.kind
 
     @property
     def names(self) -> list[str]:
@@ -74,12 +66,8 @@ class Table:
     @property
     def n_rows(self) -> int | None:
         """Number of rows, where it is known without reading them."""
-        if self.kind == "csv":
-            return None
-        if self.kind == "arrow":
-            counts = [part.n_rows for part in self.parts]
-            return None if None in counts else sum(counts)
-        return sum(sum(part.rows) for part in self.parts)
+        counts = [part.n_rows for part in self.parts]
+        return None if None in counts else sum(counts)
 
     def assign(
         self,
@@ -91,7 +79,7 @@ class Table:
     ) -> Roles:
         """Settle which column plays which part, and check that every file has these columns.
 
-        Parameters are as in `moments_from_parquet`.
+        Parameters are as in `moments_from_files`.
         """
         roles = assign_roles(self.schema, sensitive, features, control, weight, **options)
         self.check_columns(roles.columns)
@@ -99,19 +87,13 @@ class Table:
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         """Read some columns, by their names, from the first row to the last."""
-        wanted = list(columns)
-        self.check_columns(wanted)
-        for unit in self.units({}):
-            yield from unit.batches(wanted)
+        wanted = self.read_as(columns)
+        self.check_columns(wanted.names)
+        for part in self.parts:
+            yield from part.batches(wanted, batch_rows(len(wanted)))
 
     def moments(
-        self,
-        roles: Roles,
-        *,
-        progress: Progress | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_seconds: float = 5.0,
-        threads: int | None = None,
+        self, roles: Roles, *, progress: Progress | None = None, threads: int | None = None
     ) -> GroupMoments:
         """Sum the rows in one pass, in memory that does not grow with them.
 
@@ -119,110 +101,82 @@ class Table:
         ----------
         roles : Roles
             What `assign` returned.
-        progress, checkpoint, checkpoint_seconds, threads
-            As in `moments_from_parquet`; `checkpoint` and `threads` are for Parquet only.
+        progress, threads
+            As in `moments_from_files`.
         """
-        kept = None
-        if checkpoint is not None:
-            self.check_repeatable()
-            kept = Checkpoint(checkpoint, roles.as_dict(), checkpoint_seconds)
         threads = default_threads() if threads is None else max(int(threads), 1)
         counter = Counter(self.n_rows, progress)
         with single_blas_thread():
-            if self.kind == "parquet":
-                total = self._sum_row_groups(roles, threads, counter, kept)
-            elif isinstance(self.parts[0], Stream):
-                total = sum_stream(self.parts[0], roles, threads, counter, kept)
-            else:
-                total = sum_units(self.units(self.types(roles)), roles, counter)
-        moments = finish(total, roles, self.name)
-        if kept is not None:
-            kept.remove()
-        return moments
-
-    def check_repeatable(self) -> None:
-        """Refuse a table whose pass could not go on where it was interrupted."""
-        first = self.parts[0]
-        if self.kind != "parquet" and not (isinstance(first, Stream) and first.repeatable):
-            raise InvalidInputError(
-                "checkpoint needs Parquet files, or a stream that can be read again.",
-                parameter="checkpoint",
-            )
-
-    def _sum_row_groups(
-        self, roles: Roles, threads: int, counter: Counter, kept: Checkpoint | None
-    ) -> Partial:
-        readers = affordable_threads(self.parts[0], roles.columns, threads)
-        # Where there are fewer readers than threads, Arrow decodes the columns in parallel.
-        spare = min(readers, sum(len(part.rows) for part in self.parts)) < threads
-        return sum_row_groups(self._row_groups(use_threads=spare), roles, readers, counter, kept)
+            total = sum_parts(self.parts, roles, self.role_schema(roles), threads, counter)
+        return finish(total, roles, self.name)
 
     def rows(self, roles: Roles) -> Rows:
         """Read the complete rows of positive weight into memory; `assign` gives the roles."""
         return self.rows_with(roles, ())[0]
 
-    def rows_with(self, roles: Roles, beside: Iterable[str]) -> tuple[Rows, pa.Table]:
-        """Read what `rows` does, and the columns named in `beside` for the same rows."""
-        others = list(beside)
-        columns = list(dict.fromkeys((*roles.columns, *others)))
-        self.check_columns(columns)
-        batches = [b for unit in self.units(self.types(roles)) for b in unit.batches(columns)]
-        whole = _one_batch(batches, columns, self.schema)
+    def rows_with(self, roles: Roles, columns: Iterable[str]) -> tuple[Rows, pa.Table]:
+        """Read what `rows` does, and some columns for the same rows."""
+        others = list(columns)
+        needed = [name for name in others if name not in roles.columns]
+        wanted = pa.schema([*self.role_schema(roles), *self.read_as(needed)])
+        self.check_columns(wanted.names)
+        size = batch_rows(len(wanted))
+        batches = [batch for part in self.parts for batch in part.batches(wanted, size)]
+        whole = _one_batch(batches, wanted)
         parts = Columns.of(whole, roles)
         missing, used = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(used))
-        found = Partial(None, {}, parts.n_rows, incomplete, missing)
-        check_missing(found, roles)
+        total = Partial(None, {}, parts.n_rows, incomplete, missing)
+        check_missing(total, roles)
         if incomplete and roles.missing == "drop-rows":
             whole, parts = whole.filter(pa.array(used)), parts.filter(used)
         positive = positive_rows(parts)
         if positive is not None:
             whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
         if not parts.n_rows:
-            raise no_rows_error(found.n_rows, incomplete, self.name)
+            raise no_rows_error(total.n_rows, incomplete, self.name)
         check_finite(parts, roles)
         rows, _ = to_rows(parts, roles)
         if missing and roles.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
         return rows, pa.Table.from_batches([whole.select(others)])
 
-    def types(self, roles: Roles) -> dict[str, pa.DataType]:
-        """Types of the columns for a whole pass, where the files do not say."""
-        return settled_types(self.schema, roles, self.given_types) if self.kind == "csv" else {}
+    def role_schema(self, roles: Roles) -> pa.Schema:
+        """Columns of a pass and the types to read them as."""
+        weight = () if roles.weight is None else (roles.weight,)
+        return self.read_as(roles.columns, floats={*roles.features, *roles.numeric, *weight})
 
-    def units(self, types: Mapping[str, pa.DataType], *, ranges: bool = False) -> list[Any]:
-        """Return what can be read apart from the rest; `ranges` cuts large CSV files."""
-        if self.kind == "parquet":
-            return self._row_groups()
-        if self.kind == "arrow":
-            return list(self.parts)
-        text = {f.name: pa.string() if f.type == pa.null() else f.type for f in self.schema}
-        files = [
-            CsvPart(part.file, part.separator, {**text, **part.types, **types})
-            for part in self.parts
-        ]
-        return [part for file in files for part in file.ranges()] if ranges else files
+    def read_as(
+        self, columns: Iterable[str], floats: Collection[str] = (), texts: Collection[str] = ()
+    ) -> pa.Schema:
+        """Types to read columns as: numbers of CSV files are floats, whatever the file starts with.
 
-    def _row_groups(self, use_threads: bool = False) -> list[RowGroup]:
-        return [
-            RowGroup(part, group, use_threads)
-            for part in self.parts
-            for group in range(len(part.rows))
-        ]
+        `texts` are read as they are written; files of other kinds know their types.
+        """
+        fields = [self.schema.field(name) for name in columns]
+        if self.kind != "csv":
+            return pa.schema(fields)
+        types = {}
+        for field in fields:
+            kind = field.type
+            if field.name in floats and (kind == pa.null() or kinds.is_integer(kind)):
+                kind = pa.float64()
+            elif field.name in texts or kind == pa.null():
+                kind = pa.string()
+            types[field.name] = kind
+        return pa.schema(types)
 
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse a file that does not have these columns as the first one has them."""
-        if self.kind != "csv" and self.listing is not None:
-            check_same_columns(list(self.parts), columns)
+        check_same_columns(self.parts, columns)
 
 
-def _one_batch(batches: list[Any], columns: list[str], schema: pa.Schema) -> pa.RecordBatch:
+def _one_batch(batches: list[Any], schema: pa.Schema) -> pa.RecordBatch:
     """Join batches; text that was coded batch by batch gets one code."""
     if not batches:
-        return pa.RecordBatch.from_pylist([], schema=pa.schema([schema.field(n) for n in columns]))
-    table = pa.Table.from_batches(batches).select(columns).unify_dictionaries().combine_chunks()
-    found = table.to_batches()
-    return found[0] if found else batches[0].select(columns)
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    return joined[0] if joined else batches[0]
 
 
 def open_table(
@@ -238,12 +192,10 @@ def open_table(
     Parameters
     ----------
     source : str, path, iterable of them, table, stream or Table
-        As in `moments_from_parquet`, all CSV, all Parquet or all Arrow (Feather); or what
+        Files, globs, directories or addresses, as in `moments_from_files`; or what
         `moments_from_arrow` takes. A table that is open already is returned as it is.
-    separator, types, filesystem
-        As in `moments_from_csv`.
-    kind : {"csv", "parquet", "arrow"}, optional
-        What the files are; None: told by their names.
+    separator, types, filesystem, kind
+        As in `moments_from_files`.
 
     Examples
     --------
@@ -258,53 +210,146 @@ def open_table(
         return source
     stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
     if stream is not None:
-        return Table(stream.path, "arrow", stream.schema, None, (stream,))
-    known = tuple(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)
-    listing = find_files(source, _SUFFIXES[kind] if kind else known, filesystem)
-    name, kind = _name(source, listing), kind or _kind(listing)
-    if kind == "parquet":
-        return _open_parquet(name, listing)
-    if kind == "arrow":
-        found = tuple(open_arrow(file) for file in listing.files)
-        return Table(name, "arrow", found[0].schema, listing, found)
-    given = {column: pa.type_for_alias(alias) for column, alias in (types or {}).items()}
-    parts = tuple(CsvPart(file, separator, given) for file in listing.files)
-    return Table(name, "csv", parts[0].schema(), listing, parts, frozenset(given))
-
-
-def _open_parquet(name: str, listing: Listing) -> Table:
-    for file in listing.files:
-        if file.path.lower().endswith(_csv.SUFFIXES):
-            raise InvalidInputError(f"{file.path} is CSV: only Parquet files are read here.")
-    found = tuple(in_order(open_part, listing.files, default_threads()))
-    return Table(name, "parquet", found[0].schema, listing, found)
-
-
-def _name(source: Any, listing: Listing) -> str:
+        return Table(stream.path, stream.schema, (stream,))
+    files = open_files(source, separator, types or {}, filesystem, kind)
     if isinstance(source, str | os.PathLike):
-        return PurePosixPath(os.fspath(source).rstrip("/")).name or os.fspath(source)
-    if listing.single:
-        return PurePosixPath(listing.files[0].path).name
-    return f"{len(listing.files)} files"
+        name = PurePosixPath(os.fspath(source).rstrip("/")).name or os.fspath(source)
+    elif files.single:
+        name = PurePosixPath(files.parts[0].path).name
+    else:
+        name = f"{len(files.parts)} files"
+    return Table(name, files.schema, files.parts, files)
 
 
-def _kind(listing: Listing) -> Kind:
-    """Tell the kind of the files by their names; different kinds have no common types."""
-    first = listing.files[0].path
-    kind = _kind_of(first)
-    for file in listing.files:
-        if _kind_of(file.path) != kind:
-            raise InvalidInputError(
-                f"{first} is {_KIND_NAMES[kind]} and {file.path} is not: give files of one kind."
-            )
-    if kind is None and listing.single and "." in PurePosixPath(first).name:
+def moments_from_files(
+    source: Source,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    separator: str = ",",
+    types: Mapping[str, str] | None = None,
+    filesystem: Any = None,
+    kind: Kind | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    r"""Sum the rows of CSV, Parquet or Arrow files in one pass, in memory that does not grow.
+
+    The moments are what `GroupMoments.from_arrays` gives for the same rows, but for rounding.
+    The types of CSV columns are inferred from the first 4 MB of the first file and hold for all;
+    features are read as floats. Empty fields, NA, NaN, None, null and the like are missing values.
+
+    Parameters
+    ----------
+    source : str, path or iterable of them
+        Files, globs, directories (with ``key=value`` directories as columns) or addresses that
+        pyarrow knows, such as ``s3://bucket/table``. All of one kind; CSV files have a header
+        line and may be packed (``.gz``, ``.bz2``, ``.zst``).
+    sensitive : str or iterable of str
+        Protected attributes. Their groups are found on the way.
+    features : iterable of str, optional
+        Features; None: every column not used elsewhere. Other columns are not read.
+    control : str or iterable of str, optional
+        Strata.
+    weight : str, optional
+        Column of weights ≥ 0; rows of weight zero are left out altogether.
+    separator : str, default ","
+        Between the fields of a CSV file.
+    types : mapping, optional
+        Arrow types of CSV columns where the start of the file misleads: ``{"zip": "string"}``.
+    filesystem : pyarrow or fsspec file system, optional
+        Where plain paths lie; None: the local disk.
+    kind : {"csv", "parquet", "arrow"}, optional
+        What the files are; None: told by their names.
+    threads : int, optional
+        Batches that are summed at the same time; None: one for each core, at most 8. The result
+        does not depend on it.
+    progress : callable, optional
+        Called with the rows done and, where it is known, the rows in all.
+    **options
+        numeric : iterable of str
+            Sensitive columns that are numbers whatever their type.
+        categorical : iterable of str
+            Features that become one indicator ``column=value`` for each of their values.
+        missing : {"error", "drop-rows", "mean"}, default "error"
+            "error" counts the missing values of all columns and raises; "drop-rows" leaves the
+            rows out and warns with their number; "mean" counts a missing feature (a missing
+            category as well) as its mean over all rows, never over a group, and warns too.
+        missing_groups : {"raise", "own"}, default "raise"
+            What a row without a group (or stratum) is: an error, unless `missing` drops it, or one
+            of a group called missing.
+        max_cells : int, default 1000
+            Largest number of distinct combinations of groups.
+        max_levels : int, default 1000
+            Largest number of values of a categorical feature.
+        folds : int, default 0
+            Sum the rows by fold, in the same pass, and return `FoldedMoments`; 0: all together.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the file where one cannot be read, lacks a column or has another type.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fairpca.tables import moments_from_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "people.csv")
+    ...     _ = file.write_text("height,sex\n1.6,f\n1.8,m\n")
+    ...     moments = moments_from_files(file, sensitive="sex")
+    >>> moments.n_samples, moments.feature_names, moments.levels("sex")
+    (2, ('height',), ('f', 'm'))
+    """
+    table = open_table(source, separator=separator, types=types, filesystem=filesystem, kind=kind)
+    roles = table.assign(sensitive, features, control, weight, **options)
+    return table.moments(roles, progress=progress, threads=threads)
+
+
+def moments_from_arrow(
+    source: Any,
+    sensitive: Names,
+    features: Names = None,
+    control: Names = None,
+    weight: str | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[RoleOptions],
+) -> GroupMoments:
+    """Sum the rows of an Arrow stream in one pass, in memory that does not grow with them.
+
+    Batches are cut to one size and added in order, so that the same rows in the same order give
+    the same bits, whichever engine they come from and however it was scheduled.
+
+    Parameters
+    ----------
+    source : object with ``__arrow_c_stream__``, polars LazyFrame, ADBC cursor or callable
+        A pyarrow reader, table or dataset, a frame of pandas or polars, a DuckDB relation, a cursor
+        whose query has been run. A LazyFrame runs in the streaming engine of polars. A function
+        without arguments is called to open the stream, each time that it is needed.
+    sensitive, features, control, weight, threads, progress, **options
+        As in `moments_from_files`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fairpca.tables import moments_from_arrow
+    >>> table = pa.table({"height": [1.6, 1.8, 1.7], "sex": ["f", "m", "f"]})
+    >>> moments_from_arrow(table.to_reader(), sensitive=["sex"]).levels("sex")
+    ('f', 'm')
+    """
+    stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
+    if stream is None:
         raise InvalidInputError(
-            f"{first}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet, "
-            ".feather, .arrow."
+            f"source is a {type(source).__name__}: give what has __arrow_c_stream__, a polars "
+            "LazyFrame, an ADBC cursor, or a function that returns one of them.",
+            parameter="source",
         )
-    return kind or "parquet"
-
-
-def _kind_of(path: str) -> Kind | None:
-    name = path.lower()
-    return next((kind for kind, ends in _SUFFIXES.items() if name.endswith(ends)), None)
+    table = open_table(stream)
+    roles = table.assign(sensitive, features, control, weight, **options)
+    return table.moments(roles, progress=progress, threads=threads)

@@ -1,6 +1,6 @@
-"""A column of groups, and a mistake, mean the same by every door; test_spark.py has two more.
+"""A column of groups, and a mistake, mean the same by every input; test_spark.py has two more.
 
-A door is a function of the features and the case that returns a fitted FairPCA or raises. What
+An input is a function of the features and the case that returns a fitted FairPCA or raises. What
 has types (arrays, frames, Parquet) shares one meaning, text in CSV files shares the other.
 """
 
@@ -11,16 +11,15 @@ import pyarrow as pa
 import pytest
 from column_cases import GROUPS, N_ROWS, Refused, check_groups, model, text_file
 from support import run_command, sampled_product
+from table_support import by_engine
 
 from fairpca import FairKernelPCA, FairPCACV, GroupMoments
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import delta_fairness, mean_gap
 from fairpca.tables import (
-    moments_from_csv,
     moments_from_dask,
     moments_from_files,
-    moments_from_parquet,
     open_table,
 )
 
@@ -30,10 +29,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*inplace keyword:DeprecationWar
 TYPED, TEXT = {}, {}
 
 
-def door(doors, column="g"):
+def source(inputs, column="g"):
     def add(function):
         function.column = column
-        doors[function.__name__.removeprefix("by_")] = function
+        inputs[function.__name__.removeprefix("by_")] = function
         return function
 
     return add
@@ -50,40 +49,40 @@ def frame(features, case):
     return table.astype({"g": "category"}) if case.category else table
 
 
-@door(TYPED, "sensitive_feature")
+@source(TYPED, "sensitive_feature")
 def by_lists(features, case, folder):
     return model().fit(features.to_numpy().tolist(), sensitive_features=case.column(N_ROWS))
 
 
-@door(TYPED, "sensitive_feature")
+@source(TYPED, "sensitive_feature")
 def by_numpy(features, case, folder):
     return model().fit(features.to_numpy(), sensitive_features=np.array(case.column(N_ROWS)))
 
 
-@door(TYPED)
+@source(TYPED)
 def by_pandas(features, case, folder):
     return model().fit(features, sensitive_features=frame(features, case)["g"])
 
 
-@door(TYPED)
+@source(TYPED)
 def by_polars(features, case, folder):
     groups = pl.DataFrame({"g": case.column(N_ROWS)})
     return model().fit(pl.DataFrame(features.to_dict("list")), sensitive_features=groups)
 
 
-@door(TYPED)
+@source(TYPED)
 def by_pyarrow(features, case, folder):
     table = arrow(features, case)
     return model().fit(table.select(list(features)), sensitive_features=table.select(["g"]))
 
 
-@door(TYPED)
+@source(TYPED)
 def by_arrow_table(features, case, folder):
     table = open_table(arrow(features, case))
     return model().fit_moments(table.moments(table.assign("g")))
 
 
-@door(TYPED)
+@source(TYPED)
 def by_rows(features, case, folder):
     table = open_table(arrow(features, case))
     return model().fit_moments(GroupMoments.from_rows(table.rows(table.assign("g"))))
@@ -95,15 +94,15 @@ def parquet(features, case, folder):
     return path
 
 
-@door(TYPED)
+@source(TYPED)
 def by_parquet(features, case, folder):
-    return model().fit_moments(moments_from_parquet(parquet(features, case, folder), "g"))
+    return model().fit_moments(moments_from_files(parquet(features, case, folder), "g"))
 
 
-@door(TYPED)
+@source(TYPED)
 def by_parquet_and_dask(features, case, folder):
     path = parquet(features, case, folder)
-    return model().fit_moments(moments_from_files(path, "g", engine="dask"))
+    return model().fit_moments(by_engine("dask", path, "g"))
 
 
 def dask_table(features, case):
@@ -114,12 +113,12 @@ def dask_table(features, case):
         return dd.from_pandas(frame(features, case), npartitions=4)
 
 
-@door(TYPED)
+@source(TYPED)
 def by_dask(features, case, folder):
     return model().fit_moments(moments_from_dask(dask_table(features, case), "g"))
 
 
-@door(TYPED)
+@source(TYPED)
 def by_dask_fit(features, case, folder):
     table = dask_table(features, case)
     return model().fit(table[list(features)], sensitive_features=table["g"])
@@ -138,46 +137,33 @@ def command(path, folder, *more):
     return saved_model
 
 
-@door(TYPED)
+@source(TYPED)
 def by_command_on_parquet(features, case, folder):
     return command(parquet(features, case, folder), folder)
 
 
-@door(TYPED)
-def by_command_on_parquet_local(features, case, folder):
-    return command(parquet(features, case, folder), folder, "--engine", "local")
-
-
-@door(TEXT)
+@source(TEXT)
 def by_csv(features, case, folder):
-    return model().fit_moments(moments_from_csv(text_file(features, case, folder), "g"))
+    return model().fit_moments(moments_from_files(text_file(features, case, folder), "g"))
 
 
-@door(TEXT)
-def by_csv_in_ranges(features, case, folder):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairpca.tables._csv.RANGE_BYTES", 900)
-        path = text_file(features, case, folder)
-        return model().fit_moments(moments_from_files(path, "g", engine="dask"))
+@source(TEXT)
+def by_csv_and_dask(features, case, folder):
+    return model().fit_moments(by_engine("dask", text_file(features, case, folder), "g"))
 
 
-@door(TEXT)
+@source(TEXT)
 def by_csv_rows(features, case, folder):
     table = open_table(text_file(features, case, folder))
     return model().fit_moments(GroupMoments.from_rows(table.rows(table.assign("g"))))
 
 
-@door(TEXT)
+@source(TEXT)
 def by_command_on_csv(features, case, folder):
     return command(text_file(features, case, folder), folder)
 
 
-@door(TEXT)
-def by_command_on_csv_local(features, case, folder):
-    return command(text_file(features, case, folder), folder, "--engine", "local")
-
-
-@door(TEXT)
+@source(TEXT)
 def by_command_on_csv_dask(features, case, folder):
     pytest.importorskip("dask.dataframe", reason="dask is not installed")
     return command(text_file(features, case, folder), folder, "--engine", "dask")
@@ -207,7 +193,7 @@ def test_missing_groups_and_features_are_counted_together(tmp_path):
     words = r"1 of 3 rows have missing values \(by column: 'a' 1, 'g' 1\)"
     for engine in ("local", "dask"):
         with pytest.raises(InvalidInputError, match=words):
-            moments_from_files(tmp_path / "x.csv", "g", engine=engine)
+            by_engine(engine, tmp_path / "x.csv", "g")
 
 
 # --- mistakes in features and weights -----------------------------------------------------------
@@ -261,7 +247,7 @@ MISTAKES = {
 ROLES = {"sensitive": "g", "features": ["a", "b"], "weight": "w"}
 
 
-def beside(table):
+def aligned(table):
     return {"sensitive_features": table["g"], "sample_weight": table["w"]}
 
 
@@ -285,34 +271,29 @@ def without_names(table, kind):
     return model().fit(kind(table[["a", "b"]]), **parts)
 
 
-DOORS = {
+INPUTS = {
     "numpy": lambda t, _: without_names(t, np.asarray),
     "lists": lambda t, _: without_names(t, lambda part: part.to_numpy().tolist()),
     "names in pandas": lambda t, _: model().fit(t, sensitive_features="g", sample_weight="w"),
-    "pandas": lambda t, _: model().fit(t[["a", "b"]], **beside(t)),
-    "polars": lambda t, _: model().fit(pl.DataFrame(t[["a", "b"]].to_dict("list")), **beside(t)),
-    "pyarrow": lambda t, _: model().fit(pa.table(t[["a", "b"]].to_dict("list")), **beside(t)),
-    "kernel": lambda t, _: FairKernelPCA(1).fit(t[["a", "b"]], **beside(t)),
-    "folds": lambda t, _: FairPCACV(1, cov_weights=[0]).fit(t[["a", "b"]], **beside(t)),
+    "pandas": lambda t, _: model().fit(t[["a", "b"]], **aligned(t)),
+    "polars": lambda t, _: model().fit(pl.DataFrame(t[["a", "b"]].to_dict("list")), **aligned(t)),
+    "pyarrow": lambda t, _: model().fit(pa.table(t[["a", "b"]].to_dict("list")), **aligned(t)),
+    "kernel": lambda t, _: FairKernelPCA(1).fit(t[["a", "b"]], **aligned(t)),
+    "folds": lambda t, _: FairPCACV(1, cov_weights=[0]).fit(t[["a", "b"]], **aligned(t)),
     "folds of dask": lambda t, _: lazily(
-        t, lambda d: FairPCACV(1, cov_weights=[0]).fit(d[["a", "b"]], **beside(d))
+        t, lambda d: FairPCACV(1, cov_weights=[0]).fit(d[["a", "b"]], **aligned(d))
     ),
     "moments": lambda t, _: GroupMoments.from_arrays(t[["a", "b"]], t["g"], sample_weight=t["w"]),
     "metric": lambda t, _: mean_gap(t[["a", "b"]], t["g"], sample_weight=t["w"]),
     "Δ": lambda t, _: delta_fairness(t[["a", "b"]], t["g"], sample_weight=t["w"]),
-    "dask": lambda t, _: lazily(t, lambda d: model().fit(d[["a", "b"]], **beside(d))),
+    "dask": lambda t, _: lazily(t, lambda d: model().fit(d[["a", "b"]], **aligned(d))),
     "moments of dask": lambda t, _: lazily(t, lambda d: moments_from_dask(d, **ROLES)),
     "csv": lambda t, folder: moments_from_files(in_file(t, folder, "x.csv"), **ROLES),
     "parquet": lambda t, folder: moments_from_files(in_file(t, folder, "x.parquet"), **ROLES),
-    "parquet by dask": lambda t, folder: moments_from_files(
-        in_file(t, folder, "x.parquet"), engine="dask", **ROLES
+    "parquet by dask": lambda t, folder: by_engine(
+        "dask", in_file(t, folder, "x.parquet"), **ROLES
     ),
-    "csv by dask": lambda t, folder: moments_from_files(
-        in_file(t, folder, "x.csv"), engine="dask", **ROLES
-    ),
-    "command, local": lambda t, folder: fit_command(
-        in_file(t, folder, "x.csv"), folder, "--engine", "local"
-    ),
+    "csv by dask": lambda t, folder: by_engine("dask", in_file(t, folder, "x.csv"), **ROLES),
     "command, dask": lambda t, folder: fit_command(
         in_file(t, folder, "x.parquet"), folder, "--engine", "dask"
     ),
@@ -322,7 +303,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize(("table", "words"), MISTAKES.values(), ids=MISTAKES)
-@pytest.mark.parametrize("way", DOORS)
+@pytest.mark.parametrize("way", INPUTS)
 def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
     if "command" in way and words.startswith("features that"):
         pytest.skip("the command line one-hot encodes text by itself")
@@ -332,7 +313,7 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
     if way in ("numpy", "lists"):
         words = words.replace("'a'", "'x0'").replace("'b'", "'x1'")
     with pytest.raises(Refused if "command" in way else InvalidInputError) as error:
-        DOORS[way](table, tmp_path)
+        INPUTS[way](table, tmp_path)
     # A file is named before the words, an option before that; nothing else is added.
     before, found, after = str(error.value).partition(words)
     assert found, str(error.value)

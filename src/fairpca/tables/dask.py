@@ -5,7 +5,8 @@ Dask is imported where a Dask collection has been handed in, so it is never need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from operator import methodcaller
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import issparse
 
+from fairpca._progress import Counter
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
@@ -22,10 +24,11 @@ from fairpca.rows import encode_groups
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._columns import PARTS
 from fairpca.tables import is_lazy
+from fairpca.tables._files import FilePart
 from fairpca.tables._kernel import Columns, batch_rows, decoded, summarise_batches
 from fairpca.tables._partial import Partial, finish, merge_partials
-from fairpca.tables._pass import summarise_unit
 from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
+from fairpca.tables._stream import sum_parts
 from fairpca.tables.table import Table
 
 # Partial sums that one task adds, so that no worker holds more than a few of them.
@@ -55,7 +58,7 @@ def moments_from_dask(
     control, weight : str, iterable of str, or collection, optional
         Strata and weights, likewise.
     features, **options
-        As in `moments_from_parquet`. An array has no categorical features; its attributes are
+        As in `moments_from_files`. An array has no categorical features; its attributes are
         named ``sensitive_feature`` or ``sensitive_feature_0``, …
 
     Examples
@@ -113,13 +116,54 @@ def lazy_moments(
     return moments
 
 
-def moments_by_dask(table: Table, roles: Roles) -> GroupMoments:
+def moments_by_dask(table: Table, roles: Roles, scheduler: str | None = None) -> GroupMoments:
     """Sum the files of a table by the tasks of a scheduler, each as the local pass would."""
-    from dask import delayed
+    if table.files is None:
+        raise InvalidInputError("the dask engine reads files only.", parameter="engine")
+    try:
+        from dask import delayed
+    except ImportError:
+        raise InvalidInputError(
+            "the dask engine needs: pip install 'fairpca[dask]'.", parameter="engine"
+        ) from None
+    units = [unit for part in table.files.parts for unit in part.row_groups()]
+    work = partial(_sum_part, roles=roles, wanted=table.role_schema(roles))
+    parts = [delayed(work, pure=False)(unit) for unit in units]
+    with _client(scheduler):
+        try:
+            return finish(_compute(parts, roles) if parts else Partial(), roles)
+        except InvalidInputError:
+            raise
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise InvalidInputError(
+                f"the dask engine failed on these files ({reason}): leave --engine out to learn "
+                "which one and where.",
+                parameter="engine",
+            ) from error
 
-    units = table.units(table.types(roles), ranges=True)
-    parts = [delayed(partial(summarise_unit, unit, roles), pure=False)() for unit in units]
-    return finish(_compute(parts, roles) if parts else Partial(), roles)
+
+def _sum_part(part: FilePart, roles: Roles, wanted: pa.Schema) -> Partial:
+    with single_blas_thread():
+        return sum_parts([part], roles, wanted, threads=1, counter=Counter())
+
+
+@contextmanager
+def _client(scheduler: str | None) -> Iterator[None]:
+    """Connect to a Dask scheduler for as long as the block lasts; None: whatever is active."""
+    if scheduler is None:
+        yield
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout=30)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"no Dask scheduler answers at {scheduler!r} ({error}).", parameter="scheduler"
+        ) from None
+    with client:
+        yield
 
 
 def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
