@@ -2,7 +2,7 @@
 Auditing a representation
 =========================
 
-``audit`` asks what classifiers find out from a representation, whoever made it: families with
+``audit`` measures how well classifiers predict the group from any representation: families with
 their permutation nulls, and adversaries trained on one half of the rows and measured on the other.
 """
 

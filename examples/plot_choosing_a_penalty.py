@@ -27,7 +27,7 @@ penalties = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5, 5.0)
 TradeoffDisplay.from_penalties(FairPCA(3), X, sensitive_features=group, penalties=penalties)
 
 # %%
-# The same penalties by what a linear and a Gaussian-kernel classifier find out.
+# The same penalties, measured by a linear and a Gaussian-kernel classifier.
 figure, axes = plt.subplots(1, 2, figsize=(12, 4.4), layout="constrained")
 for ax, measure in zip(axes, ("linear", "rbf"), strict=True):
     TradeoffDisplay.from_penalties(

@@ -33,7 +33,7 @@ def test_every_row_has_a_cell_for_each_column(shown):
 
 def test_figures_of_a_certificate_are_all_there():
     html = Certificate(9.9, 10.0, 0.5, 0.125, 10.0, 0.0, "refined", False)._repr_html_()
-    for text in ("within 1.00 % of optimal", "9.9", "0.125", "refined", "False"):
+    for text in ("within 1.0 % of optimal", "9.9", "0.125", "refined", "False"):
         assert text in html
 
 

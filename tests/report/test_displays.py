@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
-from fairpca._look import group_style
 from fairpca._present import number
 from fairpca.datasets import load_diabetes_sex
 from fairpca.exceptions import InvalidInputError
@@ -27,6 +26,7 @@ from fairpca.report import (
     SolveHistory,
     TradeoffDisplay,
 )
+from fairpca.report._display import group_style
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairpca._look import ACCENT, FAIR
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, DeltaResult
-from fairpca.report._display import Display
+from fairpca.report._display import (
+    ACCENT,
+    FAIR,
+    Display,
+)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca._look import FAIR, PLAIN, SHADES
 from fairpca._present import label, number, records, shorten
 from fairpca.exceptions import InvalidInputError
-from fairpca.report._display import Display, plain_model
+from fairpca.report._display import (
+    FAIR,
+    PLAIN,
+    SHADES,
+    Display,
+    plain_model,
+)
 
 _COLUMNS = ("mean_gap_before", "mean_gap", "cov_gap_before", "cov_gap")
 _MEASURES = ("mean gap", "covariance gap")
@@ -169,5 +174,5 @@ class GroupLossDisplay(Display):
             ax.set_xticks(places, [text.replace(" × ", " ×\n") for text in self.labels])
             ax.set_ylabel("loss of variance")
             ax.tick_params(axis="x", length=0)
-            ax.legend()
+            ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return self

@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._look import ACCENT, FAIR, PLAIN, group_style
 from fairpca._present import number, percent
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, mean_gap
 from fairpca.report._display import (
+    ACCENT,
+    FAIR,
+    PLAIN,
     Display,
     feature_names,
+    group_style,
     name_groups,
     plain_model,
     same_sign,

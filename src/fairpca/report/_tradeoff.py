@@ -11,10 +11,18 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._look import ACCENT, BOUND, FAIR, PLAIN
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, delta_fairness, mean_gap
-from fairpca.report._display import Display, name_groups, plain_model, variance_bound
+from fairpca.report._display import (
+    ACCENT,
+    BOUND,
+    FAIR,
+    PLAIN,
+    Display,
+    name_groups,
+    plain_model,
+    variance_bound,
+)
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
 

@@ -8,10 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from fairpca._look import ACCENT, BOUND, FAIR, PLAIN
 from fairpca._present import optimality, percent
 from fairpca.exceptions import InvalidInputError
-from fairpca.report._display import Display, plain_model, variance_bound
+from fairpca.report._display import (
+    ACCENT,
+    BOUND,
+    FAIR,
+    PLAIN,
+    Display,
+    plain_model,
+    variance_bound,
+)
 
 
 class ScreeDisplay(Display):

@@ -12,7 +12,8 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fairpca._present import html_table
+from fairpca._present import html_table, optimality
+from fairpca._present import number as digits
 from fairpca.linalg import Array
 
 # Differences below this are rounding: the mean variance of a reduced problem is one.
@@ -122,7 +123,7 @@ class Certificate:
     --------
     >>> from fairpca import Certificate
     >>> Certificate(9.9, 10.0, 0.0, 0.1, 10.0, 0.0, "refined", True)
-    Certificate(within 1.00% of optimal: objective=9.9, bound=10, mean_gap=0, cov_gap=0.1,
+    Certificate(within 1.0 % of optimal: objective=9.900, bound=10, mean_gap=0, cov_gap=0.100,
     solver='refined', converged)
     """
 
@@ -150,17 +151,16 @@ class Certificate:
     def __repr__(self) -> str:
         about = "" if self.criterion == "total" else f"{self.criterion} "
         return (
-            f"Certificate(within {100 * self.gap:.2f}% of optimal: {about}"
-            f"objective={self.objective:.6g}, bound={self.bound:.6g}, "
-            f"mean_gap={self.mean_gap:.3g}, cov_gap={self.cov_gap:.3g}, "
+            f"Certificate({optimality(self.gap)}: {about}"
+            f"objective={digits(self.objective)}, bound={digits(self.bound)}, "
+            f"mean_gap={digits(self.mean_gap)}, cov_gap={digits(self.cov_gap)}, "
             f"solver={self.solver!r}, {'converged' if self.converged else 'NOT converged'})"
         )
 
     def _repr_html_(self) -> str:
-        title = f"within {100 * self.gap:.2f} % of optimal"
         words = {name: name.replace("_", " ") for name in self.as_dict()}
         rows = [(words[name], value) for name, value in self.as_dict().items() if name != "gap"]
-        return html_table(rows, title=title)
+        return html_table(rows, title=optimality(self.gap))
 
 
 @dataclass(frozen=True)
