@@ -19,7 +19,7 @@ from fairpca.linalg import (
     spectral_norms,
     top_eigenpairs,
 )
-from fairpca.linalg._spectral import _release_control
+from fairpca.linalg._spectral import release_control
 
 vectors = arrays(float, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
 
@@ -127,7 +127,7 @@ def test_overlapping_threads_give_blas_its_threads_back():
 
     threads = [Thread(target=hold, args=(k,)) for k in (0, 1)]
     limits = threadpool_limits(limits=2, user_api="blas")
-    _release_control()  # or the threads could not change what this one has set
+    release_control()  # or the threads could not change what this one has set
     before = blas_threads()
     try:
         for thread, event in zip(threads, entered, strict=True):

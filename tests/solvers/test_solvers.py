@@ -119,6 +119,14 @@ def test_deflation_makes_every_gap_diagonal():
     assert np.abs(np.diag(B)).max() <= reduced.limit * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("options", [{"cov_weight": 1.0}, {"cov_tol": 0.3}])
+def test_deflation_is_nested(options):
+    problem = random_problem(5, 14, 1, 4, **options)
+    many = solve(problem, "deflation", certify=False).basis
+    few = solve(replace(problem, n_components=2), "deflation", certify=False).basis
+    np.testing.assert_allclose(many @ (many.T @ few), few, atol=1e-9)
+
+
 def test_deflation_without_room_is_made_feasible():
     # Five components in six dimensions leave no room for the images Qv: what deflation finds
     # sticks out of the limit, and the solver must not hand that on.

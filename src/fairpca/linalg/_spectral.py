@@ -15,37 +15,16 @@ from scipy.sparse import issparse
 
 from fairpca.exceptions import InvalidInputError
 
-
-class _SharedLimit:
-    """The limit belongs to the process: the first thread sets it, the last to leave lifts it."""
-
-    def __init__(self) -> None:
-        self.lock, self.users = Lock(), 0
-        self.limits: Any = None
-
-    def enter(self) -> None:
-        with self.lock:
-            if not self.users:
-                self.limits = threadpoolctl.ThreadpoolController().limit(limits=1, user_api="blas")
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if not self.users:
-                _release_control()
-                self.limits.restore_original_limits()
-                _release_control()
+# The BLAS limit belongs to the process: the first thread sets it, the last to leave lifts it.
+_lock, _users = Lock(), 0
+_limits: Any = None
 
 
-def _release_control() -> None:
-    # Newer threadpoolctl lets only the thread that set a limit lift it, but ours may be gone first.
+def release_control() -> None:
+    """Let any thread lift a limit; newer threadpoolctl lets only the one that set it."""
     controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
     if hasattr(controller, "clear_controlling_thread"):
         controller.clear_controlling_thread(force=True)
-
-
-_SHARED_LIMIT = _SharedLimit()
 
 
 @contextmanager
@@ -64,11 +43,20 @@ def single_blas_thread() -> Iterator[None]:
     ...     float(np.eye(2).trace())
     2.0
     """
-    _SHARED_LIMIT.enter()
+    global _users, _limits
+    with _lock:
+        if not _users:
+            _limits = threadpoolctl.ThreadpoolController().limit(limits=1, user_api="blas")
+        _users += 1
     try:
         yield
     finally:
-        _SHARED_LIMIT.leave()
+        with _lock:
+            _users -= 1
+            if not _users:
+                release_control()
+                _limits.restore_original_limits()
+                release_control()
 
 
 Array: TypeAlias = NDArray[np.float64]
@@ -77,9 +65,9 @@ Array: TypeAlias = NDArray[np.float64]
 _PARTIAL_FROM = 80
 
 
-def symmetrize(matrices: Array) -> Array:
+def symmetrize(matrices: NDArray[np.floating[Any]]) -> Array:
     """Return the symmetric part of a matrix or of every matrix of a stack."""
-    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
+    return np.asarray(0.5 * (matrices + np.swapaxes(matrices, -1, -2)), dtype=np.float64)
 
 
 def top_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:

@@ -168,8 +168,8 @@ def _balanced(left: Array, right: Array, step: Array, rise: float) -> Array:
 def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
     """One component at a time: a basis, and one multiplier per component and contrast.
 
-    Component j does not depend on how many follow it, so the bases are nested as long as there is
-    room for the images of all components: those of d = 2 are the first two of d = 4.
+    Component j does not depend on those after it, so the bases are nested (d = 2 lies in d = 4) as
+    long as there is room for the images of all components.
     """
     # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or penalised above the largest
     # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes

@@ -31,9 +31,9 @@ def restore_feasibility(reduced: ReducedProblem, closest: Refined) -> Refined:
     total = _as_one_gap(reduced)
     smallest = refine(total, closest.basis, most=_MOST_WORK)
     if reduced.violation(smallest.basis) > FEASIBLE:
-        quiet = max_variance_feasible(total)
-        found = refine(total, quiet, most=_MOST_WORK // 2)
-        candidates = (smallest, found, replace(found, basis=quiet))
+        start = max_variance_feasible(total)
+        ascent = refine(total, start, most=_MOST_WORK // 2)
+        candidates = (smallest, ascent, replace(ascent, basis=start))
         # Inside the limits more variance is better, outside a smaller gap.
         smallest = min(candidates, key=lambda at: _rank(reduced, total, at.basis))
     if reduced.violation(smallest.basis) > FEASIBLE:
@@ -58,38 +58,38 @@ def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -
     rng, known, spent = np.random.default_rng(0), [smallest.basis], 0
     for _ in range(_RANDOM_STARTS):
         start = orthonormalize(rng.normal(size=(reduced.size, reduced.d)))
-        found = refine(total, start, known=known, most=_MOST_WORK // 2)
-        known.append(found.basis)
-        spent += found.spent
-        if total.cov_gap(found.basis) < total.cov_gap(smallest.basis):
-            smallest = found
+        ascent = refine(total, start, known=known, most=_MOST_WORK // 2)
+        known.append(ascent.basis)
+        spent += ascent.spent
+        if total.cov_gap(ascent.basis) < total.cov_gap(smallest.basis):
+            smallest = ascent
         if reduced.violation(smallest.basis) <= FEASIBLE or spent > 2 * _MOST_WORK:
             break
     return smallest
 
 
 def low_gap_directions(total: ReducedProblem) -> Array:
-    """Return all directions by the size of all forms together, whatever their signs."""
+    """Return all directions, smallest first, by the size of all forms whatever their signs."""
     values, vectors = np.linalg.eigh(total.Q)
     sizes = (vectors * np.abs(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
     return np.asarray(np.linalg.eigh(sizes.sum(axis=0))[1])
 
 
 def max_variance_feasible(total: ReducedProblem) -> Array:
-    """Return d of those directions in a row, the loudest that meet the limits or the quietest."""
+    """Return the d consecutive directions of largest gap that are feasible, or the smallest d."""
     directions, d = low_gap_directions(total), total.d
     windows = (directions[:, first : first + d] for first in range(total.size - d, 0, -1))
     return next((V for V in windows if total.cov_gap(V) <= 1.0), directions[:, :d])
 
 
 def project_to_feasible(reduced: ReducedProblem, V: Array) -> Array:
-    """Turn a basis that is next to its limits towards a quiet one until it meets them exactly."""
+    """Turn a basis next to its limits towards directions of low gap until it meets them exactly."""
     if reduced.violation(V) == 0.0:
         return V
-    quiet = low_gap_directions(_as_one_gap(reduced))[:, : reduced.d]
-    left, _, right = np.linalg.svd(quiet.T @ V)
+    low = low_gap_directions(_as_one_gap(reduced))[:, : reduced.d]
+    left, _, right = np.linalg.svd(low.T @ V)
     for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
-        inside = orthonormalize(V + share * (quiet @ (left @ right) - V))
+        inside = orthonormalize(V + share * (low @ (left @ right) - V))
         if reduced.violation(inside) == 0.0:
             return inside
     return V
@@ -126,15 +126,15 @@ def _as_one_gap(reduced: ReducedProblem) -> ReducedProblem:
     if len(reduced.F):
         limit = max(reduced.mean_limit, _SMALLEST_LIMIT * reduced.mean_scale)
         forms.append(reduced.F[:, :, None] * reduced.F[:, None, :] / limit)
-    none = np.zeros((0, reduced.size))
     return replace(
         reduced,
         S=np.zeros_like(reduced.S),
         Q=np.concatenate(forms),
-        F=none,
+        F=reduced.F[:0],
         penalty=1.0,
         limit=None,
         mean_limit=0.0,
+        groups=None,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fairpca.linalg import Array, orthonormalize, shared_level, top_eigenpairs
 from fairpca.solvers._exact import solve_two_groups
 from fairpca.solvers._feasibility import shrink_means
-from fairpca.solvers._lagrangian import Lagrangian, Multipliers
+from fairpca.solvers._lagrangian import Evaluation, Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, GroupObjectives, ReducedProblem
 from fairpca.solvers._refinement import TIGHTLY_FEASIBLE, Ascent, Refined, initial_multipliers
 from fairpca.solvers._solution import Bound, Snapshot, Status, Watch, drive
@@ -183,10 +183,12 @@ class _GroupLagrangian(Lagrangian):
         """ΣwSV, the stack of Q_cV, and the stack of B_c."""
         return (self.weigh(V), *super().products(V)[1:])
 
-    def value_of(self, V: Array, SV: Array, B: Array, at: Multipliers) -> float:
-        """Value from the products made last."""
-        value = super().value_of(V, SV, B, at) + float(self.now @ self.groups.offsets)
-        return value - float(np.sum((self.now - self.w) ** 2)) / (2.0 * self.w_step)
+    def evaluate(self, V: Array, multipliers: Multipliers | None = None) -> Evaluation:
+        """Evaluate with the weights that V calls for, and what their change costs."""
+        at = super().evaluate(V, multipliers)
+        value = at.value + float(self.now @ self.groups.offsets)
+        change = float(np.sum((self.now - self.w) ** 2))
+        return at._replace(value=value - change / (2.0 * self.w_step))
 
 
 class GroupAscent:

@@ -89,10 +89,6 @@ class ConePoint(NamedTuple):
         return float(sum(np.vdot(a, b) for a, b in zip(self, other, strict=True)))
 
 
-def _inverses(matrices: Array) -> Array:
-    return symmetrize(np.asarray(np.linalg.inv(matrices), dtype=np.float64))
-
-
 class InteriorPoint:
     """Mehrotra's iteration along the HKM direction, to a gap of `wanted(upper)` or to rounding."""
 
@@ -120,14 +116,17 @@ class InteriorPoint:
         spread = float(np.ptp(np.linalg.eigvalsh(problem.S)))
         level = 0.5 * share * spread or 1e-3
         lowest = np.asarray(np.linalg.eigvalsh(Z.cuts), dtype=np.float64)[:, :1]
-        needed = _largest_ratio(-lowest, problem.cap_slopes)
-        needed = np.maximum(needed, _largest_ratio(-Z.rows[:, None], problem.room_slopes))
+        # For every slack, what it must be at least for all inequalities it appears in.
+        missing = np.concatenate([-lowest, -Z.rows[:, None]])
+        slopes = np.concatenate([problem.cap_slopes, problem.room_slopes])
+        ratios = np.where(slopes > 0.0, missing / np.where(slopes > 0.0, slopes, 1.0), 0.0)
+        needed = ratios.max(axis=0, initial=0.0)
         sides = problem.caps.shape[-1] * (problem.cap_slopes > 0.0).sum(axis=0)
         sides = sides + (problem.room_slopes > 0.0).sum(axis=0)
         # Half of each penalty goes to the multipliers, so that the rest is left for t ≥ 0.
         self.t = 1.01 * needed + 2.0 * level * sides / problem.penalties
         self.Z = self._slacks(self.Y, self.t)
-        cuts, rows = level * _inverses(self.Z.cuts), level / self.Z.rows
+        cuts, rows = level * symmetrize(np.linalg.inv(self.Z.cuts)), level / self.Z.rows
         rows[len(rows) - q :] = 0.0
         taken, masses = self.adjoint(cuts, rows)
         rows[len(rows) - q :] = problem.penalties - masses
@@ -183,7 +182,8 @@ class InteriorPoint:
 
     def _step(self) -> None:
         X, Z = self.X, self.Z
-        inverse = ConePoint(_inverses(Z.box), _inverses(Z.cuts), 1.0 / Z.rows)
+        box, cuts = (symmetrize(np.linalg.inv(part)) for part in (Z.box, Z.cuts))
+        inverse = ConePoint(box, cuts, 1.0 / Z.rows)
         newton = _ConeNewton(self, inverse)
         parts = (Z.box, Z.cuts, X.box, X.cuts)
         roots = [np.linalg.inv(np.linalg.cholesky(part)) for part in parts]
@@ -291,9 +291,3 @@ def _longest(roots: list[Array], rows: Array, change: ConePoint) -> float:
             values = np.linalg.eigvalsh(root @ part @ np.swapaxes(root, 1, 2))
             lowest = min(lowest, float(values[:, 0].min()))
     return -1.0 / lowest if lowest < 0.0 else np.inf
-
-
-def _largest_ratio(missing: Array, slopes: Array) -> Array:
-    # For every slack, what it must be at least for all inequalities it appears in.
-    ratios = np.where(slopes > 0.0, missing / np.where(slopes > 0.0, slopes, 1.0), 0.0)
-    return np.asarray(ratios.max(axis=0, initial=0.0))

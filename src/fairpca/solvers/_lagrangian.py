@@ -6,7 +6,7 @@ b: multipliers (m,) of the mean limits, s: the bound shared by all ±B_c.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,19 +14,22 @@ from fairpca.linalg import Array, eigenvalue_excess, shared_level, symmetrize
 from fairpca.solvers._problem import ReducedProblem
 
 
-@dataclass(frozen=True)
-class Multipliers:
+class Multipliers(NamedTuple):
     """Multipliers M (2C, d, d) of +B_c and −B_c, b (m,) of the means, and the bound s."""
 
     M: Array
     b: Array
     s: float
 
-    @property
-    def net(self) -> Array:
-        """Weight G_c (C, d, d) of every B_c: its positive less its negative multiplier."""
-        half = len(self.M) // 2
-        return np.asarray(self.M[:half] - self.M[half:])
+
+class Evaluation(NamedTuple):
+    """Value, half the derivative by V (not yet tangent), the Q_cV, the B_c, and the multipliers."""
+
+    value: float
+    gradient: Array
+    QV: Array
+    B: Array
+    multipliers: Multipliers
 
 
 class Lagrangian:
@@ -52,39 +55,35 @@ class Lagrangian:
         QV = (self.stack @ V).reshape(self.contrasts, *V.shape)
         return SV, QV, symmetrize(V.T @ QV)
 
-    def updated(self, B: Array, V: Array) -> Multipliers:
+    def evaluate(self, V: Array, multipliers: Multipliers | None = None) -> Evaluation:
+        """Evaluate at an orthonormal basis, with the multipliers after one step or with others."""
+        problem, F = self.problem, self.problem.F
+        SV, QV, B = self.products(V)
+        used = np.sum((F @ V) ** 2, axis=1) - problem.mean_limit
+        if multipliers is None:
+            multipliers = self._updated(B, used)
+        M, b, _ = multipliers
+        G = M[: self.contrasts] - M[self.contrasts :]
+        # −tr VᵀSV + ΣG_c·B_c + b·(‖Vᵀf‖² − limit), less what the change of the multipliers costs:
+        # that makes it differentiable where eigenvalues of B_c enter and leave the limit.
+        value = -float(np.vdot(V, SV)) + float(np.vdot(G, B))
+        value -= float(np.sum((M - self.M) ** 2)) / (2.0 * self.step)
+        if problem.limit is not None:
+            value -= problem.limit * float(np.einsum("kii->", M))
+        if len(b):
+            value += float(b @ used) - float(np.sum((b - self.b) ** 2)) / (2.0 * self.mean_step)
+        gradient = (QV @ G).sum(axis=0) - SV + F.T @ (b[:, None] * (F @ V))
+        return Evaluation(value, gradient, QV, B, multipliers)
+
+    def _updated(self, B: Array, used: Array) -> Multipliers:
         """Multipliers after one step, with the shared bound."""
         # M₊ = (M + σ(±B − sI))₊. A limit is s itself. Under a penalty s is free, and its optimum is
         # where the clipped mass tr M₊ equals the penalty: one level for all blocks.
-        M, level, b = self.M, 0.0, self.b
+        M, level = self.M, 0.0
         if self.contrasts:
             values, vectors = np.linalg.eigh(self.M + self.step * np.concatenate([B, -B]))
             limit, penalty = self.problem.limit, self.problem.penalty
             level = shared_level(values.ravel(), penalty) if limit is None else self.step * limit
             M = eigenvalue_excess(values, vectors, level)[0]
-        if len(b):
-            used = np.sum((self.problem.F @ V) ** 2, axis=1)
-            b = np.maximum(b + self.mean_step * (used - self.problem.mean_limit), 0.0)
+        b = np.maximum(self.b + self.mean_step * used, 0.0)
         return Multipliers(M, b, level / self.step)
-
-    def value(self, V: Array) -> float:
-        """Value at an orthonormal basis."""
-        SV, _, B = self.products(V)
-        return self.value_of(V, SV, B, self.updated(B, V))
-
-    def value_of(self, V: Array, SV: Array, B: Array, at: Multipliers) -> float:
-        """Value from products at hand."""
-        value = -float(np.vdot(V, SV)) + float(np.vdot(at.net, B))
-        value -= float(np.sum((at.M - self.M) ** 2)) / (2.0 * self.step)
-        if self.problem.limit is not None:
-            value -= self.problem.limit * float(np.einsum("kii->", at.M))
-        if len(at.b):
-            used = np.sum((self.problem.F @ V) ** 2, axis=1)
-            value += float(at.b @ (used - self.problem.mean_limit))
-            value -= float(np.sum((at.b - self.b) ** 2)) / (2.0 * self.mean_step)
-        return value
-
-    def gradient(self, V: Array, SV: Array, QV: Array, at: Multipliers) -> Array:
-        """Half the derivative by V, not yet made tangent."""
-        F = self.problem.F
-        return np.asarray((QV @ at.net).sum(axis=0) - SV + F.T @ (at.b[:, None] * (F @ V)))

@@ -33,6 +33,8 @@ _FEW_UNKNOWNS = 200
 _PRODUCTS_PER_EVALUATION = 1_000_000
 # The whole matrix of more unknowns is not made.
 _MOST_UNKNOWNS = 500
+# That of fewer costs less than anything else.
+_WHOLE_MATRIX = 60
 _POLISH_STEPS = 10
 _CONJUGATE_STEPS = 40
 _SADDLE = _CONJUGATE_STEPS + 1
@@ -114,7 +116,7 @@ def _line_search(lagrangian: Lagrangian, point: _BasisPoint, K: Array) -> Array 
     rounding = 1e-14 * abs(point.value)
     for _ in range(_HALVINGS):
         V = _retract(point.V, K)
-        if lagrangian.value(V) <= point.value + 1e-4 * slope + rounding:
+        if lagrangian.evaluate(V).value <= point.value + 1e-4 * slope + rounding:
             return V
         K, slope = 0.5 * K, 0.5 * slope
     return None
@@ -226,16 +228,14 @@ class _BasisPoint:
         self, lagrangian: Lagrangian, V: Array, multipliers: Multipliers | None = None
     ) -> None:
         self.lagrangian, problem = lagrangian, lagrangian.problem
-        SV, QV, B = lagrangian.products(V)
-        found = lagrangian.updated(B, V) if multipliers is None else multipliers
+        self.value, A, QV, B, at = lagrangian.evaluate(V, multipliers)
         centre = lagrangian.M if multipliers is None else multipliers.M
-        self.value = lagrangian.value_of(V, SV, B, found)
-        self.b, self.s, FV = found.b, found.s, problem.F @ V
-        G, A = found.net, lagrangian.gradient(V, SV, QV, found)
+        self.b, self.s, FV = at.b, at.s, problem.F @ V
+        G = at.M[: len(B)] - at.M[len(B) :]
         # Λ = −VᵀA made diagonal: its entries are then one number per column of a step, and what
         # couples the columns is left to G, which is small next to Λ (docs/design/refinement.md).
         self.inner, turn = np.linalg.eigh(-symmetrize(V.T @ A))
-        self.centre, self.M, self.G, B = (turn.T @ X @ turn for X in (centre, found.M, G, B))
+        self.centre, self.M, self.G, B = (turn.T @ X @ turn for X in (centre, at.M, G, B))
         self.V, A = V @ turn, A @ turn
         self.gradient = self.inside(A)
         self.size = float(np.abs(self.gradient).max())
@@ -272,9 +272,11 @@ class _BasisPoint:
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
         else:
             self.mass = 0.0
-        # With more directions than unknowns the whole matrix costs less than the preconditioner.
+        # Of few unknowns, or of more directions than unknowns, the whole matrix costs less than the
+        # preconditioner.
         self.unknowns = (len(self.V) - self.V.shape[1]) * self.V.shape[1]
-        self.is_direct = 0 < self.unknowns <= min(_MOST_UNKNOWNS, len(block))
+        most = max(_WHOLE_MATRIX, min(_MOST_UNKNOWNS, len(block)))
+        self.is_direct = 0 < self.unknowns <= most
 
     @property
     def cost(self) -> int:

@@ -46,9 +46,9 @@ def solve_paper(
     """Solve the paper's SDP of a penalised problem; the bound includes the constant penalty·φ."""
     sdp = _PaperSdp(reduced, Progress(tol), cov_shift, trace)
     status, n_iter = drive(sdp, max_iter, watch)
-    found, constant = sdp.progress, sdp.constant
-    rounded = _round(reduced, found.point)
-    return Bound(found.bound + constant, found.relaxed + constant, rounded, n_iter, status)
+    best, constant = sdp.progress, sdp.constant
+    rounded = _round(reduced, best.point)
+    return Bound(best.bound + constant, best.relaxed + constant, rounded, n_iter, status)
 
 
 def _round(reduced: ReducedProblem, P: Array) -> Array:
@@ -106,20 +106,18 @@ class _PaperSdp:
 
     def step(self, number: int) -> None:
         """One pass, with a check and a new step size every few of them."""
-        moved = self.iterate()
+        moved, progress = self.iterate(), self.progress
         if number > 1 and number % _CHECK_EVERY:
             return
-        found = self.progress
-        found.bound = min(found.bound, self.bound())
+        progress.bound = min(progress.bound, self.bound())
         value = self.value()
-        if value > found.relaxed or not found.point.size:
-            found.relaxed, found.point = value, self.P
-        if found.bound - found.relaxed < 0.8 * self.gap:
-            self.gap, self.improved_at = found.bound - found.relaxed, number
+        if value > progress.relaxed or not progress.point.size:
+            progress.relaxed, progress.point = value, self.P
+        if progress.bound - progress.relaxed < 0.8 * self.gap:
+            self.gap, self.improved_at = progress.bound - progress.relaxed, number
         self.is_stalled = number - self.improved_at > _PATIENCE
-        factor = _balance(self.residual(), moved) if number < _REBALANCE_UNTIL else 1.0
-        if factor != 1.0 and not self.progress.solved:
-            self.rescale(factor)
+        if number < _REBALANCE_UNTIL and not progress.solved:
+            self._rebalance(moved)
 
     def terminate(self) -> Status | None:
         """End once another iteration would be wasted."""
@@ -129,8 +127,8 @@ class _PaperSdp:
 
     def snapshot(self, number: int) -> Snapshot:
         """Bound so far and the best relaxed value."""
-        found, constant = self.progress, self.constant
-        return Snapshot("bound", number, found.bound + constant, found.relaxed + constant)
+        progress, constant = self.progress, self.constant
+        return Snapshot("bound", number, progress.bound + constant, progress.relaxed + constant)
 
     def _clip_step(self) -> float:
         # Clip all singular values of P L + U at one level. They come from the Gram matrices:
@@ -152,15 +150,15 @@ class _PaperSdp:
         self.V = relaxed - self.X
         return self.weight * float(np.sum((self.X - previous) ** 2))
 
-    def residual(self) -> float:
-        """Squared primal residual."""
+    def _rebalance(self, moved: float) -> None:
+        """Change the step size where the primal residual and the movement differ in size."""
         residual = float(np.sum((self.P @ self.L - self.Y) ** 2))
         if self.cuts is not None:
             residual += self.weight * float(np.sum((self.P - self.X) ** 2))
-        return residual
-
-    def rescale(self, factor: float) -> None:
-        """Multiply the step size."""
+        # Both are squared.
+        factor = float(np.clip((residual / max(moved, 1e-300)) ** 0.25, 1.0 / 3.0, 3.0))
+        if 2.0 / 3.0 < factor < 1.5:
+            return
         self.rho *= factor
         self.U, self.V, self.nuclear = self.U / factor, self.V / factor, self.nuclear / factor
         if self.cuts is not None:
@@ -221,9 +219,3 @@ class _MeanCuts:
         """Matrix to subtract from S, constant to add, and total dual mass."""
         b = rho * self.b
         return (self.F.T * b) @ self.F, float(b @ self.limits), float(b.sum())
-
-
-def _balance(primal: float, dual: float) -> float:
-    # Factor for the step size from the squared residuals; 1.0 leaves it alone.
-    factor = float(np.clip((primal / max(dual, 1e-300)) ** 0.25, 1.0 / 3.0, 3.0))
-    return 1.0 if 2.0 / 3.0 < factor < 1.5 else factor

@@ -55,12 +55,6 @@ class Refined:
     spent: int = 0
     weights: Array | None = None
 
-    @property
-    def costs(self) -> Array:
-        """What each contrast costs, both signs together."""
-        traces = np.einsum("kii->k", self.multipliers)
-        return np.asarray(traces.reshape(2, -1).sum(axis=0))
-
 
 def refine(
     reduced: ReducedProblem,
@@ -119,7 +113,7 @@ class Ascent:
         self.V, steps, evaluations = method(lagrangian, self.V, self.accuracy, left)
         self.is_newton |= self.may_turn and steps >= _INNER_ITERATIONS
         self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
-        new = lagrangian.updated(lagrangian.products(self.V)[2], self.V)
+        new = lagrangian.evaluate(self.V).multipliers
         self.change = _relative_change(new.M, lagrangian.M) + _relative_change(new.b, lagrangian.b)
         lagrangian.M, lagrangian.b = new.M, new.b
         self.violation = self.problem.violation(self.V)
@@ -193,12 +187,10 @@ def _ascend_by_gradients(
     cost = 1 + lagrangian.contrasts * V.size // _ENTRIES_PER_EVALUATION
 
     def evaluate(flat: Array) -> tuple[float, Array]:
-        at, inverse = orthonormal_factor(flat.reshape(V.shape))
-        SV, QV, B = lagrangian.products(at)
-        new = lagrangian.updated(B, at)
-        gradient = 2.0 * lagrangian.gradient(at, SV, QV, new)
-        gradient -= at @ (at.T @ gradient)
-        return lagrangian.value_of(at, SV, B, new), (gradient @ inverse).ravel()
+        basis, inverse = orthonormal_factor(flat.reshape(V.shape))
+        at = lagrangian.evaluate(basis)
+        gradient = 2.0 * (at.gradient - basis @ (basis.T @ at.gradient))
+        return at.value, (gradient @ inverse).ravel()
 
     result = scipy.optimize.minimize(
         evaluate,

@@ -27,7 +27,7 @@ from fairpca.solvers._problem import (
     reduce_problem,
 )
 from fairpca.solvers._refinement import refine
-from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, relative_gap
+from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
 from fairpca.solvers._starts import Options, Outcome, best_feasible, refined_basis
 from fairpca.solvers._tight import solve_tight
 
@@ -52,10 +52,10 @@ def solve(
     ----------
     problem : FairProblem
     solver : {"refined", "deflation", "tight", "paper"}
-        "deflation" finds one component after the other, so that its components are nested: those
-        of d = 2 are the first two of d = 4. "refined" improves all of them together, keeps more
-        variance, and is not nested. "tight" and "paper" round the point of a relaxation. Without a
-        covariance term the exact eigen-solution is used, whatever the solver.
+        "deflation" finds one component after the other, so that its components are nested: d = 2
+        lies in d = 4. "refined" improves all of them together, keeps more variance, and is not
+        nested. "tight" and "paper" round the point of a relaxation. Without a covariance term the
+        exact eigen-solution is used, whatever the solver.
     certify : bool
         Whether "refined" and "deflation" compute the bound of the tight relaxation. Without it
         the bound is the variance of the unconstrained problem: valid, but loose.
@@ -163,7 +163,8 @@ def _run(
             )
         outcome = _find(reduced, solver, options)
         # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
-        if outcome.bound is not None and reduced.objective(outcome.basis) > outcome.bound.value:
+        has_limits, bound = len(reduced.Q) + len(reduced.F) > 0, outcome.bound
+        if has_limits and bound is not None and reduced.objective(outcome.basis) > bound.value:
             outcome = replace(outcome, basis=project_to_feasible(reduced, outcome.basis))
         return _certify(problem, groups, criterion, reduced, outcome)
 
@@ -238,7 +239,9 @@ def _certify(
     outcome: Outcome,
 ) -> Solution:
     """Order the components, and measure them and their bound in the user's units."""
-    V = _ordered(reduced.basis @ outcome.basis, problem.covariance)
+    # Uncorrelated components, largest variance first, one sign convention.
+    V = np.linalg.qr(reduced.basis @ outcome.basis)[0]
+    V = fix_signs(V @ top_eigenpairs(symmetrize(V.T @ problem.covariance @ V), V.shape[1])[1])
     all_rows = GroupObjectives(problem.covariance[None], np.zeros(1))
     objectives = all_rows if groups is None else groups
     values, offsets = objectives.values(V), objectives.offsets
@@ -246,13 +249,15 @@ def _certify(
     cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
     cov_term = 0.0 if problem.cov_tol is not None else problem.cov_weight * cov_gap
     size = float(max(np.trace(problem.covariance), np.abs(offsets).max(), (values + offsets).max()))
-    objective = _without_rounding(float(values.min()), size) - cov_term
     bound = outcome.bound
     if bound is None:
         # Not certified: no basis has more variance than plain PCA.
         largest = float(reduced.leading(reduced.d)[0].sum())
         bound = Bound(largest, largest, V)
-    proven = _without_rounding(bound.value * reduced.scale, size)
+    # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
+    exact = np.array([values.min(), bound.value * reduced.scale])
+    variance, proven = np.where(np.abs(exact) <= _ROUNDING * size, 0.0, exact).tolist()
+    objective = variance - cov_term
     _check(reduced, outcome.method, V, objective - proven - _ROUNDING * size, size + cov_term)
     proven = max(proven, objective)  # equal up to rounding where the solution is exact
     relaxed = min(bound.relaxed_value * reduced.scale, proven)
@@ -264,16 +269,11 @@ def _certify(
         relaxed_objective=relaxed,
         duality_gap=relative_gap(proven, relaxed),
         solver=outcome.method,
-        converged=outcome.status.converged,
+        converged=outcome.status is Status.CONVERGED,
         criterion=criterion,
     )
     weights = None if groups is None else bound.weights
     return Solution(V, certificate, outcome.n_iter, outcome.status, weights)
-
-
-def _without_rounding(value: float, size: float) -> float:
-    # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
-    return 0.0 if abs(value) <= _ROUNDING * size else value
 
 
 def _check(reduced: ReducedProblem, method: str, V: Array, above: float, size: float) -> None:
@@ -288,13 +288,6 @@ def _check(reduced: ReducedProblem, method: str, V: Array, above: float, size: f
             f"solver={method!r} found a basis better than its bound by {above:.3g}; this is "
             "a fault of fairpca: please report it with the data, and use another solver."
         )
-
-
-def _ordered(V: Array, S: Array) -> Array:
-    # Uncorrelated components, largest variance first, one sign convention.
-    V = np.linalg.qr(V)[0]
-    _, rotation = top_eigenpairs(symmetrize(V.T @ S @ V), V.shape[1])
-    return fix_signs(V @ rotation)
 
 
 def check_covariance_terms(cov_weight: float | None, cov_tol: float | None) -> None:

@@ -122,7 +122,9 @@ class _SubspaceRounds:
         leading = self._record(_DualPoint([], none, none, none, np.arange(0), no_means, uniform))
         # The largest variance there is: what slack costs at first is in units of it.
         self.largest = progress.bound + reduced.mixture(uniform)[1]
-        costs = np.zeros(len(reduced.Q)) if known is None else known.costs
+        costs = np.zeros(len(reduced.Q))
+        if known is not None:  # what each contrast costs, both signs together
+            costs = np.einsum("kii->k", known.multipliers).reshape(2, -1).sum(axis=0)
         spent = 4.0 * float(costs.sum()) or self.largest / (reduced.cov_scale or 1.0) or 1.0
         self.penalty = spent if reduced.limit is not None else min(reduced.penalty, spent)
         squares = np.sum(reduced.F**2, axis=1)
