@@ -34,14 +34,6 @@ def single_blas_thread() -> Iterator[None]:
     The matrices here are small: handing a 50×50 product to a second thread costs more than the
     product, and on a machine whose cores are busy the threads wait for each other. Blocks may
     nest and run in several threads at once; BLAS gets its threads back when the last one ends.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.linalg import single_blas_thread
-    >>> with single_blas_thread():
-    ...     float(np.eye(2).trace())
-    2.0
     """
     global _users, _limits
     with _lock:
@@ -71,14 +63,7 @@ def symmetrize(matrices: NDArray[np.floating[Any]]) -> Array:
 
 
 def top_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
-    """Return the `count` largest eigenvalues, falling, and their eigenvectors as columns.
-
-    Examples
-    --------
-    >>> values, vectors = top_eigenpairs(np.diag([1.0, 3.0, 2.0]), 2)
-    >>> values.tolist()
-    [3.0, 2.0]
-    """
+    """Return the `count` largest eigenvalues, falling, and their eigenvectors as columns."""
     size = len(matrix)
     if size < _PARTIAL_FROM or count > size // 4:
         values, vectors = np.linalg.eigh(matrix)
@@ -123,11 +108,6 @@ def complement_basis(vectors: Array, floor: float) -> Array:
 
     Directions whose singular value is at most `floor` count as zero, so dependent and zero
     rows take no dimension away.
-
-    Examples
-    --------
-    >>> complement_basis(np.array([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]), 1e-12).shape
-    (3, 2)
     """
     size = vectors.shape[1]
     if not len(vectors):
@@ -175,11 +155,6 @@ def fantope_eigenvalues(values: Array, rank: float, *, at_most: bool = False) ->
 
     They are clip(values − θ, 0, 1) with θ such that they sum to `rank`; with `at_most` the set is
     tr P ≤ rank and θ is zero where the clipped values already sum to less.
-
-    Examples
-    --------
-    >>> fantope_eigenvalues(np.array([2.0, 0.5, 0.5]), 2).tolist()
-    [1.0, 0.5, 0.5]
     """
     if at_most and np.clip(values, 0.0, 1.0).sum() <= rank:
         return np.clip(values, 0.0, 1.0)
@@ -203,11 +178,6 @@ def shared_level(values: Array, mass: float, weights: Array | None = None) -> fl
     """Level s ≥ 0 with Σ weights·(values − s)₊ = mass; 0 where even s = 0 leaves less.
 
     It is the multiplier of the shared bound in the proximal step of mass·max(values, 0).
-
-    Examples
-    --------
-    >>> shared_level(np.array([3.0, 1.0, -1.0]), 1.0)
-    2.0
     """
     order = np.argsort(values)[::-1]
     ordered = values[order]
@@ -222,11 +192,6 @@ def clipping_level(singular_values: Array, penalty: float, step: float) -> float
 
     Clipping all singular values of a set of matrices at s is the proximal step of
     penalty·(largest singular value)².
-
-    Examples
-    --------
-    >>> clipping_level(np.array([3.0, 0.5]), 1.0, 2.0)
-    1.5
     """
     ordered = np.sort(singular_values)[::-1]
     counts = np.arange(1, len(ordered) + 1)

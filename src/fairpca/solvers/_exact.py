@@ -199,11 +199,11 @@ def complement_for_next(reduced: ReducedProblem, V: Array) -> Array:
         return np.eye(reduced.size)
     images = (reduced.Q @ V).transpose(0, 2, 1).reshape(-1, reduced.size)
     taken = np.vstack([V.T, images / max(reduced.cov_scale, 1e-300)])
-    room = complement_basis(taken, _RANK_FLOOR)
+    free = complement_basis(taken, _RANK_FLOOR)
     # The images of many contrasts would take most of the space, and its variance, away.
     needed = left if len(reduced.Q) == 1 else max(left, reduced.size // 2)
     # Without them the basis is only a start for refinement.
-    return room if room.shape[1] >= needed else complement_basis(V.T, _RANK_FLOOR)
+    return free if free.shape[1] >= needed else complement_basis(V.T, _RANK_FLOOR)
 
 
 def _single_component(inner: ReducedProblem, spent: float) -> tuple[Array, float]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.linalg import Array, complement_basis, orthonormalize
+from fairpca.linalg import Array, complement_basis
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
 from fairpca.solvers._refinement import MOST_EVALUATIONS, Refined, nudge, refine
 from fairpca.solvers._tight import solve_tight
@@ -57,7 +57,7 @@ def _search(reduced: ReducedProblem, total: ReducedProblem, smallest: Refined) -
     """Look for a smaller gap from random starts, always the same ones, until one will do."""
     rng, known, spent = np.random.default_rng(0), [smallest.basis], 0
     for _ in range(_RANDOM_STARTS):
-        start = orthonormalize(rng.normal(size=(reduced.size, reduced.d)))
+        start = np.linalg.qr(rng.normal(size=(reduced.size, reduced.d)))[0]
         ascent = refine(total, start, known=known, most=_MOST_WORK // 2)
         known.append(ascent.basis)
         spent += ascent.spent
@@ -89,7 +89,7 @@ def project_to_feasible(reduced: ReducedProblem, V: Array) -> Array:
     low = low_gap_directions(_as_one_gap(reduced))[:, : reduced.d]
     left, _, right = np.linalg.svd(low.T @ V)
     for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
-        inside = orthonormalize(V + share * (low @ (left @ right) - V))
+        inside = np.linalg.qr(V + share * (low @ (left @ right) - V))[0]
         if reduced.violation(inside) == 0.0:
             return inside
     return V
@@ -98,8 +98,8 @@ def project_to_feasible(reduced: ReducedProblem, V: Array) -> Array:
 def check_means(reduced: ReducedProblem) -> None:
     """Raise where it can be proven that no basis meets the limits of the means."""
     means_only = replace(reduced, Q=reduced.Q[:0], penalty=0.0, limit=None)
-    room = complement_basis(reduced.F, 1e-10 * float(np.linalg.norm(reduced.F))).shape[1]
-    if room < reduced.d:
+    free = complement_basis(reduced.F, 1e-10 * float(np.linalg.norm(reduced.F)))
+    if free.shape[1] < reduced.d:
         restore_feasibility(means_only, refine(means_only, reduced.leading(reduced.d)[1]))
 
 
@@ -114,9 +114,9 @@ def shrink_means(reduced: ReducedProblem, V: Array) -> Array:
     low, high = 0.0, 1.0
     for _ in range(50):
         share = 0.5 * (low + high)
-        is_inside = reduced.mean_excess(orthonormalize(kept + share * (V - kept))) <= 0.0
+        is_inside = reduced.mean_excess(np.linalg.qr(kept + share * (V - kept))[0]) <= 0.0
         low, high = (share, high) if is_inside else (low, share)
-    return orthonormalize(kept + low * (V - kept))
+    return np.linalg.qr(kept + low * (V - kept))[0]
 
 
 def _as_one_gap(reduced: ReducedProblem) -> ReducedProblem:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairpca.linalg import Array, orthonormalize, shared_level, top_eigenpairs
+from fairpca.linalg import Array, shared_level, top_eigenpairs
 from fairpca.solvers._exact import solve_two_groups
 from fairpca.solvers._feasibility import shrink_means
 from fairpca.solvers._lagrangian import Evaluation, Lagrangian, Multipliers
@@ -87,7 +87,7 @@ def _ascend_all(
         if any(abs(new - earlier) <= _SAME * abs(new) for earlier in reached):
             break  # where an ascent has been before
         reached.append(new)
-        start = orthonormalize(bound.root @ random.normal(size=(bound.root.shape[1], reduced.d)))
+        start = np.linalg.qr(bound.root @ random.normal(size=(bound.root.shape[1], reduced.d)))[0]
     return best, n_iter
 
 

@@ -99,7 +99,7 @@ class InteriorPoint:
         self.B = self.vectors.svec(problem.B)
         self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.penalties])
         self.normal = np.concatenate([self.vectors.svec(np.eye(n)), np.zeros(self.n_slacks)])
-        self.is_stuck, size = False, len(self.normal)
+        self.is_stuck, self.value, self.gap, size = False, -np.inf, np.inf, len(self.normal)
         self.work: Array = np.empty(max(n**4, size**2))
         self.sums: Array = np.empty((2, size - self.n_slacks, size - self.n_slacks))
         self._start()
@@ -136,12 +136,6 @@ class InteriorPoint:
         inside, outside = max(level / share, size), max(level / (1.0 - share), size)
         box = np.stack([inside * np.eye(n) - 0.5 * G, outside * np.eye(n) + 0.5 * G])
         self.X = ConePoint(box, cuts, rows)
-        self._measure()
-
-    def _measure(self) -> None:
-        # Objective of the current point, and its distance from the dual value, a bound on it.
-        self.value = float(np.vdot(self.problem.S, self.Y) - self.problem.penalties @ self.t)
-        self.gap = self.X.dot(self.Z)
 
     def _slacks(self, Y: Array, t: Array) -> ConePoint:
         problem, eye = self.problem, np.eye(self.problem.caps.shape[-1])
@@ -160,7 +154,9 @@ class InteriorPoint:
 
     def terminate(self) -> Status | None:
         """End at the gap that is wanted, or where there is no way on."""
-        status = None
+        # Objective of the current point, and its distance from the dual value, a bound on it.
+        self.value = float(np.vdot(self.problem.S, self.Y) - self.problem.penalties @ self.t)
+        self.gap, status = self.X.dot(self.Z), None
         if self.gap <= self.wanted(self.value + self.gap):
             status = Status.CONVERGED
         elif self.is_stuck:
@@ -192,9 +188,10 @@ class InteriorPoint:
         _, dZ, dX = newton.direction(ConePoint(*(-part for part in X)))
         primal = min(1.0, _longest(roots[:2], Z.rows, dZ))
         dual = min(1.0, _longest(roots[2:], X.rows, dX))
-        left = X.moved(dual, dX).dot(Z.moved(primal, dZ)) / self.gap
+        gap = X.dot(Z)
+        left = X.moved(dual, dX).dot(Z.moved(primal, dZ)) / gap
         count = Z.box[..., 0].size + Z.cuts[..., 0].size + Z.rows.size
-        target = min(1.0, max(left, 1e-4) ** 3) * self.gap / count
+        target = min(1.0, max(left, 1e-4) ** 3) * gap / count
         # Correct: aim at X·Z = target·I, less the product of the changes, which is of second order.
         corrected = ConePoint(
             target * inverse.box - X.box - symmetrize(dX.box @ dZ.box @ inverse.box),
@@ -213,7 +210,6 @@ class InteriorPoint:
         self.Z = self._slacks(self.Y, self.t)
         moved = X.moved(dual, dX)
         self.X = ConePoint(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
-        self._measure()
 
 
 class _ConeNewton:

@@ -313,10 +313,10 @@ class _BasisPoint:
 
     def weighted(self, z: Array) -> Array:
         """Dz, of a vector (t,) or of columns (t, ·)."""
-        found = np.asarray((self.weights * z.T).T)
+        product = np.asarray((self.weights * z.T).T)
         if self.mass > 0.0:
-            found -= np.multiply.outer(self.moving, self.moving @ z) / self.mass
-        return found
+            product -= np.multiply.outer(self.moving, self.moving @ z) / self.mass
+        return product
 
     def meet(self, K: Array) -> Array:
         """JK (t,)."""

@@ -225,27 +225,29 @@ class ReducedProblem:
     scale: float
     groups: GroupObjectives | None = None
 
-    @property
-    def size(self) -> int:
-        """Number of dimensions left."""
-        return len(self.S)
+    size: int = field(init=False, repr=False)
+    # Whether what couples the columns in a step of Newton's method is small.
+    suits_newton: bool = field(init=False, repr=False)
+    # Whether a step of ascent costs more than calling it, and Newton's not much more.
+    is_large: bool = field(init=False, repr=False)
+    # The diagonal of S where that is all there is of it.
+    variances: Array | None = field(init=False, repr=False)
+    # Largest squared mean gap: the unit of violations of the mean.
+    mean_scale: float = field(init=False, repr=False)
 
-    @property
-    def is_large(self) -> bool:
-        """Whether a step of ascent costs more than calling it, and Newton's not much more."""
-        is_small = self.size * self.d <= _FEW_UNKNOWNS
-        return not is_small and (self.size > _FEW_FEATURES or self.suits_newton)
-
-    @property
-    def suits_newton(self) -> bool:
-        """Whether what couples the columns in a step of Newton's method is small."""
-        return self.d * (self.d + 1) // 2 <= _MOST_COUPLED
-
-    @cached_property
-    def variances(self) -> Array | None:
-        """The diagonal of S where that is all there is of it."""
-        diagonal = np.diag(self.S)
-        return diagonal if np.count_nonzero(self.S) == np.count_nonzero(diagonal) else None
+    def __post_init__(self) -> None:
+        size, d, diagonal = len(self.S), self.d, np.diag(self.S)
+        is_diagonal = np.count_nonzero(self.S) == np.count_nonzero(diagonal)
+        suits_newton = d * (d + 1) // 2 <= _MOST_COUPLED
+        is_large = size * d > _FEW_UNKNOWNS and (size > _FEW_FEATURES or suits_newton)
+        for name, value in (
+            ("size", size),
+            ("suits_newton", suits_newton),
+            ("is_large", is_large),
+            ("variances", diagonal if is_diagonal else None),
+            ("mean_scale", float(np.sum(self.F**2, axis=1).max(initial=0.0))),
+        ):
+            object.__setattr__(self, name, value)  # frozen, but for what follows from its fields
 
     def leading(self, count: int) -> tuple[Array, Array]:
         """Return the `count` largest eigenvalues of S, falling, and their eigenvectors."""
@@ -263,11 +265,6 @@ class ReducedProblem:
     def cov_scale(self) -> float:
         """Largest spectral norm of a covariance gap: the unit of violations."""
         return float(np.abs(self.cov_values).max(initial=0.0))
-
-    @cached_property
-    def mean_scale(self) -> float:
-        """Largest squared mean gap: the unit of violations of the mean."""
-        return float(np.sum(self.F**2, axis=1).max(initial=0.0))
 
     def cov_gap(self, V: Array) -> float:
         """Return the largest ‖VᵀQ_cV‖."""

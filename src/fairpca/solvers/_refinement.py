@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from fairpca.linalg import Array, orthonormalize
+from fairpca.linalg import Array
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._newton import ascend, polish
 from fairpca.solvers._problem import ReducedProblem
@@ -114,7 +114,9 @@ class Ascent:
         self.is_newton |= self.may_turn and steps >= _INNER_ITERATIONS
         self.n_iter, self.spent = self.n_iter + steps, self.spent + evaluations
         new = lagrangian.evaluate(self.V).multipliers
-        self.change = _relative_change(new.M, lagrangian.M) + _relative_change(new.b, lagrangian.b)
+        self.change = 0.0
+        for after, before in ((new.M, lagrangian.M), (new.b, lagrangian.b)):
+            self.change += float(np.linalg.norm(after - before) / (np.linalg.norm(after) or 1.0))
         lagrangian.M, lagrangian.b = new.M, new.b
         self.violation = self.problem.violation(self.V)
         if self.problem.limit is None and len(self.problem.Q):
@@ -240,7 +242,7 @@ def accepted_polish(
 
 def nudge(V: Array) -> Array:
     """Return a basis close by, always the same one."""
-    return orthonormalize(V + _NUDGE * np.random.default_rng(0).normal(size=V.shape))
+    return np.linalg.qr(V + _NUDGE * np.random.default_rng(0).normal(size=V.shape))[0]
 
 
 def _turn(V: Array, other: Array) -> float:
@@ -257,8 +259,3 @@ def initial_multipliers(reduced: ReducedProblem, guess: Array | None) -> Array:
         M[:contrasts, diagonal, diagonal] = np.maximum(guess.T, 0.0)
         M[contrasts:, diagonal, diagonal] = np.maximum(-guess.T, 0.0)
     return M
-
-
-def _relative_change(new: Array, old: Array) -> float:
-    size = float(np.linalg.norm(new))
-    return float(np.linalg.norm(new - old)) / size if size else float(np.linalg.norm(old))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairpca.linalg import Array, orthonormalize
+from fairpca.linalg import Array
 from fairpca.solvers._exact import deflate
 from fairpca.solvers._feasibility import restore_feasibility, shrink_means
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
@@ -93,7 +93,7 @@ def _more_starts(reduced: ReducedProblem, bound: Bound) -> Iterator[tuple[Array,
     if not reduced.is_large:
         yield reduced.leading(reduced.d)[1], 0.0
         random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
-        yield orthonormalize(random), _WORTH_A_GUESS
+        yield np.linalg.qr(random)[0], _WORTH_A_GUESS
 
 
 def _ascend_again(
