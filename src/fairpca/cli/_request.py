@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._columns import check_names
-from fairpca.rows._missing import MISSING_GROUP
+from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_query, open_table
 
 _ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")

@@ -37,12 +37,14 @@ from fairpca.rows._checks import (
     check_no_dates_or_masks,
     check_no_text,
 )
-from fairpca.rows._columns import PARTS, split_named, without_columns
-from fairpca.rows._missing import (
+from fairpca.rows._columns import (
     MISSING_GROUP,
+    PARTS,
     find_missing,
     missing_in_parts,
     no_rows_error,
+    split_named,
+    without_columns,
 )
 from fairpca.solvers import Certificate, FairProblem, Solution, solve, solve_worst
 from fairpca.tables import is_stream

@@ -32,7 +32,7 @@ from fairpca.exceptions import (
     InvalidInputError,
     warn_user,
 )
-from fairpca.rows._missing import fill_means
+from fairpca.rows._columns import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.tables import is_lazy

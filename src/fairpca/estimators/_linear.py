@@ -20,8 +20,7 @@ from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import find_identifiers, identifier_text, unique_columns
-from fairpca.rows._columns import PARTS
-from fairpca.rows._missing import fill_means, find_missing, holds_nan
+from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan
 from fairpca.tables import is_lazy, is_stream
 
 FAMD = "famd"

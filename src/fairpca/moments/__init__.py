@@ -2,7 +2,7 @@
 
 from fairpca._choices import COMPARE
 from fairpca.moments._cells import Pooled, Standardization
-from fairpca.moments._span import Span
+from fairpca.moments._maps import Span
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, ProjectedGaps
 from fairpca.moments.folds import FoldedMoments, GapStatistics, gap_statistics
 from fairpca.moments.group_moments import GroupMoments

@@ -10,8 +10,7 @@ import numpy as np
 
 from fairpca._files import read_npz, write_npz
 from fairpca.moments._cells import Cell, FloatArray
-from fairpca.moments._missing import MissingIndicators
-from fairpca.moments._span import Span
+from fairpca.moments._maps import MissingIndicators, Span
 from fairpca.moments._table import Key, Table
 from fairpca.moments.group_moments import GroupMoments
 

@@ -16,19 +16,17 @@ from fairpca.exceptions import InvalidInputError, warn_user
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Pooled, Standardization, merge
 from fairpca.moments._form_contrasts import form_contrasts, group_covariances
-from fairpca.moments._missing import (
-    MissingIndicators,
-    complete,
-    fill_missing,
-    merge_indicators,
-    missing_shares,
-)
-from fairpca.moments._span import (
+from fairpca.moments._maps import (
     MIN_FEATURES,
+    MissingIndicators,
     Span,
     align,
+    complete,
+    fill_missing,
     find_scaling,
     find_span,
+    merge_indicators,
+    missing_shares,
     move,
     rescale,
 )

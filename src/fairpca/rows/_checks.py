@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.rows._missing import Mask, find_missing, weights_error
+from fairpca.rows._columns import Mask, find_missing, weights_error
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from fairpca.rows._checks import (
     dense_matrix,
     without_rounding,
 )
-from fairpca.rows._missing import find_missing, missing_in_parts
+from fairpca.rows._columns import find_missing, missing_in_parts
 from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
 from fairpca.rows._sampling import Seed, draw, fold_of, halves
 from fairpca.rows.groups import (

@@ -18,12 +18,11 @@ import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.moments._missing import fill_missing
+from fairpca.moments._maps import fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
 from fairpca.rows._checks import check_weights, infinite_error, unique_columns
-from fairpca.rows._columns import PARTS
-from fairpca.rows._missing import MISSING_GROUP, Mask, find_missing, weights_error
+from fairpca.rows._columns import MISSING_GROUP, PARTS, Mask, find_missing, weights_error
 from fairpca.rows.groups import check_cells
 from fairpca.tables._partial import (
     Levels,

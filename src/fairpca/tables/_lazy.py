@@ -21,7 +21,7 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
-from fairpca.rows._missing import fill_means
+from fairpca.rows._columns import fill_means
 from fairpca.rows._sampling import MIN_DRAWN, smallest_keys
 from fairpca.tables._kernel import Columns, count_missing, positive_rows, to_rows
 from fairpca.tables._roles import Roles

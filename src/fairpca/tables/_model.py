@@ -17,7 +17,7 @@ from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
 from fairpca.rows._checks import infinite_error
-from fairpca.rows._missing import find_missing
+from fairpca.rows._columns import find_missing
 from fairpca.tables._kernel import absent, decoded, level_text
 from fairpca.tables._roles import is_number
 

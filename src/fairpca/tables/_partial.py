@@ -16,10 +16,9 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.moments import FoldedMoments, GroupMoments
-from fairpca.moments._missing import MissingIndicators
-from fairpca.moments._span import embed
+from fairpca.moments._maps import MissingIndicators, embed
 from fairpca.rows._checks import Unique, find_identifiers, identifier_text, merge_unique
-from fairpca.rows._missing import MissingReport, no_rows_error
+from fairpca.rows._columns import MissingReport, no_rows_error
 from fairpca.rows.groups import too_many_cells
 from fairpca.tables._roles import Roles
 

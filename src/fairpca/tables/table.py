@@ -17,7 +17,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._missing import fill_means, known_means, no_rows_error
+from fairpca.rows._columns import fill_means, known_means, no_rows_error
 from fairpca.tables._files import Files, Kind, Source, check_same_columns, open_files
 from fairpca.tables._kernel import (
     Columns,
