@@ -122,3 +122,22 @@ def rewrite_npz(path, change):
 def cell_arrays(cell):
     """Moments of a cell by name."""
     return {name: value for name, value in vars(cell).items() if isinstance(value, np.ndarray)}
+
+
+class GroupsFromRowsMixin:
+    """An estimator on the fair path without being handed groups.
+
+    scikit-learn's checks call fit(X, y). The two groups are read off each row by itself, so that
+    removing, repeating or reordering rows does not change them.
+    """
+
+    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+        if sensitive_features is None:
+            sensitive_features = split_rows(X)
+        return super().fit(
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            control_features=control_features,
+            sample_weight=sample_weight,
+        )

@@ -9,24 +9,13 @@ from sklearn.utils.estimator_checks import (
     check_transformer_get_feature_names_out_pandas,
     parametrize_with_checks,
 )
-from support import split_rows
+from support import GroupsFromRowsMixin
 
 from fairpca import DeltaFairPCA
 
 
-class DeltaGroupsFromRows(DeltaFairPCA):
-    """DeltaFairPCA on the fair path, with groups read off each row."""
-
-    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
-        if sensitive_features is None:
-            sensitive_features = split_rows(X)
-        return super().fit(
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            control_features=control_features,
-            sample_weight=sample_weight,
-        )
+class DeltaGroupsFromRows(GroupsFromRowsMixin, DeltaFairPCA):
+    """DeltaFairPCA with groups read off each row."""
 
 
 EXTRA_CHECKS = [
@@ -38,7 +27,7 @@ EXTRA_CHECKS = [
 ]
 PLAIN = DeltaFairPCA(1, missing_groups="ignore")
 # With a penalty: the checks have too few rows for groups to be measured on halves of them.
-FAIR = DeltaGroupsFromRows(1, penalty=0.5, certify=False)
+FAIR = DeltaGroupsFromRows(1, penalty=0.05, certify=False)
 # A weight of two is two rows in the leakage (tests/adversary), but not in the
 # number of random features, which follows the number of rows, nor in the draws of an ascent.
 RANDOM = dict.fromkeys(

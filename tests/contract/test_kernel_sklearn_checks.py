@@ -13,28 +13,13 @@ from sklearn.utils.estimator_checks import (
     check_transformer_get_feature_names_out_pandas,
     parametrize_with_checks,
 )
-from support import split_rows
+from support import GroupsFromRowsMixin
 
 from fairpca import FairKernelPCA
 
 
-class KernelGroupsFromRows(FairKernelPCA):
-    """FairKernelPCA on the fair path without being handed groups.
-
-    scikit-learn's checks call fit(X, y). The two groups are read off each row by itself, so that
-    removing, repeating or reordering rows does not change them.
-    """
-
-    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
-        if sensitive_features is None:
-            sensitive_features = split_rows(X)
-        return super().fit(
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            control_features=control_features,
-            sample_weight=sample_weight,
-        )
+class KernelGroupsFromRows(GroupsFromRowsMixin, FairKernelPCA):
+    """FairKernelPCA with groups read off each row."""
 
 
 EXTRA_CHECKS = [

@@ -1,8 +1,6 @@
 """scikit-learn's own checks, on plain PCA and on the fair path."""
 
-import numpy as np
 import pytest
-from scipy.sparse import issparse
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
     check_global_output_transform_pandas,
@@ -15,32 +13,18 @@ from sklearn.utils.estimator_checks import (
     check_transformer_get_feature_names_out_pandas,
     parametrize_with_checks,
 )
+from support import GroupsFromRowsMixin, split_rows
 
 from fairpca import FairPCA
 
 
-class GroupsFromRows(FairPCA):
-    """FairPCA on the fair path without being handed groups.
+class GroupsFromRows(GroupsFromRowsMixin, FairPCA):
+    """FairPCA with groups read off each row."""
 
-    scikit-learn's checks call fit(X, y). The two groups are read off each row by itself, so that
-    removing, repeating or reordering rows does not change them.
-    """
-
-    def _read_rows(self, X, sensitive_features, *parts, **checks):
+    def partial_fit(self, X, y=None, *, sensitive_features=None, **options):
         if sensitive_features is None:
-            sensitive_features = self._split_rows(X)
-        return super()._read_rows(X, sensitive_features, *parts, **checks)
-
-    @staticmethod
-    def _split_rows(X):
-        try:
-            values = X.toarray() if issparse(X) else np.asarray(X)
-            values = values.astype(float) if values.dtype.kind in "fiuO" else None
-        except (TypeError, ValueError):
-            values = None
-        if values is None or values.ndim != 2 or not np.isfinite(values).all():
-            return None  # invalid X: leave it to the estimator to say so
-        return np.sin(1e3 * values.sum(axis=1)) > 0.0
+            sensitive_features = split_rows(X)
+        return super().partial_fit(X, y, sensitive_features=sensitive_features, **options)
 
 
 EXTRA_CHECKS = [
