@@ -56,15 +56,16 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# One BLAS thread a process: the matrices are small and pytest already uses both cores.
+# One BLAS thread a process: the matrices are small and pytest already uses both cores. Stealing work keeps
+# the tests of a file in one process, which shares their fixtures.
 test-fast: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 test: lint test-fast
 
 test-slow: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m slow
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 FAIRPCA_RANDOM=1 $(BIN)/python -m pytest -q -n auto tests/property
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal -m slow
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 FAIRPCA_RANDOM=1 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/property
 
 # Databases, ONNX and skops: extras that the quick tests do without.
 test-sql: setup
@@ -81,7 +82,7 @@ MIN := .venv-min
 test-min: setup
 	test -x $(MIN)/bin/python || $(PYTHON) -m venv $(MIN)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(MIN)/bin/python --resolution lowest-direct -e '.[cli,dask]' --group test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MIN)/bin/python -m pytest -q -n auto -p no:cacheprovider
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MIN)/bin/python -m pytest -q -n auto --dist worksteal -p no:cacheprovider
 
 TRIES ?= 10000
 SEED ?= $(shell date +%s)
@@ -92,7 +93,7 @@ mutants: setup
 	$(BIN)/python tests/mutants
 
 coverage: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal \
 	  --cov=fairpca --cov-report=html:build/coverage --cov-report=term:skip-covered
 
 bench: setup

@@ -18,3 +18,10 @@ def close_figures():
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture
+def short_path(monkeypatch):
+    """DeltaFairPCA tries three penalties, for tests that are not about the path."""
+    monkeypatch.setattr("fairpca.estimators._delta_fair_pca.PENALTIES", (0.05, 1.0, 15.0))
+    monkeypatch.setattr("fairpca.estimators._delta_fair_pca.GAP_POINTS", 0)

@@ -17,7 +17,7 @@ def shells(people):
     return frame
 
 
-def test_the_path_is_shown_saved_and_written(run, write, shells, tmp_path):
+def test_the_path_is_shown_saved_and_written(run, write, shells, tmp_path, short_path):
     source, model, out = write(shells), tmp_path / "model.npz", tmp_path / "out.csv"
     options = ("--drop", "race,income", "-s", "sex", "--delta", "0.5")
     result = run("fit", source, *options, "--save", model, "-o", out)
@@ -31,7 +31,7 @@ def test_the_path_is_shown_saved_and_written(run, write, shells, tmp_path):
     np.testing.assert_allclose(written, fair.transform(shells[list("uvwxyz")]), atol=1e-9)
 
 
-def test_json_has_the_path(run, write, shells):
+def test_json_has_the_path(run, write, shells, short_path):
     options = ("--drop", "race,income", "-s", "sex", "--delta", "0.5", "--adversary", "linear")
     result = run("fit", write(shells), *options, "--json")
     assert result.exit_code == 0, result.stderr

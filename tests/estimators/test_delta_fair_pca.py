@@ -104,7 +104,7 @@ def test_a_penalty_skips_the_search():
     assert set(fair.path_["delta"]) == {None}
 
 
-def test_a_delta_out_of_reach_is_said_once():
+def test_a_delta_out_of_reach_is_said_once(short_path):
     rng = np.random.default_rng(0)
     z = np.arange(200) % 2
     X = rng.normal(size=(200, 2)) * (1.0 + 3.0 * z[:, None])  # every direction gives it away
@@ -115,7 +115,7 @@ def test_a_delta_out_of_reach_is_said_once():
     assert fair.delta_ == min(fair.path_["delta"])
 
 
-def test_without_delta_it_goes_as_low_as_chance_allows():
+def test_without_delta_it_goes_as_low_as_chance_allows(short_path):
     X, _ = hidden(300)
     z = np.random.default_rng(5).permutation(300) % 2
     fair = DeltaFairPCA(2, family="linear").fit(X, sensitive_features=z)
@@ -123,8 +123,8 @@ def test_without_delta_it_goes_as_low_as_chance_allows():
 
 
 @pytest.mark.parametrize("family", ["linear", "trees"])
-def test_other_families_measure(family):
-    X, z = hidden(400)
+def test_other_families_measure(family, short_path):
+    X, z = hidden(160)
     fair = DeltaFairPCA(1, delta=0.9, family=family).fit(X, sensitive_features=z)
     assert fair.penalty_ == fair.path_["penalty"][0]
     assert 0.0 <= fair.delta_ <= 0.9
@@ -223,7 +223,7 @@ def test_bad_input(options, groups, error, message):
 
 
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
-def test_a_group_too_small_to_be_measured_says_so():
+def test_a_group_too_small_to_be_measured_says_so(short_path):
     X, _ = hidden(60)
     z = np.where(np.arange(60) < 1, "only", "many")
     with pytest.raises(GroupsError, match="at least 8 rows"):
@@ -243,9 +243,9 @@ def test_units_out_of_reach_are_refused(factor):
 
 
 def test_a_point_in_a_gap_of_the_path_differs_from_the_others_of_that_gap():
-    z = np.arange(400) % 2
+    z = np.arange(240) % 2
     spread = 1 + np.outer(z, [2, 0.8, 0.5, 0.2, 0, 0])
-    X = np.random.default_rng(2).normal(size=(400, 6)) * spread
+    X = np.random.default_rng(2).normal(size=(240, 6)) * spread
     fair = DeltaFairPCA(2, delta=0.3, certify=False).fit(X, sensitive_features=z)
     path = fair.path_
     assert len(path["penalty"]) > len(PENALTIES)
@@ -260,7 +260,7 @@ def test_a_point_in_a_gap_of_the_path_differs_from_the_others_of_that_gap():
     assert again.path_["chosen"].index(True) == first
 
 
-def test_a_warning_of_small_groups_is_about_the_line_that_fits():
+def test_a_warning_of_small_groups_is_about_the_line_that_fits(short_path):
     z = np.where(np.arange(400) < 5, "few", np.where(np.arange(400) % 2, "a", "b"))
     X = np.random.default_rng(0).normal(size=(400, 4))
     with pytest.warns(SmallGroupWarning) as caught:
