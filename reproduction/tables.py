@@ -160,8 +160,13 @@ def leakage(dataset: str, definition: str, split: int, effort: Effort, cache: Ca
     part = make_split(dataset, split, definition)
     for d in (2, 5):
         size = min(d, part.train.shape[1] - 1)  # equal means take one direction
-        settings = {"max_rows": effort.adversary_rows, "random_state": split}
-        model = DeltaFairPCA(size, delta=DELTA, certify=False, **settings)
+        model = DeltaFairPCA(
+            size,
+            delta=DELTA,
+            certify=False,
+            max_rows=effort.adversary_rows,
+            random_state=split,
+        )
         values = fit_and_measure(model, part, effort)
         rows += measures(values | {"held_out": model.delta_}, **where, d=d, method="delta")
         values = as_little_leakage(size, part, effort, values["gaussian"])

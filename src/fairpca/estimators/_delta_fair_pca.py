@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -12,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
-from fairpca._progress import Counter
+from fairpca._progress import Counter, Progress
 from fairpca.estimators._data_warnings import hint_numeric_attribute, warn_of_features
 from fairpca.estimators._linear import FAMD, LinearEstimator, sum_in_memory
 from fairpca.estimators._path_delta import held_out_deltas
@@ -32,6 +33,8 @@ from fairpca.exceptions import (
     InvalidInputError,
     warn_user,
 )
+from fairpca.moments import GroupMoments
+from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
@@ -133,8 +136,12 @@ class DeltaFairPCA(LinearEstimator):
     """
 
     solver = "adversary"
-    mean_: Any
-    scale_: Any
+    path_: dict[str, list[Any]]
+    penalty_: float
+    leakage_: float
+    delta_: float | None
+    delta_error_: float | None
+    delta_chance_: float | None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: LinearEstimator._parameter_constraints[name] for name in _INHERITED},
@@ -147,26 +154,26 @@ class DeltaFairPCA(LinearEstimator):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: float | None = 2,
         *,
-        delta=None,
-        family="rbf",
-        penalty=None,
-        mean_tol=0.0,
-        compare="one-vs-rest",
-        joint=False,
-        reference=None,
-        numeric=None,
-        min_group_size=2,
-        max_rows=20000,
-        certify=True,
-        whiten=False,
-        standardize=False,
-        missing="error",
-        missing_groups="raise",
-        random_state=0,
-        verbose=0,
-    ):
+        delta: float | None = None,
+        family: str = "rbf",
+        penalty: float | None = None,
+        mean_tol: float | None = 0.0,
+        compare: str = "one-vs-rest",
+        joint: bool = False,
+        reference: Any = None,
+        numeric: Sequence[str] | None = None,
+        min_group_size: int = 2,
+        max_rows: int = 20000,
+        certify: bool = True,
+        whiten: bool = False,
+        standardize: bool | str = False,
+        missing: str = "error",
+        missing_groups: str = "raise",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.delta = delta
         self.family = family
@@ -187,7 +194,15 @@ class DeltaFairPCA(LinearEstimator):
         self.verbose = verbose
 
     @fit_context
-    def fit(self, X, y=None, *, sensitive_features=None, control_features=None, sample_weight=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Fit from rows.
 
         Parameters
@@ -222,7 +237,9 @@ class DeltaFairPCA(LinearEstimator):
         return self._fit_rows(rows, moments)
 
     @fit_context
-    def fit_sample(self, rows, moments, progress=None):
+    def fit_sample(
+        self, rows: Rows, moments: GroupMoments, progress: Progress | None = None
+    ) -> Self:
         """Fit from moments of all rows and a sample of them.
 
         Parameters
@@ -253,7 +270,9 @@ class DeltaFairPCA(LinearEstimator):
         self._learn_features(moments)
         return self._fit_rows(rows, moments, progress)
 
-    def _fit_rows(self, rows, moments, progress=None):
+    def _fit_rows(
+        self, rows: Rows, moments: GroupMoments, progress: Progress | None = None
+    ) -> Self:
         if rows.weights is not None:
             rows = rows.take(np.flatnonzero(rows.weights))
         famd = self.standardize == FAMD

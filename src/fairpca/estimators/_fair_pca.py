@@ -263,7 +263,6 @@ class FairPCA(LinearEstimator):
         check_covariance_terms(self.cov_weight, self.cov_tol)
         moments = self._sum_rows(X, sensitive_features, control_features, sample_weight)
         self._solve_prepared(self._prepare(moments))
-        self._warn_of_data()
         return self
 
     @fit_context
@@ -297,7 +296,7 @@ class FairPCA(LinearEstimator):
         if self.moments_.n_samples < 2 or any(len(names) < 2 for names in levels):
             return self
         try:
-            self._solve_prepared(self._prepare(self.moments_))
+            self._solve_prepared(self._prepare(self.moments_), warn=False)
         except (InfeasibleError, GroupsError) as error:
             self.__dict__.pop("components_", None)  # they are those of fewer rows
             warn_user(
@@ -317,7 +316,6 @@ class FairPCA(LinearEstimator):
         """
         self._check_moments(moments)
         self._solve_prepared(self._prepare(moments))
-        self._warn_of_data()
         return self
 
     def _check_moments(self, moments: GroupMoments) -> None:
@@ -355,9 +353,12 @@ class FairPCA(LinearEstimator):
         return Prepared(moments, mean, scale, scaled.span, covariance, contrasts, groups)
 
     def _solve_prepared(
-        self, prepared: Prepared, on_problem_size: Callable[[int, int], None] | None = None
+        self,
+        prepared: Prepared,
+        on_problem_size: Callable[[int, int], None] | None = None,
+        warn: bool = True,
     ) -> None:
-        """Pose and solve the problem, and set the attributes that describe the solution."""
+        """Solve the problem, set the attributes of the solution, and warn of unsuitable data."""
         moments, mean, scale, span, covariance, contrasts, groups = prepared
         try:
             problem = self._form_problem(covariance, contrasts)
@@ -376,6 +377,10 @@ class FairPCA(LinearEstimator):
             raise hint_numeric_attribute(error, moments) from None
         self.moments_, self.mean_, self.scale_ = moments, mean, scale
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
+        if warn:
+            warn_of_features(moments, scaled=bool(self.standardize))
+            if self.mean_tol is not None or self.cov_weight != 0:
+                warn_of_small_groups(self.contrasts_, count, moments)
 
     def _solve_groups(
         self, problem: FairProblem, groups: GroupCovariances, padding: int
@@ -421,12 +426,6 @@ class FairPCA(LinearEstimator):
             )
         return counted
 
-    def _warn_of_data(self) -> None:
-        """Warn of features and groups that weaken the fit."""
-        warn_of_features(self.moments_, scaled=bool(self.standardize))
-        if self.mean_tol is not None or self.cov_weight != 0:
-            warn_of_small_groups(self.contrasts_, self.n_components_, self.moments_)
-
 
 class Prepared(NamedTuple):
     """What a solve needs to know of moments, in the coordinates that it works in."""
@@ -453,11 +452,10 @@ def fit_with_plain(
     model._check_moments(moments)
     prepared = model._prepare(moments)
     model._solve_prepared(prepared, on_problem_size)
-    model._warn_of_data()
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._check_moments(moments)
-    plain._solve_prepared(prepared)
+    plain._solve_prepared(prepared, warn=False)
     return plain
 
 

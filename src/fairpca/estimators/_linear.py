@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca._choices import MISSING
-from fairpca._models import ModelFile, write_model
 from fairpca.estimators._base import FairnessEstimator
 from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
 from fairpca.exceptions import IdentifierWarning, ImputedValuesWarning, InvalidInputError, warn_user
@@ -183,6 +182,8 @@ class LinearEstimator(FairnessEstimator):
         >>> bool((again.transform(X) == fair.transform(X)).all())
         True
         """
+        from fairpca._models import ModelFile, write_model
+
         check_is_fitted(self, "components_")
         state = {
             name: value
