@@ -13,8 +13,8 @@ from fairpca.adversary import (
     form_targets,
     random_frequencies,
 )
-from fairpca.adversary._ascent import _targets_in_gaps
 from fairpca.adversary._leakage import RIDGE, whitened
+from fairpca.adversary._path import _targets_in_gaps
 from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows

@@ -61,7 +61,7 @@ def test_the_audit_says_what_groups_lose(rows):
     np.testing.assert_allclose(
         report.losses["loss"], group_loss(X, g, U=fair.transform(X))["loss"], atol=1e-9
     )
-    assert "worst served: " in repr(report)
+    assert "largest loss: " in repr(report)
     assert audit(fair.transform(X), g, **quick).losses is None
     with pytest.raises(InvalidInputError, match="original has 10 rows"):
         audit(fair.transform(X), g, original=X[:10], **quick)

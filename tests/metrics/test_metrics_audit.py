@@ -157,14 +157,15 @@ class TestSmallGroups:
 
 
 class TestBudget:
-    def test_a_sample_keeps_the_shares_of_the_rest(self):
+    def test_a_sample_keeps_the_shares_of_the_rest(self, monkeypatch):
+        monkeypatch.setattr(Budget, "is_spent", lambda self: False)  # on a busy machine
         # Small groups are drawn more often than others, and would be most of the rest.
         rng = np.random.default_rng(0)
         z = np.repeat(list("abcde"), [10_000, 5000, 100, 100, 100])
         U = rng.normal(size=(len(z), 2)) + 4.0 * (z > "b")[:, None]
         adversaries, values = [], []
         asked = {"compare": "one-vs-rest", "adversaries": ("linear",), "families": ("linear",)}
-        for seed in range(3):
+        for seed in range(100, 104):
             report = audit(U, z, **asked, budget=1, random_state=seed)
             assert "linear svm: measured on a sample of" in report.cut[0]
             assert "adversary linear: on a sample of" in report.cut[2]
@@ -173,7 +174,7 @@ class TestBudget:
         whole = delta_fairness(U, z == "a").value
         # 0.06 on all rows; as they are drawn, samples say 0.33 and 0.46.
         assert np.mean(values) == pytest.approx(whole, abs=0.05)
-        assert np.mean(adversaries) == pytest.approx(whole, abs=0.11)  # five halves of a sample
+        assert np.mean(adversaries) == pytest.approx(whole, abs=0.07)
 
     def test_many_groups_against_the_rest(self):
         z = np.repeat(np.arange(60), 40)
@@ -329,7 +330,7 @@ def test_to_dict_has_all_that_a_page_needs(people):
     assert {"headline", "delta", "adversaries", "strongest", "contrasts", "small_groups"} <= set(
         document
     )
-    assert document["asked"]["budget"] == 60.0
+    assert document["settings"]["budget"] == 60.0
     assert document["headline"]["held_out"]["low"] <= document["headline"]["held_out"]["value"]
     for entry in document["delta"]:
         for pair in entry["pairs"]:

@@ -19,11 +19,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import (
     FairScorer,
     delta_fairness,
-    delta_scorer,
     explained_variance,
-    fair_scorer,
     refit_within,
-    variance_scorer,
 )
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "choosing-parameters.md"
@@ -61,10 +58,10 @@ def test_score_is_variance_minus_delta(data):
     variance = explained_variance(X, components=pca.components_)
     delta = delta_fairness(pca.transform(X), z, method="exact").value
     options = {"method": "exact"}
-    scored = fair_scorer(0.5, **options)(pca, X, sensitive_features=z)
+    scored = FairScorer(1.0, 0.5, **options)(pca, X, sensitive_features=z)
     assert scored == pytest.approx(variance - 0.5 * delta)
-    assert delta_scorer(**options)(pca, X, sensitive_features=z) == pytest.approx(-delta)
-    assert variance_scorer()(pca, X) == pytest.approx(variance)
+    assert FairScorer(0.0, **options)(pca, X, sensitive_features=z) == pytest.approx(-delta)
+    assert FairScorer(1.0, 0.0)(pca, X) == pytest.approx(variance)
 
 
 def test_variance_in_a_pipeline_is_that_of_the_last_step(data):
@@ -72,15 +69,15 @@ def test_variance_in_a_pipeline_is_that_of_the_last_step(data):
     model = make_pipeline(StandardScaler(), PCA(1)).fit(X)
     scaled = model[0].transform(X)
     expected = explained_variance(scaled, components=model[-1].components_)
-    assert variance_scorer()(model, X) == pytest.approx(expected)
+    assert FairScorer(1.0, 0.0)(model, X) == pytest.approx(expected)
     single = make_pipeline(PCA(1)).fit(X)
-    assert variance_scorer()(single, X) == pytest.approx(variance_scorer()(single[-1], X))
+    assert FairScorer(1.0, 0.0)(single, X) == pytest.approx(FairScorer(1.0, 0.0)(single[-1], X))
 
 
 def test_any_transformer_can_be_scored(data):
     X, z = data
     model = RepresentationOnly().fit(X)
-    score = fair_scorer()(model, X, sensitive_features=z)
+    score = FairScorer()(model, X, sensitive_features=z)
     expected = explained_variance(X, U=model.transform(X))
     assert score == pytest.approx(expected - delta_fairness(model.transform(X), z).value)
 
@@ -89,7 +86,7 @@ def test_weights_and_strata_reach_delta(data):
     X, z = data
     pca = PCA(1).fit(X)
     strata, weight = np.arange(240) // 120, np.linspace(0.5, 1.5, 240)
-    scored = delta_scorer()(
+    scored = FairScorer(0.0)(
         pca, X, sensitive_features=z, control_features=strata, sample_weight=weight
     )
     expected = delta_fairness(
@@ -101,7 +98,7 @@ def test_weights_and_strata_reach_delta(data):
 def test_missing_groups_say_how_to_pass_them(data):
     X, _ = data
     with pytest.raises(InvalidInputError, match="enable_metadata_routing"):
-        delta_scorer()(PCA(1).fit(X), X)
+        FairScorer(0.0)(PCA(1).fit(X), X)
 
 
 class TestPipelinesThatEndInAClassifier:
@@ -110,15 +107,15 @@ class TestPipelinesThatEndInAClassifier:
         y = X[:, 1] > 0
         model = make_pipeline(StandardScaler(), PCA(2), LogisticRegression()).fit(X, y)
         U, scaled = model[:-1].transform(X), model[0].transform(X)
-        score = fair_scorer(0.5)(model, X, sensitive_features=z)
+        score = FairScorer(1.0, 0.5)(model, X, sensitive_features=z)
         variance = explained_variance(scaled, components=model[1].components_)
         assert score == pytest.approx(variance - 0.5 * delta_fairness(U, z).value)
-        assert delta_scorer()(model, X, sensitive_features=z) == -delta_fairness(U, z).value
+        assert FairScorer(0.0)(model, X, sensitive_features=z) == -delta_fairness(U, z).value
 
     def test_decisions_are_differences_of_selection_rates(self, data):
         X, z = data
         y = X[:, 0] > 0
-        scorer = delta_scorer(of="decision")
+        scorer = FairScorer(0.0, of="decision")
         assert repr(scorer) == "FairScorer(variance_weight=0, delta_weight=1, of='decision')"
         for model in (LogisticRegression(), make_pipeline(PCA(2), LogisticRegression())):
             chosen = model.fit(X, y).predict(X)
@@ -138,17 +135,17 @@ class TestPipelinesThatEndInAClassifier:
         X, z = data
         model = LogisticRegression().fit(X, X[:, 1] > 0)
         with pytest.raises(InvalidInputError, match="use of='decision'"):
-            delta_scorer()(model, X, sensitive_features=z)
+            FairScorer(0.0)(model, X, sensitive_features=z)
         with pytest.raises(InvalidInputError, match="of must be"):
-            delta_scorer(of="prediction")
+            FairScorer(0.0, of="prediction")
         with pytest.raises(InvalidInputError, match="needs classes"):
-            delta_scorer(of="decision")(LinearRegression().fit(X, z), X, sensitive_features=z)
+            FairScorer(0.0, of="decision")(LinearRegression().fit(X, z), X, sensitive_features=z)
 
     @pytest.mark.usefixtures("routing")
     def test_searches_over_them_have_no_nan(self, data):
         X, z = data
         model = make_pipeline(PCA(), LogisticRegression())
-        scoring = {"delta": delta_scorer(), "decision": delta_scorer(of="decision")}
+        scoring = {"delta": FairScorer(0.0), "decision": FairScorer(0.0, of="decision")}
         search = GridSearchCV(model, {"pca__n_components": [1, 2]}, scoring=scoring, refit=False)
         search.fit(X, X[:, 1] > 0, sensitive_features=z)
         for name in scoring:
@@ -162,7 +159,7 @@ class TestRouting:
         search = GridSearchCV(
             FairPCA(1),
             {"mean_tol": [0.0, None], "cov_weight": [0.0]},
-            scoring=fair_scorer(3.0),
+            scoring=FairScorer(1.0, 3.0),
             cv=3,
         )
         search.fit(X, sensitive_features=z)
@@ -170,7 +167,7 @@ class TestRouting:
 
     def test_several_scorers_and_a_limit(self, data):
         X, z = data
-        scoring = {"delta": delta_scorer(), "variance": variance_scorer()}
+        scoring = {"delta": FairScorer(0.0), "variance": FairScorer(1.0, 0.0)}
         grid = {"mean_tol": [0.0, 1.0, None], "cov_weight": [0.0]}
         search = GridSearchCV(FairPCA(1), grid, scoring=scoring, refit=refit_within(0.3), cv=3)
         search.fit(X, sensitive_features=z)
@@ -180,7 +177,7 @@ class TestRouting:
 
     def test_alias_and_requests(self, data):
         X, z = data
-        scorer = delta_scorer().set_score_request(sensitive_features="group", sample_weight=True)
+        scorer = FairScorer(0.0).set_score_request(sensitive_features="group", sample_weight=True)
         model = PCA(1)
         params = {"group": z, "sample_weight": np.linspace(1, 2, 240)}
         result = cross_validate(model, X, scoring=scorer, cv=2, params=params)
@@ -190,10 +187,10 @@ class TestRouting:
 
     def test_scorers_can_be_sent_to_other_processes(self, data):
         X, z = data
-        scorer = pickle.loads(pickle.dumps(fair_scorer(2.0, family="cdf")))
+        scorer = pickle.loads(pickle.dumps(FairScorer(1.0, 2.0, family="cdf")))
         assert repr(scorer) == repr(FairScorer(1.0, 2.0, family="cdf"))
         pca = PCA(1).fit(X)
-        assert scorer(pca, X, sensitive_features=z) == fair_scorer(2.0, family="cdf")(
+        assert scorer(pca, X, sensitive_features=z) == FairScorer(1.0, 2.0, family="cdf")(
             pca, X, sensitive_features=z
         )
 

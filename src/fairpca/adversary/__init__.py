@@ -5,9 +5,15 @@ whitened scores. Its gradient is exact, so that a basis can be chosen for much v
 leakage. This is the one package after the moments that needs rows.
 """
 
-from fairpca.adversary._ascent import Ascent, PathTarget, Point
 from fairpca.adversary._leakage import Leakage, random_frequencies, whitened
-from fairpca.adversary._space import Space, find_space, fit_path
+from fairpca.adversary._path import (
+    Ascent,
+    PathTarget,
+    Point,
+    Space,
+    find_space,
+    fit_path,
+)
 from fairpca.adversary._targets import Targets, form_silently, form_targets
 
 __all__ = [

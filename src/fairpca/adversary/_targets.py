@@ -25,28 +25,14 @@ class Targets:
     of its weight, and inside a cell all targets weight the rows alike: second moments of features
     are summed once for each cell, however many targets there are.
 
-    Parameters
-    ----------
-    names : tuple of str
-        What each target is, as in ``contrasts_``.
-    is_number : ndarray of bool, shape (t,)
-        Which targets are numeric attributes.
-    shares : ndarray, shape (t, c)
-        Weight of each cell in each target; rows sum to one.
-    labels : ndarray, shape (t, n)
-        ±1 or the number; centred with unit variance under the target's weights.
-    weights : ndarray, shape (n,)
-        Weight of each row inside its cell; sums to one in every cell.
-    cells : ndarray of int, shape (n,)
-        The cell of each row, in rising order.
     """
 
-    names: tuple[str, ...]
-    is_number: NDArray[np.bool_]
-    shares: Array
-    labels: Array
-    weights: Array
-    cells: NDArray[np.intp]
+    names: tuple[str, ...]  # as in ``contrasts_``
+    is_number: NDArray[np.bool_]  # (t,): which targets are numeric attributes
+    shares: Array  # (t, c): weight of each cell in each target; rows sum to one
+    labels: Array  # (t, n): ±1 or the number; centred with unit variance under the weights
+    weights: Array  # (n,): weight of each row inside its cell; sums to one in every cell
+    cells: NDArray[np.intp]  # (n,): the cell of each row, in rising order
 
     def __len__(self) -> int:
         return len(self.names)

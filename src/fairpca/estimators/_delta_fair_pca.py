@@ -41,9 +41,9 @@ from fairpca.solvers._problem import count_components
 from fairpca.tables import is_lazy
 
 PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
-# Points that are sought beside those of the penalties, where the path has the largest gaps.
+# More points, where the path has the largest gaps.
 GAP_POINTS = 6
-# What is ascended beside a penalty that was given, as shares of it: local optima are many.
+# Shares of a single `penalty` that are ascended first: local optima are many.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
@@ -52,7 +52,7 @@ _INHERITED = (
 
 
 class DeltaFairPCA(LinearEstimator):
-    """Principal components that keep the most variance for what classifiers may find out.
+    """Principal components of the most variance from which groups are hard to predict.
 
     `FairPCA` makes means and covariances of the groups alike, which stops linear and quadratic
     classifiers. Here an adversary is part of the objective: a kernel ridge regression of the groups
@@ -66,44 +66,33 @@ class DeltaFairPCA(LinearEstimator):
         Number of components to keep, as in `FairPCA`.
     delta : float or None, default=None
         Largest Δ (of 0 to 1: difference between the groups in the rate of any decision) that
-        classifiers of `family` may reach on unseen rows. None: as low as chance allows.
+        classifiers of `family` may reach on held-out rows. None: as low as chance allows.
     family : {"rbf", "linear", "trees"}, default="rbf"
-        Who tries: Gaussian-kernel support vector machines, logistic regression, or boosted trees.
+        Classifiers: Gaussian-kernel support vector machines, logistic regression, boosted trees.
     penalty : float or None, default=None
         What a unit of leakage costs, in logarithms of the variance: at a penalty of 2 a fall of the
         leakage by 0.05 is worth a tenth of the variance kept. Skips the search: nothing is measured
-        on unseen rows, and `delta` and `family` have no effect.
-    mean_tol : float or None, default=0.0
-        As in `FairPCA`: 0 keeps the means exactly equal.
-    compare, joint, reference, numeric, min_group_size
-        As in `FairPCA`: what is compared. Every contrast is a question of its own; the worst one
-        counts.
+        on held-out rows, and `delta` and `family` have no effect.
+    mean_tol, compare, joint, reference, numeric, min_group_size
+        As in `FairPCA`. Every contrast is a target of its own; the worst one counts.
     max_rows : int, default=20000
         Rows that the adversary sees: more are sampled, each combination of groups and strata by
         itself. All rows count for means and variance.
     certify : bool, default=True
         Whether to prove a bound on the variance with covariances as close as those found; without
         it the bound is that of the means alone.
-    whiten : bool, default=False
-        Whether to scale the components to unit variance.
-    standardize : bool or "famd", default=False
-        Whether features are scaled, as in `FairPCA`.
-    missing : {"error", "drop-rows", "mean"}, default="error"
-        What happens where a feature is NaN, as in `FairPCA`.
-    missing_groups : {"raise", "ignore", "own"}, default="raise"
-        What happens where groups are missing, as in `FairPCA`.
+    whiten, standardize, missing, missing_groups, verbose
+        As in `FairPCA`.
     random_state : int, RandomState instance or None, default=0
         Random features, rows of each step, halves.
-    verbose : int, default=0
-        Whether to print the certificate after fitting.
 
     Attributes
     ----------
     path_ : dict of lists
         The trade-off: penalty, variance (share kept), leakage (adjusted R² of the adversary), delta
-        (Δ on unseen rows), delta_error (its standard error) and chosen, by falling variance. Some
+        (Δ on held-out rows), delta_error (its standard error) and chosen, by falling variance. Some
         points lie in gaps between two penalties, where no penalty has its best basis; they get a
-        penalty between those. To get another point, ask for its Δ. ``pandas.DataFrame(path_)``.
+        penalty between those. To get another point, set `delta` to its Δ.
     penalty_ : float
         Penalty of the point chosen; 0 for plain PCA.
     leakage_ : float
@@ -113,10 +102,10 @@ class DeltaFairPCA(LinearEstimator):
         of the rows, measured on the other. An estimate, not a proof for every classifier. None
         where nothing was measured.
     delta_chance_ : float or None
-        What Δ stays below in 95 of 100 cases when nothing leaks at all, with as many rows.
+        What Δ stays below in 95 of 100 cases by chance alone, with as many rows.
     certificate_ : Certificate
         The variance kept, and a bound on it: no basis with means and covariances as close keeps
-        more. It says nothing about what classifiers find out.
+        more. It says nothing about classifiers.
     n_iter_ : int
         Points of the path.
     components_, mean_, explained_variance_, explained_variance_ratio_, mean_gap_, cov_gap_
@@ -131,7 +120,7 @@ class DeltaFairPCA(LinearEstimator):
     >>> group = rng.integers(0, 2, 400)
     >>> X = rng.normal(size=(400, 5)) * (1.0 + np.outer(group, [2.0, 0, 0, 0, 0]))
     >>> fair = DeltaFairPCA(n_components=2, penalty=5.0).fit(X, sensitive_features=group)
-    >>> bool(np.abs(fair.components_[:, 0]).max() < 0.5)  # the feature that gives it away
+    >>> bool(np.abs(fair.components_[:, 0]).max() < 0.5)  # the feature whose spread differs
     True
     """
 

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairpca._choices import ADVERSARIES, FAMILIES
 from fairpca.metrics._audit_options import AuditOptions
-from fairpca.metrics._audit_report import AdversaryResult, AuditReport, Headline, SmallGroup
+from fairpca.metrics._audit_report import AdversaryResult, AuditReport
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
-from fairpca.metrics._rules import HalfSpaceRule, KernelRule, OrthantRule
 from fairpca.metrics.audits import audit
 from fairpca.metrics.bounds import HeldOut, delta_bound, gaussian_bound
 from fairpca.metrics.delta import delta_fairness
@@ -16,19 +15,13 @@ from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
 if TYPE_CHECKING:
     from fairpca.metrics.decisions import DecisionReport, GroupRate, decision_rates
     from fairpca.metrics.quality import cluster_parity_std, explained_variance, group_loss
-    from fairpca.metrics.scorers import (
-        FairScorer,
-        delta_scorer,
-        fair_scorer,
-        refit_within,
-        variance_scorer,
-    )
+    from fairpca.metrics.scorers import FairScorer, refit_within
 
 # Imported when first used: an audit does without them.
 _LATER = {
     "decisions": ("DecisionReport", "GroupRate", "decision_rates"),
     "quality": ("cluster_parity_std", "explained_variance", "group_loss"),
-    "scorers": ("FairScorer", "delta_scorer", "fair_scorer", "refit_within", "variance_scorer"),
+    "scorers": ("FairScorer", "refit_within"),
 }
 
 __all__ = [
@@ -42,28 +35,20 @@ __all__ = [
     "DeltaResult",
     "FairScorer",
     "GroupRate",
-    "HalfSpaceRule",
-    "Headline",
     "HeldOut",
-    "KernelRule",
     "NullSummary",
-    "OrthantRule",
-    "SmallGroup",
     "audit",
     "cluster_parity_std",
     "cov_gap",
     "decision_rates",
     "delta_bound",
     "delta_fairness",
-    "delta_scorer",
     "explained_variance",
-    "fair_scorer",
     "gaussian_bound",
     "group_loss",
     "mean_gap",
     "mmd2",
     "refit_within",
-    "variance_scorer",
 ]
 
 

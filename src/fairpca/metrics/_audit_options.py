@@ -18,7 +18,7 @@ from fairpca.metrics.bounds import check_limits
 from fairpca.metrics.delta import check_dimension, check_settings
 
 _PLANNED = 1 / 3
-# What each step of an audit may take of the budget, if all are asked for.
+# What each step of an audit may take of the budget, if every step is taken.
 _SHARES = {"svm": 0.1, "search": 0.2, "rbf": 0.25, "cdf": 0.1, "adversaries": 0.35}
 _LEAST_PERMUTATIONS = 19  # fewer cannot give p = 0.05
 

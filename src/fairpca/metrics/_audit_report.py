@@ -29,12 +29,8 @@ class AdversaryResult:
     adversary : str
         "linear" (half-spaces), "gaussian" (kernel SVM), "trees" (boosted trees) or "mlp" (a small
         neural network).
-    attribute : str
-        Name of the protected attribute.
-    groups : tuple of two levels
-        The two groups; "rest" is everybody else in the stratum.
-    stratum : dict
-        Control features and their values; empty without control features.
+    attribute, groups, stratum
+        As in `DeltaPair`; the group "rest" is everybody else in the stratum.
     held_out : HeldOut
         Difference of rates on held-out rows, with its interval.
 
@@ -63,23 +59,7 @@ class AdversaryResult:
 
 @dataclass(frozen=True)
 class SmallGroup:
-    """A group too small for the headline of an audit.
-
-    Parameters
-    ----------
-    attribute : str
-        Name of the protected attribute.
-    group : level
-        The group.
-    n_rows : int
-        Its rows.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import SmallGroup
-    >>> SmallGroup("race", "other", 7).n_rows
-    7
-    """
+    """A group too small for the headline of an audit."""
 
     attribute: str
     group: Level
@@ -88,27 +68,10 @@ class SmallGroup:
 
 @dataclass(frozen=True)
 class Headline:
-    """The worst that an audit found on rows not trained on, by the lower end of its interval.
+    """The largest value on held-out rows, by the lower limit of its interval.
 
-    Parameters
-    ----------
-    by : str
-        Which classifier, for example "rbf svm" or "trees".
-    pair : str
-        Which groups.
-    held_out : HeldOut
-        Value and interval, which is wider than that of the pair alone: the largest of several is
-        often large by chance, so all of their intervals hold together (Bonferroni).
-    n_compared : int, default 1
-        How many there were.
-    small : bool, default False
-        Whether a group of it is small, as of every other comparison.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import Headline, HeldOut
-    >>> Headline("trees", "sex: f, m", HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))).by
-    'trees'
+    The largest of several is often large by chance, so the interval is widened until all
+    `n_compared` of them hold together (Bonferroni). `small`: every comparison has a small group.
     """
 
     by: str
@@ -149,13 +112,13 @@ class AuditReport:
     cut : tuple of str
         What was left out or done on a sample to keep to the budget.
     options : dict
-        What was asked for.
+        Families, adversaries and the fields of `AuditOptions`.
     unknown : dict
         Rows that were left out because their group is unknown, by attribute.
     decisions : DecisionReport or None
         Rates of decisions by group, where there were any.
     losses : dict of lists, or None
-        What each group loses, as `group_loss` says, where the original features were given.
+        What each group loses, as `group_loss` says, with `original`.
 
     Examples
     --------
@@ -193,7 +156,7 @@ class AuditReport:
 
     @property
     def bounds_of(self) -> tuple[str | None, ...]:
-        """What is bounded: Δ of the whole "family", or of the held-out "classifier" on new rows."""
+        """What is bounded on new data: Δ of the whole "family", or of this "classifier"."""
         return tuple(self._bound(result)[1] for result in self.results)
 
     def _bound(self, result: DeltaResult) -> tuple[float | None, str | None]:
@@ -219,34 +182,26 @@ class AuditReport:
         wide = (Headline(by, pair, new.worst_of(count), count, few) for by, pair, new, few in found)
         return max(wide, key=lambda entry: entry.held_out.low, default=None)
 
-    def _is_small(self, attack: AdversaryResult) -> bool:
-        return min(attack.held_out.n_rows) < self.min_group // 2  # half of the rows are held out
+    def _is_small(self, result: AdversaryResult) -> bool:
+        return min(result.held_out.n_rows) < self.min_group // 2  # half of the rows are held out
 
     def _counted(self) -> list[AdversaryResult]:
         """Return adversaries on groups that are not small, unless all are."""
         return [a for a in self.adversaries if not self._is_small(a)] or list(self.adversaries)
 
     def by_adversary(self) -> list[AdversaryResult]:
-        """Return the strongest attack of each adversary, by the lower end of its interval."""
+        """Return the largest result of each adversary, by the lower limit of its interval."""
         found = {a.adversary: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
         return [found[name] for name in self.options["adversaries"] if name in found]
 
     @property
     def strongest(self) -> AdversaryResult | None:
-        """The attack that attains most, by the lower end of its interval."""
-        return max(self._counted(), key=lambda attack: attack.held_out.low, default=None)
+        """The largest result of all adversaries, by the lower limit of its interval."""
+        return max(self._counted(), key=lambda result: result.held_out.low, default=None)
 
     def to_html(self, path: str | os.PathLike[str], *, title: str = "") -> Path:
-        """Write a page for people, and its figures as JSON beside it; return its path.
-
-        Parameters
-        ----------
-        path : str or path
-            Where to.
-        title : str
-            Of the page.
-        """
-        # Pages are made two rooms above: found by name, when one is asked for.
+        """Write a page with that title, and its figures as JSON next to it; return its path."""
+        # Pages are made in a package above this one: imported by name, when one is wanted.
         pages = import_module("fairpca.report._audit_report")
         about = {"title": title, "options": self.options, "attributes": self._attributes()}
         return Path(pages.make_page(self, about=about).to_html(path))
@@ -266,8 +221,8 @@ class AuditReport:
                 {**result.to_dict(), "bound": bound, "bound_of": of}
                 for result, bound, of in zip(self.results, self.bounds, self.bounds_of, strict=True)
             ],
-            "adversaries": [attack.to_dict() for attack in self.adversaries],
-            "by_adversary": [attack.to_dict() for attack in self.by_adversary()],
+            "adversaries": [result.to_dict() for result in self.adversaries],
+            "by_adversary": [result.to_dict() for result in self.by_adversary()],
             "strongest": None if self.strongest is None else self.strongest.to_dict(),
             "mean_gap": self.mean_gap,
             "cov_gap": self.cov_gap,
@@ -281,7 +236,7 @@ class AuditReport:
             "decisions": None if self.decisions is None else self.decisions.to_dict(),
             "losses": self.losses,
             "cut": list(self.cut),
-            "asked": self.options,
+            "settings": self.options,
         }
 
     def __repr__(self) -> str:
@@ -311,17 +266,20 @@ class AuditReport:
             (f"adversary: {a.adversary}", None, None, None, None, a.held_out.text(), a.label())
             for a in self.adversaries
         ]
-        head = ("classifier", "Δ", "null mean", "null 95 %", "p", "on unseen rows", "pair")
+        head = ("classifier", "Δ", "null mean", "null 95 %", "p", "on held-out rows", "pair")
         title = f"Audit of {self.n_rows} rows and {self.n_components} components"
         shown, more = rows[:40], len(rows) - 40
-        notes = [line for line in self._more_lines() if not line.startswith("on new rows")]
+        notes = [line for line in self._more_lines() if not line.startswith("on held-out rows")]
         notes += [f"{more} more adversaries"] if more > 0 else []
         return html_table(shown, head=head, title=title, note="; ".join(notes))
 
     def _more_lines(self) -> list[str]:
-        lines = [_held_out_line(a.adversary, a.held_out, a.label()) for a in self.by_adversary()]
+        lines = [
+            f"on held-out rows, {a.adversary}: {a.held_out.text()}, {a.label()}"
+            for a in self.by_adversary()
+        ]
         if self.headline is not None:
-            lines.append(f"on new rows, worst: {self.headline.by}: {self.headline.text()}")
+            lines.append(f"on held-out rows, worst: {self.headline.by}: {self.headline.text()}")
         mmd2 = "–" if self.mmd2 is None else f"{self.mmd2:.4g}"
         lines.append(
             f"mean gap {self.mean_gap:.4g}, covariance gap {self.cov_gap:.4g}, MMD² {mmd2}, "
@@ -338,16 +296,12 @@ class AuditReport:
             kept, best, loss, group = (
                 self.losses[name][place] for name in ("variance", "best", "loss", "group")
             )
-            lines.append(f"worst served: {group} keeps {kept:.4g} of {best:.4g}, loses {loss:.4g}")
+            lines.append(f"largest loss: {group} keeps {kept:.4g} of {best:.4g}, loses {loss:.4g}")
         if self.decisions is not None:
             lines.append(repr(self.decisions))
         notes = dict.fromkeys(r.worst.note for r in self.results if r.worst.note)
         said = [f"cut to keep to the budget: {cut_in_a_line(self.cut)}"] if self.cut else []
         return lines + [f"note: {note}" for note in (*notes, *said)]
-
-
-def _held_out_line(name: str, new: HeldOut, label: str) -> str:
-    return f"on new rows, {name}: {new.text()}, {label}"
 
 
 def _cell(value: float | None, width: int) -> str:

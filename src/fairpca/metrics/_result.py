@@ -81,8 +81,9 @@ class DeltaPair:
         Rows of the two groups.
     value : float
         Δ̂ of the pair.
-    classifier : HalfSpaceRule, OrthantRule, KernelRule or None
-        The classifier that attains it, None where every classifier is constant.
+    classifier : object or None
+        The classifier that attains it: ``predict(U)`` flags rows, ``score(U)`` is what its
+        threshold cuts. None where every classifier is constant.
     rates : dict
         Share of each group that the classifier flags.
     null : NullSummary or None

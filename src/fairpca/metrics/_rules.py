@@ -126,24 +126,9 @@ _BATCH_ROWS = 4096  # rows compared with the support vectors at a time
 
 @dataclass(frozen=True, eq=False)
 class HalfSpaceRule:
-    """Flag rows on one side of a hyperplane.
+    """Flag rows on one side of a hyperplane, where ``direction @ u > threshold``."""
 
-    Parameters
-    ----------
-    direction : ndarray of shape (d,)
-        Unit normal, in the coordinates of the representation.
-    threshold : float
-        Rows with ``direction @ u > threshold`` are flagged.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.metrics import HalfSpaceRule
-    >>> HalfSpaceRule(np.array([0.0, 1.0]), 2.0).predict(np.array([[5.0, 1.0], [0.0, 3.0]]))
-    array([False,  True])
-    """
-
-    direction: Array
+    direction: Array  # unit normal, in the coordinates of the representation
     threshold: float
 
     def score(self, U: Array) -> Array:
@@ -157,29 +142,11 @@ class HalfSpaceRule:
 
 @dataclass(frozen=True, eq=False)
 class OrthantRule:
-    """Flag rows inside (or outside) an orthant with a given corner.
-
-    Parameters
-    ----------
-    corner : ndarray of shape (d,)
-        The corner.
-    orthant : ndarray of shape (d,)
-        +1 where rows must not exceed the corner, −1 where they must not fall below it.
-    inside : bool, default True
-        Whether the rows inside are the flagged ones.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.metrics import OrthantRule
-    >>> classifier = OrthantRule(np.array([1.0, 1.0]), np.array([1.0, -1.0]))
-    >>> classifier.predict(np.array([[0.0, 2.0], [0.0, 0.0], [1.0, 1.0]]))
-    array([ True, False,  True])
-    """
+    """Flag rows inside (or outside) an orthant."""
 
     corner: Array
-    orthant: Array
-    inside: bool = True
+    orthant: Array  # +1 where rows must not exceed the corner, −1 where they must not fall below it
+    inside: bool = True  # whether the rows inside are the flagged ones
 
     def score(self, U: Array) -> Array:
         """Return how far rows are inside: negative outside, zero on the boundary."""
@@ -201,46 +168,17 @@ def kernel_sums(rows: Array, support: Array, coefficients: Array, gamma: float) 
 
 @dataclass(frozen=True, eq=False)
 class KernelRule:
-    """Flag rows by a Gaussian-kernel SVM and a threshold.
+    """Flag rows by a Gaussian-kernel SVM and a threshold on its decision function."""
 
-    Parameters
-    ----------
-    support : ndarray of shape (m, d)
-        Support vectors, standardised.
-    coefficients : ndarray of shape (m,)
-        Their signed dual coefficients.
-    intercept : float
-        Intercept of the SVM.
-    gamma : float
-        Kernel width, on standardised rows.
-    C : float
-        Penalty it was trained with.
-    mean, scale : ndarray of shape (d,)
-        Standardisation of the rows.
-    threshold : float
-        Threshold on the decision function.
-    above : bool, default True
-        Whether rows above the threshold are the flagged ones.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.metrics import KernelRule
-    >>> classifier = KernelRule(np.array([[0.0]]), np.array([1.0]), 0.0, 1.0, 1.0,
-    ...                   np.zeros(1), np.ones(1), 0.5)
-    >>> classifier.predict(np.array([[0.1], [2.0]]))
-    array([ True, False])
-    """
-
-    support: Array
-    coefficients: Array
+    support: Array  # support vectors, standardised
+    coefficients: Array  # their signed dual coefficients
     intercept: float
-    gamma: float
+    gamma: float  # of the kernel, on standardised rows
     C: float
-    mean: Array
+    mean: Array  # of the standardisation, as is `scale`
     scale: Array
     threshold: float
-    above: bool = True
+    above: bool = True  # whether rows above the threshold are the flagged ones
 
     def score(self, U: Array) -> Array:
         """Return the decision function."""
@@ -280,7 +218,7 @@ def half_space(U: Array, direction: Array, mass: Array, tolerance: float) -> Hal
     """Turn a direction into the half-space that flags the positive group more often."""
     direction = direction / np.linalg.norm(direction)
     scores = U @ direction
-    # Ties are told after centring: beside a large offset rows that are apart look alike.
+    # Ties are found after centring: next to a large offset rows that differ look alike.
     cut = best_cut((U - U.mean(axis=0)) @ direction, mass, tolerance=tolerance)
     low, high = scores[cut.below_row], scores[cut.above_row]
     if cut.below_row >= 0 and low < high:

@@ -251,7 +251,7 @@ class KernelStatistic:
         seed: int,
     ) -> None:
         self._weight = np.ones(len(U)) if sample_weight is None else sample_weight
-        self._given_weight = sample_weight
+        self._sample_weight = sample_weight
         self._seed = seed
         varies = np.ptp(U, axis=0) > 0
         share = self._weight / self._weight.sum()
@@ -296,7 +296,7 @@ class KernelStatistic:
 
     def _choose(self, rows: NDArray[np.intp], labels: Signs) -> tuple[float, float]:
         """Return the smoothest (gamma, C) within one standard error of the best held out."""
-        # Where little leaks the held-out statistics differ by chance only, and the largest of
+        # Where groups are alike the held-out statistics differ by chance only, and the largest of
         # twelve would often be that of the wiggliest SVM.
         pairs = [(gamma, C) for gamma in self._gammas for C in self._Cs]
         if len(pairs) == 1:
@@ -322,7 +322,7 @@ class KernelStatistic:
         return pairs[int(np.argmax(means >= means[best] - error))]
 
     def _weight_of(self, rows: NDArray[np.intp]) -> Array | None:
-        return None if self._given_weight is None else self._weight[self._train[rows]]
+        return None if self._sample_weight is None else self._weight[self._train[rows]]
 
     def fit(self, signs: Signs) -> Fit:
         """Return the value of one pair, with its classifier."""
@@ -335,7 +335,7 @@ class KernelStatistic:
         coefficients, intercept = svm.dual_coef_[0], float(svm.intercept_[0])
         support = self._rows[self._inverse[self._train[rows[svm.support_]]]]
         scores = kernel_sums(self._rows, support, coefficients, gamma)[self._inverse] + intercept
-        mass = masses(signs[None], self._given_weight)
+        mass = masses(signs[None], self._sample_weight)
         cut = best_cut(scores, mass.values[0])
         if cut.below_row < 0:
             return Fit(0.0, None)

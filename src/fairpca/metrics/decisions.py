@@ -182,14 +182,14 @@ def decision_rates(
     ('f', 0.5)
     """
     check_limits(min_group=min_group, confidence=confidence)
-    columns = {"decision": decision, "score": score, "label": label}
-    given = {name: np.asarray(values) for name, values in columns.items() if values is not None}
-    if not {"decision", "score"} & set(given) or ("label" in given and decision is None):
+    parts = {"decision": decision, "score": score, "label": label}
+    columns = {name: np.asarray(values) for name, values in parts.items() if values is not None}
+    if not {"decision", "score"} & set(columns) or ("label" in columns and decision is None):
         raise InvalidInputError(
             "Give a decision or a score; a label needs a decision.", parameter="decision"
         )
-    n_rows = len(next(iter(given.values())))
-    for name, values in given.items():
+    n_rows = len(next(iter(columns.values())))
+    for name, values in columns.items():
         if values.shape != (n_rows,):
             raise InvalidInputError(
                 f"{name} has shape {values.shape}: give one value for each of {n_rows} rows.",
@@ -200,7 +200,7 @@ def decision_rates(
     counted = np.ones(n_rows, dtype=bool) if weights is None else weights > 0
     rates = [
         rate
-        for measure, flags, inside in _measures(given, positive, counted)
+        for measure, flags, inside in _measures(columns, positive, counted)
         for attribute, known in attributes
         for rate in _compare(
             GroupRate(measure, attribute.name, "", 0, 0),
@@ -243,24 +243,24 @@ def _attributes(
 
 
 def _measures(
-    given: dict[str, NDArray[Any]], positive: Any, counted: _Flags
+    columns: dict[str, NDArray[Any]], positive: Any, counted: _Flags
 ) -> Iterator[tuple[str, _Flags, _Flags]]:
     """Yield names of measures, which rows are selected, and over which rows a rate is taken."""
-    n_rows = len(next(iter(given.values())))
+    n_rows = len(next(iter(columns.values())))
     everyone = np.ones(n_rows, dtype=bool)
-    if "decision" in given:
-        selected = _flags(given["decision"], positive, "decision")
+    if "decision" in columns:
+        selected = _flags(columns["decision"], positive, "decision")
         yield MEASURES[0], selected, everyone
-    if "score" in given:
+    if "score" in columns:
         try:
-            score: Array = given["score"].astype(np.float64)
+            score: Array = columns["score"].astype(np.float64)
         except (TypeError, ValueError):
             score = np.full(n_rows, np.nan)
         if not np.isfinite(score).all():
             raise InvalidInputError("score must be finite numbers.", parameter="score")
         yield MEASURES[1], score > np.median(score[counted]), everyone
-    if "label" in given:
-        truth = _flags(given["label"], positive, "label")
+    if "label" in columns:
+        truth = _flags(columns["label"], positive, "label")
         yield MEASURES[2], selected, truth
         yield MEASURES[3], selected, ~truth
 

@@ -57,7 +57,7 @@ def delta_fairness(
     max_samples: int = 2000,
     random_state: int | None = None,
 ) -> DeltaResult:
-    """Measure how well a family of classifiers tells protected groups apart.
+    """Measure how well a family of classifiers predicts protected groups.
 
     Δ̂ is the largest difference, over classifiers of the family and their thresholds, between the
     shares of two groups that a classifier flags: 0 where no classifier of the family sees a
@@ -74,13 +74,12 @@ def delta_fairness(
         Half-spaces; Gaussian-kernel SVMs; lower-left orthants, which is the multivariate
         Kolmogorov–Smirnov distance.
     method : {"svm", "search", "sample", "exact"}, optional
-        For "linear": "svm" (default; linear SVMs with a large and a small penalty, balanced
-        groups, the better kept), "search" (the SVM and other directions with ascent on Δ̂ itself,
-        never below "svm") or "exact" (one or two components). For "cdf": "search" (default;
-        ascent from the best rows), "sample" (the rows only) or "exact" (up to three components).
-        For "rbf": "svm". A single component is always treated exactly.
+        For "linear": "svm" (default), "search" (ascent on Δ̂ from many directions, never below
+        "svm") or "exact" (one or two components). For "cdf": "search" (default; ascent from the
+        best rows), "sample" (the rows only) or "exact" (up to three components). For "rbf": "svm".
+        A single component is always treated exactly.
     compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
-        What faces what in an attribute of more than two groups.
+        Which groups of an attribute are compared, where it has more than two.
     joint : bool, default False
         Whether intersections of the attributes are compared with the rest, too.
     reference : level or dict of str to level, optional
@@ -88,16 +87,15 @@ def delta_fairness(
     control_features : array-like or data frame, optional
         Strata: groups are compared within each, as for equalised odds.
     sample_weight : array-like of shape (n,), optional
-        Row weights. Their unit does not matter, so for "rbf" with `C` given they are not the same
+        Row weights. Their unit does not matter, so for "rbf" with `C` they are not the same
         as repeated rows: `C` refers to the number of rows.
     n_permutations : int, default 0
         Permutations of the groups, within strata, for the null and the p-value. The same
         procedure runs on every permutation; what does not depend on the groups runs once.
     cross_fit : bool, default False
         Whether to train on one half and evaluate on the other, both ways: the mean difference of
-        rates at the trained threshold. On average a lower bound of the true Δ. It may be negative
-        when nothing leaks, above all after exact matching of means, where the halves lean
-        opposite ways.
+        rates at the trained threshold. On average a lower bound of the true Δ; negative values
+        are chance.
     orthants : {"one", "all"}, default "one"
         For "cdf": lower-left orthants, or the largest value over all 2^d sign flips, since the
         signs of principal components mean nothing.

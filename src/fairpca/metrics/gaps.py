@@ -38,7 +38,7 @@ def mean_gap(
     sensitive_features : array-like or data frame
         Protected attributes; numbers are compared as `FairPCA` does.
     compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
-        What faces what in an attribute of more than two groups. `FairPCA.mean_gap_` is the same
+        Which groups are compared, where there are more than two. `FairPCA.mean_gap_` is the same
         figure of the same scores under the estimator's `compare`, whose default is "one-vs-rest".
 
     Returns

@@ -181,8 +181,8 @@ def group_loss(
     if isinstance(X, Rows):
         rows = X
     else:
-        given = (sensitive_features, control_features, sample_weight)
-        rows = Rows.attach(dense_matrix(X, "X"), *given)
+        parts = (sensitive_features, control_features, sample_weight)
+        rows = Rows.attach(dense_matrix(X, "X"), *parts)
     if components is not None:
         groups = GroupMoments.from_rows(rows.counted()).expanded().group_covariances(joint)
         basis = _row_space(dense_matrix(components, "components"))

@@ -20,28 +20,24 @@ _ROUTED = ("sensitive_features", "control_features", "sample_weight")
 
 
 class FairScorer:
-    """Score a fitted transformer by the variance it keeps and by what it gives away.
+    """Score a fitted transformer by the variance it keeps and by how well groups are predicted.
 
     The score is ``variance_weight · explained variance − delta_weight · Δ``, both on the rows it
     is called with; larger is better. In a pipeline the variance is that of the data the last
     transformer receives; where a pipeline ends in a classifier or regressor, what is scored is the
-    representation that it is given.
+    representation that it receives.
 
     Parameters
     ----------
     variance_weight : float, default 1.0
-        Weight of the explained variance, between 0 and 1.
+        Weight of the explained variance; 0: fairness alone.
     delta_weight : float, default 1.0
-        Weight of Δ, between 0 and 1.
+        Share of variance worth giving up for one unit of Δ; 0: variance alone, without groups.
     of : {"representation", "decision"}, default "representation"
         Whether Δ is that of the representation, or the largest difference between groups in the
         share of any class that ``predict`` returns.
     **delta_options
         Arguments of `delta_fairness`, such as ``family`` and ``method``.
-
-    See Also
-    --------
-    fair_scorer, delta_scorer, variance_scorer : The usual choices of weights.
 
     Notes
     -----
@@ -90,25 +86,10 @@ class FairScorer:
         control_features: Any = None,
         sample_weight: Any = None,
     ) -> float:
-        """Score a fitted transformer.
+        """Score a fitted transformer, classifier or pipeline on rows X.
 
-        Parameters
-        ----------
-        estimator : transformer, classifier or pipeline
-            Fitted.
-        X : array-like of shape (n, p)
-            Rows to score on.
-        y : None
-            Ignored.
-        sensitive_features : array-like or data frame
-            Protected attributes; needed unless ``delta_weight=0``.
-        control_features, sample_weight
-            As in `delta_fairness`.
-
-        Returns
-        -------
-        float
-            The score.
+        `y` is ignored. `sensitive_features` are needed unless ``delta_weight=0``; the other
+        arguments are those of `delta_fairness`.
         """
         score = 0.0
         if self.variance_weight:
@@ -136,18 +117,10 @@ class FairScorer:
         return float(score)
 
     def set_score_request(self, **requests: bool | str | None) -> FairScorer:
-        """Choose which metadata the scorer asks for.
+        """Choose which metadata the scorer requests, and return the scorer.
 
-        Parameters
-        ----------
-        **requests : bool, str or None
-            For ``sensitive_features``, ``control_features`` and ``sample_weight``: True to ask
-            for it, False to ignore it, None to refuse it, or the name under which it is passed.
-
-        Returns
-        -------
-        FairScorer
-            The scorer itself.
+        For ``sensitive_features``, ``control_features`` and ``sample_weight``: True to request
+        it, False to ignore it, None to refuse it, or the name under which it is passed.
         """
         unknown = sorted(set(requests) - set(_ROUTED))
         if unknown:
@@ -163,9 +136,9 @@ class FairScorer:
         return request
 
     def __repr__(self) -> str:
-        given = {} if self.of == "representation" else {"of": self.of}
-        given |= self.delta_options
-        options = "".join(f", {key}={value!r}" for key, value in given.items())
+        settings = {} if self.of == "representation" else {"of": self.of}
+        settings |= self.delta_options
+        options = "".join(f", {key}={value!r}" for key, value in settings.items())
         return (
             f"FairScorer(variance_weight={self.variance_weight:g}, "
             f"delta_weight={self.delta_weight:g}{options})"
@@ -210,69 +183,6 @@ def _variance(estimator: Any, X: Any, sample_weight: Any) -> float:
     return explained_variance(data, U=transform(X), sample_weight=sample_weight)
 
 
-def fair_scorer(delta_weight: float = 1.0, **delta_options: Any) -> FairScorer:
-    """Make a scorer that trades variance against Δ.
-
-    Parameters
-    ----------
-    delta_weight : float, default 1.0
-        Share of variance worth giving up for one unit of Δ.
-    **delta_options
-        Arguments of `delta_fairness`.
-
-    Returns
-    -------
-    FairScorer
-        Explained variance minus ``delta_weight`` times Δ.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import fair_scorer
-    >>> fair_scorer(2.0, family="cdf")
-    FairScorer(variance_weight=1, delta_weight=2, family='cdf')
-    """
-    return FairScorer(1.0, delta_weight, **delta_options)
-
-
-def delta_scorer(**delta_options: Any) -> FairScorer:
-    """Make a scorer of fairness alone.
-
-    Parameters
-    ----------
-    **delta_options
-        Arguments of `delta_fairness`.
-
-    Returns
-    -------
-    FairScorer
-        Minus Δ, so that larger is better.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import delta_scorer
-    >>> delta_scorer(method="search")
-    FairScorer(variance_weight=0, delta_weight=1, method='search')
-    """
-    return FairScorer(0.0, 1.0, **delta_options)
-
-
-def variance_scorer() -> FairScorer:
-    """Make a scorer of explained variance alone.
-
-    Returns
-    -------
-    FairScorer
-        Share of variance kept on held-out rows; it does not look at the groups.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import variance_scorer
-    >>> variance_scorer()
-    FairScorer(variance_weight=1, delta_weight=0)
-    """
-    return FairScorer(1.0, 0.0)
-
-
 def refit_within(
     max_delta: float, *, delta: str = "delta", variance: str = "variance"
 ) -> Callable[[Mapping[str, Any]], int]:
@@ -283,7 +193,7 @@ def refit_within(
     max_delta : float
         Largest mean Δ allowed on held-out rows.
     delta, variance : str
-        Names of the two scorers in the dict given as ``scoring``.
+        Names of the two scorers in the dict of ``scoring``.
 
     Returns
     -------

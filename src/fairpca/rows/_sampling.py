@@ -30,9 +30,18 @@ def draw(cells: Index, size: int, seed: Seed = 0, *, balanced: bool = False) -> 
     n = len(cells)
     if n <= size:
         return np.arange(n)
-    counts = np.bincount(cells)
-    quotas = equal_quotas(counts, size) if balanced else _proportional_quotas(counts, size)
-    return smallest_keys(np.random.default_rng(seed).random(n), cells, quotas)
+    counts, random = np.bincount(cells), np.random.default_rng(seed)
+    if not balanced:
+        return smallest_keys(random.random(n), cells, _proportional_quotas(counts, size))
+    # Repeated at every step of an ascent: choosing positions costs less than a key for each row.
+    order = np.argsort(cells, kind="stable")
+    chosen = [
+        order[end - count + random.choice(count, quota, replace=False)]
+        for end, count, quota in zip(
+            np.cumsum(counts), counts, _equal_quotas(counts, size), strict=True
+        )
+    ]
+    return np.sort(np.concatenate(chosen))
 
 
 def smallest_keys(keys: NDArray[np.float64], cells: Index, quotas: Index) -> Index:
@@ -40,18 +49,13 @@ def smallest_keys(keys: NDArray[np.float64], cells: Index, quotas: Index) -> Ind
 
     Keys are random and belong to their rows, so that draws of parts can be merged to one of all.
     """
-    order = np.argsort(cells, kind="stable")
-    ends = np.cumsum(np.bincount(cells, minlength=len(quotas)))
-    chosen = []
-    for start, end, quota in zip(np.r_[0, ends[:-1]], ends, quotas, strict=True):
-        inside = order[start:end]
-        if 0 < quota < len(inside):
-            inside = inside[np.argpartition(keys[inside], quota - 1)[:quota]]
-        chosen.append(inside[:quota])
-    return np.sort(np.concatenate(chosen))
+    counts = np.bincount(cells, minlength=len(quotas))
+    order = np.lexsort((keys, cells))
+    place = np.arange(len(cells)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[place < np.repeat(quotas, counts)])
 
 
-def equal_quotas(counts: Index, size: int) -> Index:
+def _equal_quotas(counts: Index, size: int) -> Index:
     """Share a draw among cells as equally as their sizes allow."""
     quotas = np.zeros_like(counts)
     for done, cell in enumerate(np.argsort(counts)):
