@@ -281,7 +281,7 @@ def _scale_estimate(rows: Rows) -> str:
     return (
         f"- Sums: 10¹⁰ × {row['microseconds']:.0f} µs = {hours:.0f} core hours; on 64 cores "
         f"{60 * hours / 64:.0f} minutes, if they scale and storage delivers 10 GB/s. On two cores "
-        f"about {hours / 2:.0f} hours, with a checkpoint every few seconds.\n"
+        f"about {hours / 2:.0f} hours.\n"
     )
 
 

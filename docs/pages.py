@@ -9,7 +9,7 @@ from pathlib import Path
 
 import figures
 import measured
-import measured_doors
+import measured_inputs
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -132,7 +132,7 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-PIECES = measured.PIECES | measured_doors.PIECES
+PIECES = measured.PIECES | measured_inputs.PIECES
 
 # What the page of benchmarks shows of each file: its pieces, or its rows as they are.
 SHOWN = {
@@ -144,11 +144,11 @@ SHOWN = {
     "frontier_speed": ("frontier_speed",),
     "scale": ("scale_passes", "scale_memory", "scale_shapes"),
     "comparison": (),
-    "doors": ("doors_rates", "doors_memory", "doors_copy", "doors_stage"),
+    "inputs": ("inputs_rates", "inputs_memory", "inputs_copy", "inputs_stage"),
 }
 TITLES = {
     "comparison": "Other tools on the same rows",
-    "doors": "Streams and databases",
+    "inputs": "Streams and databases",
     "frontier": "What each method keeps, and its leakage",
     "frontier_summary": "How often DeltaFairPCA is matched",
     "frontier_speed": "Speed of DeltaFairPCA",

@@ -1,4 +1,4 @@
-"""The guide "raw Adult in ten minutes" runs as it is printed, by both doors."""
+"""The guide "raw Adult in ten minutes" runs as it is printed, in both ways."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""FairPCACV: what it tries, how it chooses, and that every door gives the same."""
+"""FairPCACV: what it tries, how it chooses, and that every input gives the same."""
 
 import numpy as np
 import pandas as pd
@@ -109,13 +109,13 @@ def test_every_door_gives_the_same(table, fitted, tmp_path):
     batches = [FoldedMoments.from_arrays(b[FEATURES], b[["sex"]], folds=4) for b in small]
     arrow = open_table(pa.Table.from_pandas(table))
     lazy = dd.from_pandas(table, npartitions=5)
-    doors = {
+    inputs = {
         "files": moments_from_files(tmp_path, "sex", folds=4),
         "arrow": arrow.moments(arrow.assign("sex", folds=4)),
         "dask": moments_from_dask(lazy, "sex", folds=4),
         "batches": sum(batches[1:], batches[0]),
     }
-    for name, folded in doors.items():
+    for name, folded in inputs.items():
         found = clone(fitted).fit_moments(folded)
         for key in ("mean_test_mean_gap", "mean_test_gaussian_bound", "split2_test_variance"):
             np.testing.assert_allclose(

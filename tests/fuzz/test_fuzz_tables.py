@@ -1,4 +1,4 @@
-"""Random tables through every local door: the same moments, or the same refusal.
+"""Random tables through every local input: the same moments, or the same refusal.
 
 `run(tries, seed)` returns failures by class.
 """
@@ -70,29 +70,31 @@ def attempt(rng):
     weight = "w" if "w" in frame else None
     asked = {"sensitive": ["g"], "features": features, "weight": weight}
     expected = answer(lambda: in_memory(frame, features, weight))
-    doors = {}
+    inputs = {}
     with tempfile.TemporaryDirectory() as folder:
         parquet, text = Path(folder, "t.parquet"), Path(folder, "t.csv")
         frame.to_parquet(parquet, row_group_size=int(rng.integers(1, 30)))
-        doors["parquet"] = answer(lambda: moments_from_files(parquet, **asked))
+        inputs["parquet"] = answer(lambda: moments_from_files(parquet, **asked))
         if frame["g"].dtype == object or frame["g"].dtype.kind in "ib":
             frame.to_csv(text, index=False)
-            doors["csv"] = answer(lambda: moments_from_files(text, **asked))
+            inputs["csv"] = answer(lambda: moments_from_files(text, **asked))
         if rng.random() < 0.1:
             import dask.dataframe as dd
 
             parts = dd.from_pandas(frame, npartitions=2, sort=False)
-            doors["dask"] = answer(lambda: moments_from_dask(parts, **asked))
-    for door, found in doors.items():
-        if door == "csv" and set(frame["g"].astype(str)) & {"None", "1", "2.0", "True", "False"}:
-            continue  # text has no types: other groups, by all doors that read text
+            inputs["dask"] = answer(lambda: moments_from_dask(parts, **asked))
+    for input, found in inputs.items():
+        if input == "csv" and set(frame["g"].astype(str)) & {"None", "1", "2.0", "True", "False"}:
+            continue  # text has no types: other groups, by all inputs that read text
         refused = isinstance(expected, InvalidInputError)
-        assert refused == isinstance(found, InvalidInputError), f"{door}: refused by one door only"
+        assert refused == isinstance(found, InvalidInputError), (
+            f"{input}: refused by one input only"
+        )
         if refused:
             continue
-        assert found.levels("g") == expected.levels("g"), f"{door}: other groups"
+        assert found.levels("g") == expected.levels("g"), f"{input}: other groups"
         unit = np.abs(expected.pooled().covariance).max()
-        same(found.pooled().covariance, expected.pooled().covariance, door, 1e-9, unit)
+        same(found.pooled().covariance, expected.pooled().covariance, input, 1e-9, unit)
 
 
 def run(tries, seed):

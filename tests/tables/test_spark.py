@@ -18,12 +18,12 @@ from column_cases import (
     model,
     text_file,
 )
-from table_support import FEATURES, assert_same_moments, in_memory, people
+from table_support import FEATURES, assert_same_moments, by_engine, in_memory, people
 
 from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import FoldedMoments
-from fairpca.tables import moments_from_files, moments_from_spark, transform_spark
+from fairpca.tables import moments_from_spark, transform_spark
 
 pyspark = pytest.importorskip(
     "pyspark", reason="pyspark is not installed: pip install 'fairpca[spark]'"
@@ -86,7 +86,7 @@ def test_typed_groups(spark, case):
 def test_text_groups(spark, case, tmp_path):
     def by_spark(features, case):
         path = text_file(features, case, tmp_path)
-        return model().fit_moments(moments_from_files(path, "g", engine="spark"))
+        return model().fit_moments(by_engine("spark", path, "g"))
 
     check_groups(case, by_spark, "text")
 
@@ -162,9 +162,7 @@ def test_files_by_the_spark_engine(spark, tmp_path, kind):
     for number, part in enumerate((frame.iloc[:120], frame.iloc[120:])):
         path = tmp_path / f"x{number}.{kind}"
         part.to_csv(path, index=False) if kind == "csv" else part.to_parquet(path)
-    found = moments_from_files(
-        sorted(tmp_path.glob(f"*.{kind}")), ["sex", "race"], engine="spark", features=FEATURES
-    )
+    found = by_engine("spark", sorted(tmp_path.glob(f"*.{kind}")), ["sex", "race"], FEATURES)
     assert_same_moments(found, in_memory(frame, ["sex", "race"]))
 
 
@@ -190,7 +188,7 @@ def test_mistakes_are_one_line(spark, tmp_path):
     frame.to_csv(tmp_path / "one.csv", index=False)
     frame[frame.columns[::-1]].to_csv(tmp_path / "two.csv", index=False)
     with pytest.raises(InvalidInputError, match=r"two\.csv: the columns are in another order"):
-        moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
+        by_engine("spark", tmp_path, "sex", FEATURES)
 
 
 def test_a_damaged_file_is_one_line(spark, tmp_path):
@@ -201,7 +199,7 @@ def test_a_damaged_file_is_one_line(spark, tmp_path):
     content[start : start + 20] = b"\xff" * 20  # the header of a page
     path.write_bytes(content)
     with pytest.raises(InvalidInputError, match="the spark engine failed") as error:
-        moments_from_files(tmp_path, "sex", engine="spark", features=FEATURES)
+        by_engine("spark", tmp_path, "sex", FEATURES)
     assert "\n" not in str(error.value)
 
 

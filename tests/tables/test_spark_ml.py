@@ -12,7 +12,7 @@ from table_support import FEATURES, people
 
 import fairpca
 from fairpca.estimators import load_model
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
 
 pyspark = pytest.importorskip(
     "pyspark", reason="pyspark is not installed: pip install 'fairpca[spark]'"
@@ -91,7 +91,7 @@ def test_the_model_is_that_of_the_rows_in_memory(spark, data, frame, vector, opt
     stage = FairPCA(**ASKED, **parts, **options, controlCols=["city"], weightCol="w", outputCol="u")
     model = stage.fit(given)
     fair = expected(frame, **options)
-    np.testing.assert_allclose(model.record.state["components_"], fair.components_, atol=1e-8)
+    np.testing.assert_allclose(model.fitted.components_, fair.components_, atol=1e-8)
     found = model.transform(given)
     assert found.columns == [*given.columns, "u"]
     want = fair.transform(frame.sort_values("age")[FEATURES])
@@ -116,13 +116,13 @@ def test_missing_values_missing_groups_and_a_share(spark, frame):
         fair = fairpca.FairPCA(0.6, missing_groups="own", cov_weight=0.0, **asked)
         fair.fit(holes[FEATURES], sensitive_features=holes["sex"])
         assert fair.n_components_ > 1
-        np.testing.assert_allclose(model.record.state["components_"], fair.components_, atol=1e-8)
+        np.testing.assert_allclose(model.fitted.components_, fair.components_, atol=1e-8)
         found = scores_of(model.transform(data), frame)
         np.testing.assert_allclose(found, fair.transform(ordered), atol=1e-7)
         infinite = data.withColumn("b", data["b"] * float("inf"))
         with pytest.raises(InvalidInputError, match="missing or infinite values"):
             model.transform(infinite)
-    with pytest.raises(InvalidInputError, match="missing='x'"):
+    with pytest.raises(ValueError, match="'missing' parameter of FairPCA"):
         FairPCA(**ASKED, inputCols=FEATURES, missing="x").fit(data)
 
 
@@ -147,7 +147,7 @@ def test_files_without_pickle(spark, data, frame, tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert not any(b"\x80\x04\x95" in path.read_bytes() for path in files)  # how a pickle begins
-    local = load_model(model.save_model(tmp_path / "local"))
+    local = load_model(model.fitted.save(tmp_path / "local"))
     np.testing.assert_allclose(local.transform(frame.sort_values("age")[FEATURES]), want, atol=1e-8)
 
 
@@ -179,11 +179,11 @@ def test_cross_validation(spark, data, frame):
 
     stage = FairPCA(**ASKED, inputCols=FEATURES, covWeight=0.0)
     grid = ParamGridBuilder().addGrid(stage.nComponents, [1, 2]).build()
-    judge = FairnessEvaluator(sensitiveCol="sex", gapPrice=0.1)
+    evaluator = FairnessEvaluator(sensitiveCol="sex", gapPenalty=0.1)
     found = CrossValidator(
-        estimator=stage, estimatorParamMaps=grid, evaluator=judge, numFolds=2, seed=1
+        estimator=stage, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1
     ).fit(data)
-    assert found.bestModel.record.state["components_"].shape == (2, 4)
+    assert found.bestModel.fitted.components_.shape == (2, 4)
     assert found.avgMetrics[1] > found.avgMetrics[0] > 0.0
     scored = found.bestModel.transform(data)
     scores = fairpca.FairPCA(2, cov_weight=0.0).fit_transform(
@@ -225,6 +225,31 @@ def test_missing_values_are_named_without_a_java_trace(spark, data, frame, value
     assert "Py4JJavaError" not in type(error.value).__name__
     if not CONNECT:  # which shows the trace of the server below, unless told otherwise
         assert "\tat " not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+def test_groups_that_are_too_small_are_refused_as_by_the_estimator(spark, data, frame):
+    from fairpca.spark import FairPCA
+
+    options = {"objective": "worst-loss", "cov_weight": 0.0, "min_group_size": 10_000}
+    with pytest.raises(GroupsError) as here:
+        fairpca.FairPCA(2, **options).fit(frame[FEATURES], sensitive_features=frame["sex"])
+    stage = FairPCA(**ASKED, inputCols=FEATURES, objective="worst-loss", covWeight=0.0)
+    with pytest.raises(GroupsError) as there:
+        stage.setParams(minGroupSize=10_000).fit(data)
+    assert str(there.value) == str(here.value)
+
+
+def test_a_feature_equal_to_the_group_is_warned_of(spark, frame):
+    from fairpca.spark import FairPCA
+
+    copied = frame.assign(copy=(frame["sex"] == "m").astype(float))
+    names = [*FEATURES, "copy"]
+    with pytest.warns(FairnessWarning, match="copy") as here:
+        fairpca.FairPCA(2).fit(copied[names], sensitive_features=copied["sex"])
+    with pytest.warns(FairnessWarning, match="copy") as there:
+        FairPCA(**ASKED, inputCols=names).fit(spark.createDataFrame(copied))
+    assert str(there[0].message) == str(here[0].message)
 
 
 def test_mistakes(spark, data):
@@ -293,6 +318,6 @@ def test_the_command_is_silent_when_asked_to_be(tmp_path, quiet):
 def test_importing_needs_pyspark(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("pyspark.ml")]:
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "fairpca.tables.spark", raising=False)
+    monkeypatch.delitem(sys.modules, "fairpca.spark", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'fairpca\[spark\]'"):
-        __import__("fairpca.tables.spark")
+        __import__("fairpca.spark")

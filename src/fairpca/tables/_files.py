@@ -22,6 +22,7 @@ import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca.exceptions import InvalidInputError
+from fairpca.tables._kernel import rebatch
 from fairpca.tables._stream import READ_AHEAD, equal_batches, in_order
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -78,7 +79,9 @@ class FilePart:
                 batches = self._scan(self.schema, stored.names, rows)
             if self.keys:  # by `map`: a loop would hold its batch while the next is read
                 batches = map(partial(self._with_keys, wanted=wanted), batches)
-            yield from equal_batches(batches, rows)
+            # Blocks of a CSV file are cut by bytes, the same in every pass: small ones are joined.
+            is_csv = isinstance(self.format, ds.CsvFileFormat)
+            yield from rebatch(batches, rows) if is_csv else equal_batches(batches, rows)
         except _READ_ERRORS as error:
             raise self._failure(error) from None
 
@@ -94,7 +97,7 @@ class FilePart:
         extra = [] if last in wanted.names or not is_text(self.schema.field(last).type) else [last]
         schema = pa.schema([*wanted, *(pa.field(name, pa.string()) for name in extra)])
         final: Any = None
-        for batch in self._scan(schema, schema.names, rows):
+        for batch in self._scan(schema, schema.names, BLOCK_BYTES):  # a row has a byte at least
             if last in schema.names and batch.num_rows:
                 final = batch.column(last)[-1]
             yield batch.select(wanted.names) if extra else batch

@@ -152,7 +152,7 @@ def check_missing(total: Partial, roles: Roles) -> None:
     """Refuse missing values, or warn of what was done about them."""
     if not total.missing:
         return
-    arguments = {name: argument for argument, names in roles.beside.items() for name in names}
+    arguments = {name: argument for argument, names in roles.aligned.items() for name in names}
     arguments = {name: arguments[name] for name in arguments if name not in roles.features}
     report = MissingReport(total.missing, total.incomplete, total.n_rows, arguments)
     if refused(total.missing, roles):

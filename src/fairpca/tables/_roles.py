@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from dataclasses import dataclass
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -68,7 +68,7 @@ class Roles:
         return tuple(dict.fromkeys(named))
 
     @property
-    def beside(self) -> dict[str, tuple[str, ...]]:
+    def aligned(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of groups, strata and weights by argument."""
         weight = () if self.weight is None else (self.weight,)
         return dict(zip(PARTS, (self.sensitive, self.control, weight), strict=True))
@@ -79,14 +79,6 @@ class Roles:
         if self.missing_groups == "raise":
             return frozenset()
         return frozenset((*self.sensitive, *self.control)) - frozenset(self.numeric)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the roles as JSON would give them back, to be compared with stored ones."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-            if name != "folds" or value  # as it was before there were folds
-        }
 
 
 def assign_roles(

@@ -247,11 +247,11 @@ def project_into(
                 settings=[("force", True)],
             )
         # The rows may come from the table that is replaced: it stays until all are read.
-        beside = f"fairpca_{token_hex(8)}" if exists else name
-        written = _ingest(cursor, beside, space, rows)
+        temporary = f"fairpca_{token_hex(8)}" if exists else name
+        written = _ingest(cursor, temporary, space, rows)
         if rows.error is None and written in (-1, rows.count):
             if exists:
-                _replace(cursor, found.kind, space, name, beside)
+                _replace(cursor, found.kind, space, name, temporary)
             connection.commit()
             return rows.count
     raise rows.error or InvalidInputError(
@@ -259,9 +259,9 @@ def project_into(
     )
 
 
-def _replace(cursor: Any, kind: str, space: str, name: str, beside: str) -> None:
+def _replace(cursor: Any, kind: str, space: str, name: str, temporary: str) -> None:
     """Put a table that is complete in the place of an old one."""
-    old, new = _place(space, name), _place(space, beside)
+    old, new = _place(space, name), _place(space, temporary)
     cursor.execute(f"DROP TABLE {old}")
     if kind != "SQLite":
         cursor.execute(f"ALTER TABLE {new} RENAME TO {_quoted(name)}")

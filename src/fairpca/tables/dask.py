@@ -104,7 +104,7 @@ def lazy_moments(
     at_least: int = 1,
     **options: Any,
 ) -> GroupMoments:
-    """Moments of Dask features whose groups come beside them, as an estimator is given them."""
+    """Moments of Dask features whose groups are collections of their own, as for an estimator."""
     control = None if sensitive is None else control
     given = (X, sensitive, control, weight, names)
     roles, parts = collections(_sum_features, *given, numeric=numeric, **options)
@@ -363,7 +363,7 @@ def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial
 
 def partition_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Columns:
     """Return the columns of a partition of features with its groups."""
-    parts = {name: _arrow_columns(part, roles.beside[name]) for name, part in groups.items()}
+    parts = {name: _arrow_columns(part, roles.aligned[name]) for name, part in groups.items()}
     n_rows = X.shape[0]
     for name, column in (item for part in parts.values() for item in part.items()):
         if len(column) != n_rows:

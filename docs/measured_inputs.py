@@ -1,4 +1,4 @@
-"""What the guides say of the doors, from benchmarks/results/doors.json."""
+"""What the guides say of the inputs, from benchmarks/results/inputs.json."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from figures import Rows, markdown, only, values
 def _rates(rows: Rows) -> str:
     names = ("processor_seconds", "processor_seconds_to_read", "seconds", "largest_difference")
     lines = [
-        [row["door"], str(row["threads"]), _shares(row)] + [f"{row[name]:.2g}" for name in names]
+        [row["input"], str(row["threads"]), _shares(row)] + [f"{row[name]:.2g}" for name in names]
         for row in only(rows, table="streams")
     ]
     rate = "rate, of the Parquet pass: best turns (quartiles of the turns)"
-    head = ["door", "threads", rate, "processor seconds", "reading alone"]
+    head = ["input", "threads", rate, "processor seconds", "reading alone"]
     return markdown([*head, "seconds", "largest difference, in deviations"], lines)
 
 
@@ -29,30 +29,33 @@ WANTED_SHARE, WANTED_MEGABYTES = 0.8, 600
 
 def _duckdb(rows: Rows) -> str:
     """Return a sentence for each way of connecting: what share of the Parquet rate it reaches."""
-    found = [row for row in only(rows, table="streams") if row["door"].startswith("DuckDB")]
+    found = [row for row in only(rows, table="streams") if row["input"].startswith("DuckDB")]
     said = []
-    for door in values(found, "door"):
-        mine = only(found, door=door)
+    for input in values(found, "input"):
+        mine = only(found, input=input)
         cases = " and ".join(f"{_shares(row)} with threads={row['threads']}" for row in mine)
         reached = {row["share_of_the_parquet_rate"] >= WANTED_SHARE for row in mine}
         verdict = (
             "reached" if all(reached) else "reached in part" if any(reached) else "not reached"
         )
-        said.append(f"{door}: {cases}; the {100 * WANTED_SHARE:.0f} % that we want are {verdict}.")
+        said.append(f"{input}: {cases}; the {100 * WANTED_SHARE:.0f} % that we want are {verdict}.")
     return "\n".join(f"- {sentence}" for sentence in said) + "\n"
 
 
 def _memory(rows: Rows) -> str:
     rows = only(rows, table="memory")
     peaks = {
-        (row["door"], row["rows"]): f"{row['megabytes']:.0f} ({row['megabytes_of_reading']:.0f}) MB"
+        (
+            row["input"],
+            row["rows"],
+        ): f"{row['megabytes']:.0f} ({row['megabytes_of_reading']:.0f}) MB"
         for row in rows
     }
     sizes = values(rows, "rows")
-    lines = [[door, *(peaks[door, size] for size in sizes)] for door in values(rows, "door")]
-    over = {row["door"] for row in rows if row["megabytes"] > WANTED_MEGABYTES}
-    listed = "; ".join(door for door in values(rows, "door") if door in over) or "none"
-    table = markdown(["door", *(f"{size:,} rows" for size in sizes)], lines)
+    lines = [[input, *(peaks[input, size] for size in sizes)] for input in values(rows, "input")]
+    over = {row["input"] for row in rows if row["megabytes"] > WANTED_MEGABYTES}
+    listed = "; ".join(input for input in values(rows, "input") if input in over) or "none"
+    table = markdown(["input", *(f"{size:,} rows" for size in sizes)], lines)
     return f"{table}\nAbove {WANTED_MEGABYTES} MB: {listed}.\n"
 
 
@@ -74,9 +77,9 @@ STAGE = (
 )
 
 PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
-    "doors_rates": ("doors", _rates),
-    "doors_duckdb": ("doors", _duckdb),
-    "doors_memory": ("doors", _memory),
-    "doors_copy": ("doors", partial(_server, "postgresql", "share_of_the_copy_rate", COPY)),
-    "doors_stage": ("doors", partial(_server, "spark", "stage_against_moments", STAGE)),
+    "inputs_rates": ("inputs", _rates),
+    "inputs_duckdb": ("inputs", _duckdb),
+    "inputs_memory": ("inputs", _memory),
+    "inputs_copy": ("inputs", partial(_server, "postgresql", "share_of_the_copy_rate", COPY)),
+    "inputs_stage": ("inputs", partial(_server, "spark", "stage_against_moments", STAGE)),
 }

@@ -1,4 +1,4 @@
-"""Speed, memory and exactness of every door: one table by Parquet, polars, DuckDB, SQL and Spark.
+"""Speed, memory and exactness of every input: one table by Parquet, polars, DuckDB, SQL and Spark.
 
 Rates are compared by processor seconds, which neighbours on the machine disturb least: what is
 compared takes turns in one process, in another order each time, and the best turn counts; beside
@@ -8,8 +8,8 @@ those of a machine of our own are between that and a part of it. Memory is measu
 three sizes, in a process of its own each, and once more for a reader that drops every batch after
 a while: that is what the engine holds by itself, when it is faster than the sums.
 
-    python benchmarks/doors.py                  # minutes for each of the four, 3 GB of disk
-    python benchmarks/doors.py --rows 200000 --repeat 3 --only postgresql spark
+    python benchmarks/inputs.py                  # minutes for each of the four, 3 GB of disk
+    python benchmarks/inputs.py --rows 200000 --repeat 3 --only postgresql spark
 """
 
 import argparse
@@ -101,7 +101,7 @@ def reader(folder, threads=None, work=summed):
     return work(ds.dataset(folder).scanner(columns=COLUMNS).to_reader(), threads)
 
 
-DOORS = {
+INPUTS = {
     "moments_from_files": parquet,
     "polars LazyFrame": polars,
     "DuckDB relation, connection kept open": duckdb,
@@ -112,10 +112,10 @@ DOORS = {
 
 
 def query(uri):
-    from fairpca.tables import moments_from_table, open_query
+    from fairpca.tables import open_query
 
     table = open_query("select * from people", uri)
-    return moments_from_table(table, table.assign(["g"], NAMES))
+    return table.moments(table.assign(["g"], NAMES))
 
 
 def difference(found, expected):
@@ -153,17 +153,17 @@ def time_streams(folder, threads, repeat):
 
     pa.set_cpu_count(threads)
     folder, cases = Path(folder), {}
-    for name, door in DOORS.items():
-        cases[name, "summed"] = lambda door=door: door(folder, threads)
-        cases[name, "read only"] = lambda door=door: door(folder, threads, drained)
+    for name, run in INPUTS.items():
+        cases[name, "summed"] = lambda run=run: run(folder, threads)
+        cases[name, "read only"] = lambda run=run: run(folder, threads, drained)
     times = in_turns(repeat, cases)
     expected = parquet(folder)
     ours = times["moments_from_files", "summed"][1]
-    theirs = {name: times[name, "summed"][1] for name in DOORS}
+    theirs = {name: times[name, "summed"][1] for name in INPUTS}
     return [
         {
             "table": "streams",
-            "door": name,
+            "input": name,
             "threads": threads,
             "seconds": times[name, "summed"][0].min(),
             "processor_seconds": theirs[name].min(),
@@ -171,20 +171,20 @@ def time_streams(folder, threads, repeat):
             "share_of_the_parquet_rate": ours.min() / theirs[name].min(),
             "share_in_turns": quartiles(ours / theirs[name]),
             "turns": repeat,
-            "largest_difference": difference(door(folder), expected),
+            "largest_difference": difference(run(folder), expected),
         }
-        for name, door in DOORS.items()
+        for name, run in INPUTS.items()
     ]
 
 
 CHILD = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-import doors
+import inputs
 from pathlib import Path
 import duckdb, polars, pyarrow.dataset, adbc_driver_postgresql.dbapi
-import fairpca.tables.sources
-print("found", json.dumps(getattr(doors, sys.argv[2])(*json.loads(sys.argv[3]))))
+import fairpca.tables.table
+print("found", json.dumps(getattr(inputs, sys.argv[2])(*json.loads(sys.argv[3]))))
 """
 
 
@@ -205,7 +205,7 @@ def peak_of(name, place, work="summed"):
             return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 
     before = peak()
-    query(place) if name == "query" else DOORS[name](Path(place), work=globals()[work])
+    query(place) if name == "query" else INPUTS[name](Path(place), work=globals()[work])
     return peak() - before
 
 
@@ -233,10 +233,10 @@ def bench_memory(folder, asked):
         sizes[rows] = folder.parent / f"memory-{rows}"
         write_table(sizes[rows], rows, max(rows // 250_000, 1))
     return [
-        {"table": "memory", "door": name, "rows": rows}
+        {"table": "memory", "input": name, "rows": rows}
         | {"megabytes": in_a_process("peak_of", name, str(place))}
         | {"megabytes_of_reading": in_a_process("peak_of", name, str(place), "dropped")}
-        for name in DOORS
+        for name in INPUTS
         for rows, place in sizes.items()
     ]
 
@@ -262,7 +262,7 @@ def bench_postgresql(folder, asked):
         alone, ours = times["copy"][0].min(), times["query"][0].min()
         row = {
             "table": "postgresql",
-            "door": "PostgreSQL query",
+            "input": "PostgreSQL query",
             "rows": asked.rows,
             "seconds": ours,
             "seconds_of_copy_alone": alone,
@@ -295,7 +295,7 @@ def bench_spark(folder, asked):
     moments, fitted = times["moments"][0].min(), times["stage"][0].min()
     row = {
         "table": "spark",
-        "door": "Spark ML stage, local[2]",
+        "input": "Spark ML stage, local[2]",
         "rows": asked.rows,
         "seconds": fitted,
         "seconds_of_moments_from_spark": moments,
@@ -333,9 +333,9 @@ def main():
             print(name, flush=True)
             found = shown(BENCHES[name](folder, asked))
             load = round(os.getloadavg()[0], 1)
-            others = [row for row in results.load("doors") if row["table"] != name]
+            others = [row for row in results.load("inputs") if row["table"] != name]
             found = [row | {"load": load} for row in found]
-            results.save("doors", others + found, features=FEATURES)
+            results.save("inputs", others + found, features=FEATURES)
 
 
 if __name__ == "__main__":
