@@ -181,7 +181,7 @@ def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def check_sums(cell: Cell) -> None:
     """Catch values so large that their squares are not numbers any more."""
-    if not all(np.isfinite(value).all() for value in vars(cell).values()):
+    if not all(np.isfinite(value).all() for value in vars(cell).values() if np.size(value)):
         raise InvalidInputError(
             "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
             "rescale the columns.",

@@ -96,7 +96,9 @@ def _rows_by_cell(
             size = len(present)
         code = code * width + column.codes
         size *= width
-    kept = np.arange(n_rows) if weights is None else np.flatnonzero(weights)
+    kept = np.arange(n_rows)
+    if weights is not None and not weights.all():
+        kept = np.flatnonzero(weights)
     code = code[kept]
     if size > np.iinfo(np.uint16).max:
         present, code = np.unique(code, return_inverse=True)
