@@ -132,7 +132,7 @@ def test_files_without_pickle(spark, data, frame, tmp_path):
     stage = FairPCA(**ASKED, inputCols=FEATURES, covTol=0.5, whiten=True)
     place = f"{tmp_path}/stage"
     stage.write().overwrite().save(place)
-    again = load_model(place)
+    again = FairPCA.load(place)
     assert again.settings() == stage.settings()
     assert again.getInputCols() == FEATURES
     model = again.fit(data)
@@ -245,11 +245,12 @@ def test_a_feature_equal_to_the_group_is_warned_of(spark, frame):
 
     copied = frame.assign(copy=(frame["sex"] == "m").astype(float))
     names = [*FEATURES, "copy"]
+    data = spark.createDataFrame(copied)
     with pytest.warns(FairnessWarning, match="copy") as here:
         fairpca.FairPCA(2).fit(copied[names], sensitive_features=copied["sex"])
     with pytest.warns(FairnessWarning, match="copy") as there:
-        FairPCA(**ASKED, inputCols=names).fit(spark.createDataFrame(copied))
-    assert str(there[0].message) == str(here[0].message)
+        FairPCA(**ASKED, inputCols=names).fit(data)
+    assert str(here[0].message) in {str(warning.message) for warning in there}
 
 
 def test_mistakes(spark, data):

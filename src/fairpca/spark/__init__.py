@@ -333,7 +333,7 @@ class _Reader(MLReader):
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "model.npz")
             place.write_bytes(bytes(content))
-            found = self.kind(estimators.FairPCA.load(place))
+            found = self.kind(estimators.load_model(place))
         found._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(found, metadata)
         return found
