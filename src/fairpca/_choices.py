@@ -1,4 +1,4 @@
-"""Words and limits that rooms and the command line share; light, so that help is there at once."""
+"""Words and limits that packages and the command line share; light, so that help is quick."""
 
 from typing import Literal, get_args
 
@@ -10,7 +10,7 @@ Engine = Literal["dask", "spark"]
 
 SOLVERS = ("refined", "deflation", "tight", "paper")
 OBJECTIVES = ("total", "worst-variance", "worst-loss")
-"""Variance of all rows, or what the group that is served worst keeps or loses."""
+"""Variance of all rows, or of the group that keeps least or loses most."""
 COMPARE = ("one-vs-rest", "pairs", "reference")
 METHODS = {
     "linear": ("svm", "search", "exact"),
@@ -32,8 +32,8 @@ GROUPLESS: tuple[Groupless, ...] = get_args(Groupless)
 UNGROUPED: tuple[Ungrouped, ...] = get_args(Ungrouped)
 """The same in an audit."""
 MISSING_GROUPS = ("raise", "ignore")
-"""What estimators do where no groups are given."""
+"""What estimators do without groups."""
 MAX_CELLS = 1000
-"""Distinct combinations of groups that are accepted unless told otherwise."""
+"""Distinct combinations of groups that are accepted by default."""
 MAX_LEVELS = 1000
-"""Distinct values of one categorical feature that are accepted unless told otherwise."""
+"""Distinct values of one categorical feature that are accepted by default."""

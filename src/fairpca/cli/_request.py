@@ -15,7 +15,7 @@ import pyarrow as pa
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import MISSING_GROUP, check_names
-from fairpca.tables import Roles, Table, open_query, open_table
+from fairpca.tables import Roles, Table, open_table
 
 _ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep", "original")
@@ -99,6 +99,8 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
         description = " ".join(data) if len(data) < 4 else f"{data[0]} and {len(data) - 1} more"
     elif sql:
+        from fairpca.tables import open_query
+
         table = open_query(sql, options["database"])
         name, description = "query", table.name
     else:

@@ -82,8 +82,8 @@ class DeltaDisplay(Display):
         """Draw an `AuditReport`: its families, and each adversary for its strongest pair."""
         bars = [_bar_of(result) for result in report.results]
         best: dict[str, Any] = {}
-        for attack in sorted(report.adversaries, key=lambda attack: attack.held_out.low):
-            best[attack.adversary] = attack.held_out
+        for result in sorted(report.adversaries, key=lambda result: result.held_out.low):
+            best[result.adversary] = result.held_out
         bars += [
             DeltaBar(f"adversary: {name}", held_out=(new.value, new.low, new.high))
             for name, new in best.items()
@@ -93,7 +93,7 @@ class DeltaDisplay(Display):
     def plot(self, ax: Any = None) -> DeltaDisplay:
         """Draw one line for each classifier, on `ax` or on a new figure."""
         if not self.bars:
-            raise InvalidInputError("there is nothing to draw: no result was given.")
+            raise InvalidInputError("there is nothing to draw: there are no results.")
         height = 1.5 + 0.42 * len(self.bars)
         with self._canvas(ax, (7.8, height)) as ax:
             for place, bar in enumerate(self.bars):

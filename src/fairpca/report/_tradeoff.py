@@ -120,7 +120,7 @@ class TradeoffDisplay(Display):
         Parameters
         ----------
         estimator : DeltaFairPCA
-            Fitted. Δ is on held-out rows; the leakage is drawn where a penalty was given.
+            Fitted. Δ is on held-out rows; with a fixed penalty the leakage is drawn.
         X, sensitive_features, control_features : array-like, optional
             The rows that were fitted: plain PCA is then measured in the same way.
         ax, **options

@@ -1,4 +1,4 @@
-"""Variance that the components keep, and the steps of the solve that found them."""
+"""Variance that the components keep, and the steps of their solve."""
 
 from __future__ import annotations
 
