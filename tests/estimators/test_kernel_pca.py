@@ -264,7 +264,7 @@ def test_groups_are_routed_through_a_pipeline():
 def test_verbose_prints_the_certificate(capsys):
     X, z, _ = two_groups()
     FairKernelPCA(2, rank=10, verbose=1).fit(X, sensitive_features=z)
-    assert capsys.readouterr().out.startswith("[FairKernelPCA] Certificate(within")
+    assert capsys.readouterr().out.startswith("[FairKernelPCA] Certificate(")
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])

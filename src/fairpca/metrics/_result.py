@@ -175,7 +175,7 @@ class DeltaResult:
     (1.0, {'a': 0.0, 'b': 1.0})
     >>> result
     Δ = 1.000, linear (half-spaces), method exact
-      sensitive_feature: b against a (50 and 50 rows)
+      sensitive_feature: b vs a (50 and 50 rows)
       flags a 0.0 %, b 100.0 %, where direction · u > 49.5
     """
 

@@ -132,7 +132,7 @@ def delta_fairness(
     >>> z = np.repeat([0, 1], 100)
     >>> U = rng.normal(size=(200, 2)) + np.outer(z, [2.0, 0.0])
     >>> result = delta_fairness(U, z, n_permutations=99)
-    >>> round(result.value, 2), result.p_value
+    >>> round(result.value, 2), result.null.p_value
     (0.74, 0.01)
     """
     settings = check_settings(
