@@ -187,7 +187,7 @@ def test_mistakes_are_one_line(spark, tmp_path):
     frame = people(200)
     frame.to_csv(tmp_path / "one.csv", index=False)
     frame[frame.columns[::-1]].to_csv(tmp_path / "two.csv", index=False)
-    with pytest.raises(InvalidInputError, match=r"two\.csv: the columns are in another order"):
+    with pytest.raises(InvalidInputError, match=r"two\.csv: the columns are not those of"):
         by_engine("spark", tmp_path, "sex", FEATURES)
 
 

@@ -149,7 +149,7 @@ def test_between_files_and_databases(uri, frame, tmp_path):
 
 
 def test_an_error_in_the_middle_leaves_nothing_behind(uri, frame, monkeypatch):
-    monkeypatch.setattr("fairpca.tables._stream.batch_rows", lambda _: 100)
+    monkeypatch.setattr("fairpca.tables.project.WRITE_ELEMENTS", 1)  # batches of 1,024 rows
     fair = FairPCA(2).fit(frame[FEATURES], sensitive_features=frame["sex"])
     bad = frame.copy()
     bad.loc[1200, "b"] = np.nan
@@ -157,7 +157,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(uri, frame, monkeypatch):
     table = open_query("select * from people", uri)
     fill(uri, "kept", frame[["a"]])
     for force, into in ((False, "fresh"), (True, "kept")):
-        with pytest.raises(InvalidInputError, match="1 of 100 rows have missing values") as error:
+        with pytest.raises(InvalidInputError, match="1 of 476 rows have missing values") as error:
             project_into(table, fair, uri, into, force=force)
         assert "\n" not in str(error.value)
     assert rows_of(uri, "fresh") is None
