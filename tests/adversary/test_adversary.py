@@ -12,8 +12,9 @@ from fairpca.adversary import (
     fit_path,
     form_targets,
     random_frequencies,
+    whitened,
 )
-from fairpca.adversary._leakage import RIDGE, whitened
+from fairpca.adversary._leakage import RIDGE
 from fairpca.adversary._path import _targets_in_gaps
 from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments

@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairKernelPCA, FairPCA
 from fairpca.exceptions import FairnessWarning, InvalidInputError
-from fairpca.kernels._spaces import SpectrumOptions, centred_spectrum
+from fairpca.kernels import SpectrumOptions
+from fairpca.kernels._spaces import centred_spectrum
 
 NOTHING = {"mean_tol": None, "cov_weight": 0.0}
 
