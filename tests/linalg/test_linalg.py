@@ -14,12 +14,12 @@ from fairpca.linalg import (
     fantope_eigenvalues,
     fix_signs,
     ky_fan,
+    release_control,
     shared_level,
     single_blas_thread,
     spectral_norms,
     top_eigenpairs,
 )
-from fairpca.linalg._spectral import release_control
 
 vectors = arrays(float, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
 

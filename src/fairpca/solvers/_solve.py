@@ -17,8 +17,6 @@ from fairpca.solvers._feasibility import (
     shrink_means,
     unattainable_mean_tol,
 )
-from fairpca.solvers._groups import solve_groups
-from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import (
     FEASIBLE,
     FairProblem,
@@ -180,6 +178,8 @@ def _find(reduced: ReducedProblem, solver: str, options: Options) -> Outcome:
     if reduced.d == reduced.size:
         return _whole_space(reduced)
     if reduced.groups is not None:
+        from fairpca.solvers._groups import solve_groups  # not needed by other objectives
+
         return solve_groups(reduced, options)
     if not len(reduced.Q) and len(reduced.F) <= 1:
         if len(reduced.F):
@@ -210,6 +210,8 @@ def _whole_space(reduced: ReducedProblem) -> Outcome:
 
 
 def _paper(reduced: ReducedProblem, options: Options) -> Outcome:
+    from fairpca.solvers._paper import solve_paper  # not needed by other solvers
+
     if len(reduced.F):
         check_means(reduced)
     bound = solve_paper(
