@@ -1,6 +1,6 @@
 """
 Choosing a penalty by looking
-===========================
+=============================
 
 ``cov_weight`` is the variance given up for a unit of covariance gap. It has no natural scale, so
 look at what each penalty buys, on rows that were not fitted.

@@ -1,6 +1,6 @@
 """
 Against a Gaussian adversary
-===========================
+============================
 
 Equal means and covariances stop linear and quadratic classifiers. Here the groups lie on circles
 of different radius in one plane, seen through six features: a classifier with a Gaussian kernel
