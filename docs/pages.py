@@ -41,7 +41,7 @@ class ExampleOrder:
 
     NAMES = (
         *("first_steps", "choosing_a_penalty", "audit", "certificate", "intersections", "strata"),
-        *("gaussian_adversary", "worst_served", "activity_clusters", "kernel", "streaming"),
+        *("gaussian_adversary", "group_loss", "activity_clusters", "kernel", "streaming"),
     )
 
     def __init__(self, folder):

@@ -27,8 +27,8 @@ reports = {
 }
 
 # %%
-# A dot inside its grey bar is what chance alone gives. A diamond whose line crosses zero found
-# nothing on unseen rows.
+# A dot inside its grey bar is what chance alone gives. A diamond is measured on held-out
+# rows; if its line crosses zero, the classifier may be no better than chance there.
 figure, axes = plt.subplots(2, 1, figsize=(8, 9), layout="constrained")
 for ax, (name, report) in zip(axes, reports.items(), strict=True):
     DeltaDisplay.from_audit(report, ax=ax)

@@ -1,9 +1,9 @@
 """
-Choosing a penalty by looking
-=============================
+Choosing a penalty from a plot
+==============================
 
 ``cov_weight`` is the variance given up for a unit of covariance gap. It has no natural scale, so
-look at what each penalty buys, on rows that were not fitted.
+compare the variance and the gaps that each penalty gives on held-out rows.
 """
 
 import matplotlib.pyplot as plt

@@ -18,8 +18,8 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "img" / "two_senses.png"
 COLOURS = ("#0072b2", "#d55e00", "#009e73")
 FITS = {
     "Plain PCA": {"mean_tol": None, "cov_weight": 0},
-    "Cannot be told apart": {"cov_weight": 0},
-    "None served worse": {"mean_tol": None, "cov_weight": 0, "objective": "worst-loss"},
+    "Equal means": {"cov_weight": 0},
+    "Minimax loss": {"mean_tol": None, "cov_weight": 0, "objective": "worst-loss"},
     "Both": {"cov_weight": 0, "objective": "worst-loss"},
 }
 
@@ -45,9 +45,11 @@ def main():
     X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
     groups = np.array(["A", "B", "C"])[data.target]
     moments = GroupMoments.from_arrays(X, groups)
-    served = moments.group_covariances()
+    covariances = moments.group_covariances()
     fitted = {name: FairPCA(2, **options).fit_moments(moments) for name, options in FITS.items()}
-    losses = {name: served.as_table(model.components_.T)["loss"] for name, model in fitted.items()}
+    losses = {
+        name: covariances.as_table(model.components_.T)["loss"] for name, model in fitted.items()
+    }
     top = max(map(max, losses.values()))
     figure, axes = plt.subplots(2, 4, figsize=(11.5, 5.6), height_ratios=(3, 2), sharey="row")
     for (name, model), column in zip(fitted.items(), axes.T, strict=True):
@@ -56,7 +58,7 @@ def main():
         column[0].set_title(name, loc="left", fontweight="bold", fontsize=11, pad=20)
         text = f"variance {kept:.0f} %, mean gap {model.mean_gap_:.2f}"
         column[0].text(0, 1.03, text, transform=column[0].transAxes, fontsize=9)
-        draw_losses(column[1], served.groups, losses[name], top)
+        draw_losses(column[1], covariances.groups, losses[name], top)
         print(f"{name}: {text}, losses {np.round(losses[name], 2)}, {model.certificate_.gap:.1e}")
     axes[0, 0].set_ylabel("component scores")
     axes[1, 0].set_ylabel("loss against own best")

@@ -240,4 +240,4 @@ class NotFittedYetWarning(FairnessWarning):
 
 
 class DeltaNotReachedWarning(FairnessWarning):
-    """No basis found keeps Δ below what was asked; the message says what was reached."""
+    """No basis found keeps Δ below the requested value; the message says what was reached."""

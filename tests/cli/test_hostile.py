@@ -94,7 +94,7 @@ def test_places_that_a_transform_cannot_write_to(refused, model, tmp_path):
         "x" * 300 + ".csv": "too long",
         "null.csv": "a device or a pipe",
         "pipe.csv": "a device or a pipe",
-        ".": "is told by its name",
+        ".": "the suffix decides the format",
     }.items():
         assert complaint in refused("transform", *model, tmp_path / name, "--force").lower()
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)

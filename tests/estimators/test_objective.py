@@ -1,4 +1,4 @@
-"""FairPCA(objective=…): the worst-served group by every door, with and without constraints."""
+"""FairPCA(objective=…): the group of largest loss by every input, with and without constraints."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Random groups, the worst-served of which counts: bounds, tables and constraints.
+"""Random groups, of which the one with the worst value counts: bounds, tables and constraints.
 
 python tests/fuzz --tries 10000   runs it with the other campaigns
 """

@@ -66,7 +66,7 @@ def test_what_is_not_ours_is_not_replaced(tmp_path, frame, fair):
     (tmp_path / "file").write_text("mine")
     for source, target, message in (
         ("in", "mine", r"holds 'important\.txt'"),
-        ("in/part-00.parquet", "mine", "the kind of file is told by its name"),
+        ("in/part-00.parquet", "mine", "the suffix decides the format"),
         ("in", "file", "is a file, not a directory"),
         ("in", "in/out", "lies inside the input"),
     ):
@@ -124,7 +124,7 @@ def test_columns_are_copied_once_and_csv_files_become_no_directory(tmp_path, fra
     transform_files(fair, tmp_path / "in", tmp_path / "out", keep=["age", "age"])
     assert list(pd.read_parquet(tmp_path / "out")) == ["age", "fairpca0", "fairpca1"]
     frame.to_csv(tmp_path / "x.csv", index=False)
-    with pytest.raises(InvalidInputError, match="the kind of file is told by its name"):
+    with pytest.raises(InvalidInputError, match="the suffix decides the format"):
         transform_files(fair, tmp_path / "x.csv", tmp_path / "new")
 
 

@@ -141,15 +141,17 @@ class Ascent:
         targets, or by falling variance if `gap_points` asks for more; their leakage falls, too.
         """
         test = self._leakage(starts[0].shape[1], _TEST_ROWS, _TEST_FEATURES)
-        found = [self._point(feasible(V), test) for V in starts]
+        candidates = [self._point(feasible(V), test) for V in starts]
 
         def best(target: PathTarget) -> Point:
-            point = max(found, key=lambda point: target.value(point.variance, point.leakage))
+            point = max(candidates, key=lambda point: target.value(point.variance, point.leakage))
             return point._replace(target=target)
 
         def ascend(path_targets: Sequence[PathTarget]) -> None:
             for target in path_targets:
-                found.append(self._point(feasible(self.ascend(best(target).basis, target)), test))
+                candidates.append(
+                    self._point(feasible(self.ascend(best(target).basis, target)), test)
+                )
                 if counter is not None:
                     counter.add()
 

@@ -49,15 +49,15 @@ class Targets:
 
     def binary(self) -> dict[str, tuple[NDArray[np.int8], Array]]:
         """Labels of two classes and weights by name; 0: left out. Numbers are cut at the median."""
-        found = {}
+        by_name = {}
         for name, is_number, label, weight in zip(
             self.names, self.is_number, self.labels, self.row_weights(), strict=True
         ):
             inside = weight > 0.0
             middle = np.median(label[inside]) if is_number else 0.0
             signs = np.where(inside, np.where(label > middle, 1, -1), 0).astype(np.int8)
-            found[name] = signs, weight
-        return found
+            by_name[name] = signs, weight
+        return by_name
 
     def take(self, rows: NDArray[np.intp]) -> Targets:
         """Return the targets of some rows, in rising order, with every cell's share kept."""

@@ -64,7 +64,7 @@ class Anchors:
         return dense(X if self.columns is None else X[:, self.columns])
 
     def gram(self, X: Any) -> Array:
-        """Kernel matrix of the anchors, X being their rows of the table that was given."""
+        """Kernel matrix of the anchors, X being their rows of the input table."""
         if self.equivalent is not None:
             return self.values(self.rows)
         return self.values(X) if self.function is None else self.kernel(self.rows)

@@ -82,9 +82,9 @@ class Headline:
 
     def text(self) -> str:
         """Return the value with its interval, and what the interval allows for."""
-        found = f"{self.held_out.text()}, {self.pair}"
+        value = f"{self.held_out.text()}, {self.pair}"
         several = f", the interval allows for {self.n_compared} comparisons"
-        return found + (several if self.n_compared > 1 else "")
+        return value + (several if self.n_compared > 1 else "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +169,7 @@ class AuditReport:
 
     @property
     def headline(self) -> Headline | None:
-        """The worst on rows not trained on, by the lower end; None where nothing was held out."""
+        """The worst on held-out rows, by the lower limit; None where nothing was held out."""
         every = [
             (f"{result.family} {result.method}", pair.label(), pair.held_out, pair.small)
             for result in self.results
@@ -177,9 +177,11 @@ class AuditReport:
             if pair.held_out is not None
         ]
         every += [(a.adversary, a.label(), a.held_out, self._is_small(a)) for a in self.adversaries]
-        found = [entry for entry in every if not entry[-1]] or every
-        count = len(found)
-        wide = (Headline(by, pair, new.worst_of(count), count, few) for by, pair, new, few in found)
+        entries = [entry for entry in every if not entry[-1]] or every
+        count = len(entries)
+        wide = (
+            Headline(by, pair, new.worst_of(count), count, few) for by, pair, new, few in entries
+        )
         return max(wide, key=lambda entry: entry.held_out.low, default=None)
 
     def _is_small(self, result: AdversaryResult) -> bool:
@@ -191,8 +193,8 @@ class AuditReport:
 
     def by_adversary(self) -> list[AdversaryResult]:
         """Return the largest result of each adversary, by the lower limit of its interval."""
-        found = {a.adversary: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
-        return [found[name] for name in self.options["adversaries"] if name in found]
+        largest = {a.adversary: a for a in sorted(self._counted(), key=lambda a: a.held_out.low)}
+        return [largest[name] for name in self.options["adversaries"] if name in largest]
 
     @property
     def strongest(self) -> AdversaryResult | None:
@@ -207,8 +209,8 @@ class AuditReport:
         return Path(pages.make_page(self, about=about).to_html(path))
 
     def _attributes(self) -> list[str]:
-        found = (pair.attribute for result in self.results for pair in result.pairs)
-        return list(dict.fromkeys(found))
+        attributes = (pair.attribute for result in self.results for pair in result.pairs)
+        return list(dict.fromkeys(attributes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON; everything that a page about the audit needs."""

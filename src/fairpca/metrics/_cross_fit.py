@@ -119,8 +119,8 @@ class HeldOutPart(NamedTuple):
 
     def delta(self) -> HeldOutDelta:
         """Return the largest difference of rates over all thresholds of all scores."""
-        found = [_largest_difference(s, self.test) for s in self.trained.scores(self.test.rows.X)]
-        return max(found, key=lambda delta: delta.value)
+        deltas = [_largest_difference(s, self.test) for s in self.trained.scores(self.test.rows.X)]
+        return max(deltas, key=lambda delta: delta.value)
 
 
 def _largest_difference(scores: Array, test: Labelled) -> HeldOutDelta:
@@ -293,11 +293,11 @@ def _train_widths(part: Labelled, seed: int, max_rows: int) -> Trained:
     def scores(new: Array) -> list[Array]:
         parts = gen_batches(len(new), _BATCH_ROWS)
         batches = (rbf_kernel(new[part], U, gamma=gamma) for part in parts)
-        found = [
+        by_batch = [
             [machine.decision_function(k) for machine, k in zip(machines, kernels, strict=True)]
             for kernels in map(_kernels_of_widths, batches)
         ]
-        return [np.concatenate(scores) for scores in zip(*found, strict=True)]
+        return [np.concatenate(scores) for scores in zip(*by_batch, strict=True)]
 
     return Trained(lambda new: scores(new)[0] > 0, scores)
 

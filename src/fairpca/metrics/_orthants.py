@@ -108,15 +108,15 @@ class Orthants:
 
     def ascend(self, at_rows: Array, mass: Array) -> Corner:
         """Improve the best rows one coordinate at a time."""
-        found = self.best_row(at_rows)
+        best = self.best_row(at_rows)
         ranking = np.argsort(-np.abs(at_rows[self._distinct]), kind="stable")
         for row in self._distinct[ranking[:_STARTS]]:
-            corner = self._climb(self._rank[row].copy(), float(at_rows[row]), mass)
-            if abs(corner.value) > abs(found.value):
-                found = corner
-        return found
+            corner = self._ascend_from(self._rank[row].copy(), float(at_rows[row]), mass)
+            if abs(corner.value) > abs(best.value):
+                best = corner
+        return best
 
-    def _climb(self, place: NDArray[np.intp], value: float, mass: Array) -> Corner:
+    def _ascend_from(self, place: NDArray[np.intp], value: float, mass: Array) -> Corner:
         d = len(place)
         sign = 1.0 if value >= 0 else -1.0
         outside = self._rank > place
@@ -155,7 +155,7 @@ class Orthants:
         if d > 3:
             raise InvalidInputError(
                 f"family='cdf', method='exact' needs at most 3 components, but U has {d}: "
-                "use method='search', which climbs from the best rows."
+                "use method='search', a local search from the best rows."
             )
         return self._grid_3d(mass)
 
@@ -259,9 +259,9 @@ class OrthantStatistic:
     def null(self, signs: Signs) -> Array:
         """Return the values of many pairs."""
         mass = masses(signs, self._weight)
-        found = np.zeros(len(signs))
+        largest = np.zeros(len(signs))
         for _, part in self._parts:
             at_rows = self._at_rows(part, signs)
             for i, (rows, row_mass) in enumerate(zip(at_rows, mass.values, strict=True)):
-                found[i] = max(found[i], abs(self._corner(part, rows, row_mass).value))
-        return found / mass.scale
+                largest[i] = max(largest[i], abs(self._corner(part, rows, row_mass).value))
+        return largest / mass.scale

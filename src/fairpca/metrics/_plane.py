@@ -121,18 +121,18 @@ class PlaneSweep:
             return best
         point_mass = self._aggregate(mass[None])[0]
         for anchors in self._batches():
-            found = turn(self._x, self._y, point_mass, anchors)
-            if found.value > best.value:
-                best = found
+            candidate = turn(self._x, self._y, point_mass, anchors)
+            if candidate.value > best.value:
+                best = candidate
         return best
 
     def suprema(self, mass: Array) -> Array:
         """Return the largest absolute mass for many pairs; events are sorted once."""
         # Anchors stay out: a line that cuts a set off can be pushed away from it to the next point,
         # and of the set and its complement one is met so in half a turn around all the points.
-        found = np.zeros(len(mass))
+        largest = np.zeros(len(mass))
         if self._n_distinct < 2:
-            return found
+            return largest
         point_mass = self._aggregate(mass)
         parts = [slice(i, i + _PAIRS_AT_ONCE) for i in range(0, len(mass), _PAIRS_AT_ONCE)]
         signed = [_both_signs(point_mass[part]) for part in parts]
@@ -147,8 +147,8 @@ class PlaneSweep:
                 for part, table in zip(parts, signed, strict=True):
                     high, low = _extremes(table, sources[row], last)
                     for extreme in (high + start[row, part], low + start[row, part]):
-                        np.maximum(found[part], np.abs(extreme), out=found[part])
-        return found
+                        np.maximum(largest[part], np.abs(extreme), out=largest[part])
+        return largest
 
 
 def _both_signs(point_mass: Array) -> NDArray[np.float64] | NDArray[np.int32]:
@@ -245,11 +245,11 @@ class PlaneStatistic:
     def fit(self, signs: Signs) -> Fit:
         """Return the value of one pair, with its classifier."""
         mass = masses(signs[None], self._weight)
-        found = self._sweep.best(mass.values[0])
-        if found.value == 0:
+        half_plane = self._sweep.best(mass.values[0])
+        if half_plane.value == 0:
             return Fit(0.0, None)
-        classifier = half_space(self._U, found.normal, mass.values[0], TIE_TOLERANCE)
-        return Fit(found.value / float(mass.scale[0]), classifier)
+        classifier = half_space(self._U, half_plane.normal, mass.values[0], TIE_TOLERANCE)
+        return Fit(half_plane.value / float(mass.scale[0]), classifier)
 
     def null(self, signs: Signs) -> Array:
         """Return the values of many pairs."""

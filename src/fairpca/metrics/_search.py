@@ -72,10 +72,12 @@ def _tilt(
 ) -> tuple[Array, Cut] | None:
     """Return a better half-space of the plane of two directions, or None."""
     x, y = U @ direction, U @ other
-    found = turn(x, y, mass, _anchors(x, mass, _PLANE_ANCHORS if U.shape[1] == 2 else _ANCHORS))
-    if found.value <= cut.value:
+    half_plane = turn(
+        x, y, mass, _anchors(x, mass, _PLANE_ANCHORS if U.shape[1] == 2 else _ANCHORS)
+    )
+    if half_plane.value <= cut.value:
         return None
-    new = found.normal[0] * direction + found.normal[1] * other
+    new = half_plane.normal[0] * direction + half_plane.normal[1] * other
     new /= np.linalg.norm(new)
     # The slide decides: it knows ties that the tilt, on rounded coordinates, may not see.
     slid = best_cut(U @ new, mass)
@@ -186,16 +188,16 @@ class SVMStatistic:
 
     def null(self, signs: Signs) -> Array:
         """Return the values of many pairs."""
-        found, start = np.empty(len(signs)), 0
+        largest, start = np.empty(len(signs)), 0
         for directions, values in self._evaluate(signs):
-            found[start : start + len(values)] = values.max(axis=1)
+            largest[start : start + len(values)] = values.max(axis=1)
             # What `delta_fairness` does where the value itself has no direction.
             for i in np.flatnonzero(~directions.any(axis=(1, 2))) if self.rank else ():
                 row = signs[start + i]
                 cut = search(self._whitened, self._back, row, self._weight)[1]
-                found[start + i] = cut.value / float(masses(row[None], self._weight).scale[0])
+                largest[start + i] = cut.value / float(masses(row[None], self._weight).scale[0])
             start += len(values)
-        return found
+        return largest
 
     def _evaluate(self, signs: Signs) -> Iterator[tuple[Array, Array]]:
         """Yield directions, zero where a SVM has none, and values of the next pairs."""
@@ -226,5 +228,5 @@ class SearchStatistic:
         if self._whitened.shape[1] == 0:
             return np.zeros(len(signs))
         scale = masses(signs, self._weight).scale
-        found = [search(self._whitened, self._back, row, self._weight)[1].value for row in signs]
-        return np.array(found) / scale
+        values = [search(self._whitened, self._back, row, self._weight)[1].value for row in signs]
+        return np.array(values) / scale

@@ -71,7 +71,7 @@ def svm_directions(
     U: Array, signs: Signs, sample_weight: Array | None = None, *, tolerance: float = TOLERANCE
 ) -> Array:
     """Return the weight vectors, label vectors × penalties × components, of whitened rows."""
-    directions = [found for _, found in train_svms(U, signs, sample_weight, tolerance=tolerance)]
+    directions = [batch for _, batch in train_svms(U, signs, sample_weight, tolerance=tolerance)]
     return np.concatenate(directions)
 
 

@@ -343,13 +343,13 @@ def _cut(report: AuditReport, what: str) -> AuditReport:
 
 def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
     """Leave out pairs of small groups, unless all are."""
-    found = []
+    remaining = []
     for stratum in strata:
         parts = ((pair, Labelled(stratum.rows, pair.signs)) for pair in stratum.pairs)
         kept = tuple(pair for pair, part in parts if part.smallest >= least)
         if kept:
-            found.append(replace(stratum, pairs=kept))
-    return tuple(found) or tuple(strata)
+            remaining.append(replace(stratum, pairs=kept))
+    return tuple(remaining) or tuple(strata)
 
 
 def _small_groups(rows: Rows, least: int, joint: bool) -> Iterator[SmallGroup]:

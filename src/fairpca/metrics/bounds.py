@@ -122,8 +122,8 @@ class HeldOut:
     Examples
     --------
     >>> from fairpca.metrics import HeldOut
-    >>> found = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
-    >>> found.low, found.high
+    >>> held_out = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
+    >>> held_out.low, held_out.high
     (0.2, 0.6)
     """
 

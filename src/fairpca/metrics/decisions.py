@@ -101,8 +101,8 @@ class DecisionReport:
 
     def worst(self, measure: str = "selection") -> GroupRate | None:
         """Return the group of the smallest impact ratio, None where nothing is compared."""
-        found = [r for r in self.rates if r.measure == measure and r.impact_ratio is not None]
-        return min(found, key=lambda rate: rate.impact_ratio or 0.0, default=None)
+        rates = [r for r in self.rates if r.measure == measure and r.impact_ratio is not None]
+        return min(rates, key=lambda rate: rate.impact_ratio or 0.0, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -234,12 +234,12 @@ def _attributes(
             f"sensitive_features column {groups.numeric[0].name!r} holds numbers: bin it first.",
             parameter="sensitive_features",
         )
-    found = [(column, known_rows(column)) for column in groups.categorical]
-    unknown = {c.name: int((~known).sum()) for c, known in found if not known.all()}
-    if joint and len(found) > 1:
-        everywhere = np.logical_and.reduce([known for _, known in found])
-        found.append((intersection(groups.categorical), everywhere))
-    return found, unknown
+    columns = [(column, known_rows(column)) for column in groups.categorical]
+    unknown = {c.name: int((~known).sum()) for c, known in columns if not known.all()}
+    if joint and len(columns) > 1:
+        everywhere = np.logical_and.reduce([known for _, known in columns])
+        columns.append((intersection(groups.categorical), everywhere))
+    return columns, unknown
 
 
 def _measures(

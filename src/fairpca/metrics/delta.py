@@ -210,24 +210,24 @@ def measure(
     strata: Sequence[Stratum], settings: Settings, n_permutations: int = 0, cross_fit: bool = False
 ) -> DeltaResult:
     """Measure Δ of every pair; the null of the largest value takes them all together."""
-    found: list[DeltaPair] = []
+    measured: list[DeltaPair] = []
     nulls: list[_Null] = []
     with single_blas_thread():  # thin products: threads would wait for each other
         for number, stratum in enumerate(strata):
             pairs, more = _measure_stratum(stratum, settings, n_permutations, cross_fit, number)
-            found += pairs
+            measured += pairs
             nulls += more
     result = DeltaResult(
         family=settings.family,
         method=settings.method,
-        pairs=tuple(found),
+        pairs=tuple(measured),
         n_rows=sum(len(stratum.rows) for stratum in strata),
         n_components=strata[0].rows.X.shape[1],
         supremum=_is_supremum(settings, strata[0].rows),
     )
     if not nulls:
         return result
-    counted = [null for pair, null in zip(found, nulls, strict=True) if pair in result.headline]
+    counted = [null for pair, null in zip(measured, nulls, strict=True) if pair in result.headline]
     null = _Null(
         max(null.observed for null in counted),
         np.max([null.values for null in counted], axis=0),
@@ -262,20 +262,20 @@ def _measure_stratum(
 ) -> tuple[list[DeltaPair], list[_Null]]:
     """Measure all pairs of one stratum; they share what is computed from the rows."""
     statistic = settings.statistic(stratum.rows)
-    found, methods = [], []
+    pairs, methods = [], []
     for pair in stratum.pairs:
         part = Labelled(stratum.rows, pair.signs)
         fit, method, note = _fit(statistic, settings, part)
         measured = _describe(stratum, pair, fit, part, note, settings.min_group or 0)
         if cross_fit and (settings.min_group is None or part.smallest >= MIN_ROWS):
             measured = _add_held_out(measured, part, settings)
-        found.append(measured)
+        pairs.append(measured)
         methods.append(method)
     if not n_permutations:
-        return found, []
-    values = [measured.value for measured in found]
+        return pairs, []
+    values = [measured.value for measured in pairs]
     nulls = _nulls(stratum, statistic, settings, methods, values, n_permutations, number)
-    both = zip(found, nulls, strict=True)
+    both = zip(pairs, nulls, strict=True)
     return [replace(pair, null=null.summary([pair])) for pair, null in both], nulls
 
 
@@ -348,12 +348,12 @@ class _Null:
 
     def summary(self, pairs: Sequence[DeltaPair]) -> NullSummary:
         """Summarise for the largest of some pairs; held-out rows say more than a sample."""
-        found = NullSummary.of(self.observed, self.values, self.n_rows)
+        summary = NullSummary.of(self.observed, self.values, self.n_rows)
         p_values = [pair.held_out.p_value for pair in pairs if pair.held_out is not None]
         if not self.sampled or not p_values:
-            return found
+            return summary
         p_value = min(1.0, len(p_values) * min(p_values))  # Bonferroni
-        return replace(found, p_value=p_value, p_value_of="held-out rows")
+        return replace(summary, p_value=p_value, p_value_of="held-out rows")
 
 
 def _nulls(
@@ -368,7 +368,7 @@ def _nulls(
     """Permute the rows, or a sample of them; then the sample's own values are what is compared."""
     # Under permuted groups values shrink with the root of the rows, by which those of a sample
     # are scaled for display. The p-value does not depend on it: both sides are scaled alike.
-    found: list[_Null | None] = [None] * len(methods)
+    by_pair: list[_Null | None] = [None] * len(methods)
     for method in dict.fromkeys(methods):
         how = replace(settings, method=method)
         chosen = [k for k, used in enumerate(methods) if used == method]
@@ -384,8 +384,8 @@ def _nulls(
             if sampled:
                 scale = math.sqrt(_size(sign) / _size(stratum.pairs[k].signs))
                 value = scale * statistic.fit(sign).value
-            found[k] = _Null(value, scale * null, len(index), sampled)
-    return [null for null in found if null is not None]
+            by_pair[k] = _Null(value, scale * null, len(index), sampled)
+    return [null for null in by_pair if null is not None]
 
 
 def _size(signs: Signs) -> float:

@@ -93,8 +93,8 @@ def cov_gap(
 
 def gaps_of(rows: Rows, compare: str, joint: bool, reference: Any) -> tuple[float, float]:
     """Return the largest mean gap and covariance gap, by the contrasts that a fit would see."""
-    found = table_of_gaps(rows, compare, joint, reference)
-    return largest_gap(found, "mean_gap"), largest_gap(found, "cov_gap")
+    gaps = table_of_gaps(rows, compare, joint, reference)
+    return largest_gap(gaps, "mean_gap"), largest_gap(gaps, "cov_gap")
 
 
 def table_of_gaps(rows: Rows, compare: str, joint: bool, reference: Any) -> list[dict[str, Any]]:
@@ -108,13 +108,13 @@ def table_of_gaps(rows: Rows, compare: str, joint: bool, reference: Any) -> list
 
 def largest_gap(table: Sequence[dict[str, Any]], name: str) -> float:
     """Return the largest of one kind of gap."""
-    found = [row[name] for row in table if row[name] is not None]
-    if not found:
+    values = [row[name] for row in table if row[name] is not None]
+    if not values:
         raise GroupsError(
             "No two groups of at least two rows each can be compared: merge small groups, or use "
             "fewer control features."
         )
-    return float(max(found))
+    return float(max(values))
 
 
 def mmd2(

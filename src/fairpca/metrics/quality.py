@@ -170,8 +170,8 @@ def group_loss(
     --------
     >>> from fairpca.metrics import group_loss
     >>> X = [[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
-    >>> found = group_loss(X, ["a", "a", "b", "b"], components=[[1.0, 0.0]])
-    >>> found["variance"], found["best"], found["loss"]
+    >>> table = group_loss(X, ["a", "a", "b", "b"], components=[[1.0, 0.0]])
+    >>> table["variance"], table["best"], table["loss"]
     ([4.0, 0.0], [4.0, 1.0], [0.0, 1.0])
     """
     if (components is None) == (U is None):

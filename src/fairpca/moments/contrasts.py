@@ -80,7 +80,7 @@ class ContrastTable(dict[str, list[Any]]):
 
 
 class Note(NamedTuple):
-    """Something the user should be told about a set of contrasts, and the class of the warning."""
+    """A message for the user about a set of contrasts, and the class of the warning."""
 
     category: type[UserWarning]
     message: str
@@ -116,7 +116,7 @@ class ContrastSet(Sequence[Contrast]):
     n_features : int
         Number of features p.
     notes : tuple of Note
-        What the user should be told.
+        Messages for the user.
 
     Examples
     --------

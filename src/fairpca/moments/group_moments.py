@@ -231,7 +231,7 @@ class GroupMoments(MomentsReprMixin):
         """Mean and scale by which the features become centred with unit variance.
 
         A column counts as constant when its pooled deviation is at most 16 units of rounding of
-        its mean, the level at which the stored values themselves cannot be told apart; its scale
+        its mean, the level at which the stored values themselves cannot be distinguished; its scale
         is 1. Columns that are constant in the data have a deviation of exactly zero here.
 
         Parameters

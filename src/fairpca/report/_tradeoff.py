@@ -68,7 +68,7 @@ class TradeoffDisplay(Display):
     chosen : int, optional
         Position of the penalty that was chosen.
     chance : float, optional
-        What `leakage` stays below when nothing leaks.
+        What `leakage` stays below when the group cannot be predicted.
 
     Examples
     --------

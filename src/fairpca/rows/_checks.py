@@ -55,7 +55,7 @@ def check_matrix(
     X: Any, of: str = "X", masks: Callable[[], Iterable[Mask]] = tuple
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Return a finite matrix of floats, and its column names where the container has them."""
-    # The precision given is kept (float64 for other numbers); a sparse matrix stays sparse (CSR).
+    # The precision of the floats is kept (others: float64); a sparse matrix stays sparse (CSR).
     names = getattr(X, "column_names", getattr(X, "columns", None))
     is_sparse = issparse(X)
     check_no_dates_or_masks(X, of)

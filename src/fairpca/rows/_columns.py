@@ -243,7 +243,7 @@ def without_columns(X: Any, names: Iterable[str]) -> Any:
 
 
 def _column_names(X: Any) -> list[Any]:
-    if not hasattr(X, "shape"):  # polars warns where a lazy frame is asked for its columns
+    if not hasattr(X, "shape"):  # polars warns when the columns of a lazy frame are read
         return []
     return list(getattr(X, "column_names", getattr(X, "columns", ())))
 

@@ -122,8 +122,8 @@ def _sparse_words(matrix: Any, keys: Words) -> Words:
     """Hash the rows of a CSR matrix by its non-zeros; wrapped sums have the right differences."""
     sums = np.zeros(len(matrix.data) + 1, dtype=np.uint64)
     np.cumsum(_bits(matrix.data) * keys[matrix.indices], out=sums[1:])
-    found: Words = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
-    return found
+    words: Words = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+    return words
 
 
 def _level_words(column: Attribute) -> Words:

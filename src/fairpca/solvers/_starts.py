@@ -39,7 +39,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A basis of the reduced problem, its bound (None: none was computed), and who found it."""
+    """A basis of the reduced problem, its bound (None: not computed), and its method."""
 
     basis: Array
     bound: Bound | None

@@ -92,15 +92,15 @@ class _Columns(HasInputCols, HasInputCol, HasOutputCol):
         To.toString,
     )
 
-    def _set_known(self, given: dict[str, Any]) -> None:
-        unknown = [name for name in given if not self.hasParam(name)]
+    def _set_known(self, values: dict[str, Any]) -> None:
+        unknown = [name for name in values if not self.hasParam(name)]
         if unknown:
             known = ", ".join(sorted(param.name for param in self.params))
             raise InvalidInputError(
                 f"{type(self).__name__} has no parameter {unknown[0]!r}: it has {known}.",
                 parameter=unknown[0],
             )
-        self._set(**given)
+        self._set(**values)
 
     def _features(self, data: Any) -> dict[str, Any]:
         """Return a Spark column of doubles for each feature, by name."""
@@ -179,15 +179,15 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         Rows without a group or stratum: an error, or a group of their own.
     """
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         super().__init__()
         defaults = {name: default for name, (_, _, default) in _SETTINGS.items()}
         self._setDefault(outputCol="fairpca", handleInvalid="error", **defaults)
-        self._set_known(given)
+        self._set_known(values)
 
-    def setParams(self, **given: Any) -> FairPCA:
+    def setParams(self, **values: Any) -> FairPCA:
         """Set parameters by keyword, as the constructor does."""
-        self._set_known(given)
+        self._set_known(values)
         return self
 
     def settings(self) -> dict[str, Any]:
@@ -333,10 +333,10 @@ class _Reader(MLReader):
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "model.npz")
             place.write_bytes(bytes(content))
-            found = self.kind(estimators.load_model(place))
-        found._resetUid(metadata["uid"])
-        DefaultParamsReader.getAndSetParams(found, metadata)
-        return found
+            model = self.kind(estimators.load_model(place))
+        model._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(model, metadata)
+        return model
 
 
 class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable, MLWritable):
@@ -364,10 +364,10 @@ class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable, MLWritable):
     gapPenalty = _parameter("gapPenalty", "penalty on a unit of the gap of means", To.toFloat)
     _METRICS: ClassVar = ("variance", "meanGap", "covGap")
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         super().__init__()
         self._setDefault(metricName="variance", gapPenalty=0.0, compare="one-vs-rest")
-        self._set_known({"inputCol": "fairpca", **given})
+        self._set_known({"inputCol": "fairpca", **values})
 
     def isLargerBetter(self) -> bool:
         """Tell whether the best model has the largest value."""

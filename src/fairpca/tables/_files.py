@@ -237,30 +237,30 @@ def open_files(
     else:
         raise InvalidInputError(f"source={source!r}: give a path, or several.", parameter="source")
     suffixes = SUFFIXES[kind] if kind else tuple(s for known in SUFFIXES.values() for s in known)
-    found = [_find(item, suffixes, filesystem) for item in items]
-    places = [(part.filesystem, path) for part in found for path in part.paths]
+    sources = [_find(item, suffixes, filesystem) for item in items]
+    places = [(part.filesystem, path) for part in sources for path in part.paths]
     if not places:
         raise InvalidInputError("no files were given.", parameter="source")
     if len({resolved(*place) for place in places}) < len(places):
         raise InvalidInputError(
             "a file is named more than once: its rows would count twice.", parameter="source"
         )
-    single = [part.type for part in found] == [fs.FileType.File]
+    single = [part.type for part in sources] == [fs.FileType.File]
     kind = kind or _common_kind([path for _, path in places], single)
     format = _format(kind, separator, types)
-    closed = [part for item in found for part in _closed_parts(item, format)]
+    closed = [part for item in sources for part in _closed_parts(item, format)]
     first = closed[0].opened()
     for name in first.schema.names:  # bytes are what is not the text it should be
         if kind == "csv" and kinds.is_binary(first.schema.field(name).type):
             raise _not_text(first.path, f"column {name!r}")
     others = in_order(lambda part: part.opened(first.schema), closed[1:])
     parts = (first, *others)
-    folders = [resolved(f.filesystem, f.base) for f in found if f.type == fs.FileType.Directory]
+    folders = [resolved(f.filesystem, f.base) for f in sources if f.type == fs.FileType.Directory]
     return Files(parts, kind, parts[0].schema, tuple(items), single, tuple(folders))
 
 
 def resolved(filesystem: Any, path: str) -> str:
-    """Return a path by which a file can be told from others, however it was written."""
+    """Return one path for a file, however it was written."""
     if isinstance(filesystem, fs.LocalFileSystem):
         return Path(os.path.realpath(path)).as_posix()
     return path
@@ -332,7 +332,7 @@ def _below(path: str, base: str) -> str:
 
 
 def _common_kind(paths: list[str], single: bool) -> Kind:
-    """Tell the kind of the files by their names; different kinds have no common types."""
+    """Return the kind of the files by their suffixes; different kinds have no common types."""
     first, kind = paths[0], _kind_of(paths[0])
     for path in paths:
         if _kind_of(path) != kind:
@@ -341,7 +341,7 @@ def _common_kind(paths: list[str], single: bool) -> Kind:
             )
     if kind is None and single and "." in PurePosixPath(first).name:
         raise InvalidInputError(
-            f"{first}: the kind of file is told by its name: use one of .csv, .csv.gz, .parquet, "
+            f"{first}: the suffix decides the format: use one of .csv, .csv.gz, .parquet, "
             ".feather, .arrow."
         )
     return kind or "parquet"

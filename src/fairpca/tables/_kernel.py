@@ -126,10 +126,10 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
     # is never searched for it; groups and weights are few and are searched at once.
     # But rows of weight zero are in no sum, and rows wider than they are many go through a
     # decomposition, which must not see NaN.
-    unseen = len(columns.features) > n_rows or positive_rows(columns) is not None
-    missing, complete = count_missing(columns, roles, search_features=counting or unseen)
+    needs_search = len(columns.features) > n_rows or positive_rows(columns) is not None
+    missing, complete = count_missing(columns, roles, search_features=counting or needs_search)
     if not missing and not counting:
-        if unseen:
+        if needs_search:
             check_finite(columns, roles)
         try:
             return _sum(columns, roles)
@@ -146,8 +146,8 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
     if roles.missing == "mean":
         check_finite(columns, roles)
         return replace(_sum(columns, roles, missing), incomplete=incomplete, missing=missing)
-    found = _sum(columns.filter(complete), roles)
-    return replace(found, n_rows=n_rows, incomplete=incomplete, missing=missing)
+    part = _sum(columns.filter(complete), roles)
+    return replace(part, n_rows=n_rows, incomplete=incomplete, missing=missing)
 
 
 def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial:
@@ -357,8 +357,8 @@ def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
 
 
 def _numbers(column: pa.Array) -> Any:
-    holed = kinds.is_boolean(column.type) and column.null_count
-    if kinds.is_decimal(column.type) or kinds.is_null(column.type) or holed:
+    has_nulls = kinds.is_boolean(column.type) and column.null_count
+    if kinds.is_decimal(column.type) or kinds.is_null(column.type) or has_nulls:
         column = column.cast(pa.float64())
     return column.to_numpy(zero_copy_only=False)
 

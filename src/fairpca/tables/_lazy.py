@@ -63,9 +63,9 @@ def lazy_feature_moments(
     """Sum what a function makes of the features of every row."""
     work = partial(_sum_features, function=function)
     _, delayed = collections(work, *parts, names, **options)
-    found: GroupMoments | None = merge_tree(delayed, _add)
-    assert found is not None
-    return found
+    moments: GroupMoments | None = merge_tree(delayed, _add)
+    assert moments is not None
+    return moments
 
 
 def _partition_rows(X: Any, groups: Mapping[str, Any], roles: Roles) -> tuple[Columns, Rows | None]:
@@ -89,8 +89,8 @@ def _sum_features(
 
 
 def _add(parts: list[GroupMoments | None]) -> GroupMoments | None:
-    found = [part for part in parts if part is not None]
-    return reduce(add, found) if found else None
+    moments = [part for part in parts if part is not None]
+    return reduce(add, moments) if moments else None
 
 
 def _draw_partition(
@@ -129,10 +129,10 @@ def _cell_names(rows: Rows, cells: Any, number: int) -> str:
 
 
 def _merge(parts: list[pa.Table | None], size: int) -> pa.Table | None:
-    found = [part for part in parts if part is not None]
-    if not found:
+    tables = [part for part in parts if part is not None]
+    if not tables:
         return None
-    table = pa.concat_tables(found, promote_options="permissive")
+    table = pa.concat_tables(tables, promote_options="permissive")
     cells = table.column(_CELL).combine_chunks().dictionary_encode().indices.to_numpy()
     kept = _smallest_keys(table.column(_KEY).to_numpy(), cells, size)
     return table.take(pa.array(kept)) if len(kept) < len(cells) else table

@@ -165,19 +165,20 @@ def _check_fitted(kind: str, state: Mapping[str, Any]) -> None:
 
 def _indicator(feature: str, schema: pa.Schema) -> tuple[str, str]:
     """Column and value of an indicator feature."""
-    found = [name for name in schema.names if feature.startswith(f"{name}=")]
-    if len(found) > 1:
+    columns = [name for name in schema.names if feature.startswith(f"{name}=")]
+    if len(columns) > 1:
         raise InvalidInputError(
-            f"the feature {feature!r} can be read as a value of any of {found}: rename the columns."
+            f"the feature {feature!r} can be read as a value of any of {columns}: rename the "
+            "columns."
         )
-    if not found:
+    if not columns:
         other = len(schema.names) == 1 and any(mark in schema.names[0] for mark in ";\t|")
         hint = " Are its fields separated by something else than a comma?" if other else ""
         raise InvalidInputError(
             f"the table has no column {feature!r}, which the model needs.{hint}",
             parameter="separator" if other else None,
         )
-    return found[0], feature.removeprefix(f"{found[0]}=")
+    return columns[0], feature.removeprefix(f"{columns[0]}=")
 
 
 def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str) -> Any:

@@ -1,4 +1,4 @@
-"""What one part of a pass has found, and how the parts are put together."""
+"""Sums and counts of one part of a pass, and how parts are merged."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
     names = [*roles.features, *indicator_names(levels)]
     _check_distinct(names)
     columns = feature_columns(roles, levels)
-    found = [part.moments for part in parts if part.moments is not None]
-    aligned = [_align(moments, names, columns) for moments in found]
+    summed = [part.moments for part in parts if part.moments is not None]
+    aligned = [_align(moments, names, columns) for moments in summed]
     missing: dict[str, int] = {}
     for part in parts:
         for name, count in part.missing.items():
@@ -123,7 +123,7 @@ def _align(moments: GroupMoments, names: Sequence[str], columns: Sequence[str]) 
 
 
 def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:
-    """Turn the sum of a pass into moments, by fold if asked for, or say why there are none."""
+    """Turn the sum of a pass into moments (by fold where there are folds), or raise an error."""
     check_missing(total, roles)
     if total.moments is None or not total.moments.table.cells:
         raise no_rows_error(total.n_rows, total.incomplete, name)
@@ -135,10 +135,10 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
 def _warn_of_identifiers(total: Partial) -> None:
     """Warn of features that have another value in every row."""
     n_rows = total.n_rows - total.incomplete
-    found = find_identifiers(total.unique, n_rows)
-    found += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
-    if found:
-        warn_user(identifier_text(found), IdentifierWarning)
+    identifiers = find_identifiers(total.unique, n_rows)
+    identifiers += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
+    if identifiers:
+        warn_user(identifier_text(identifiers), IdentifierWarning)
 
 
 def refused(missing: Iterable[str], roles: Roles) -> bool:

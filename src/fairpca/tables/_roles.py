@@ -21,7 +21,7 @@ _PARAMETER_OF = dict(zip(("sensitive", "control", "weight"), PARTS, strict=True)
 
 
 class RoleOptions(TypedDict, total=False):
-    """What can be asked of any table, by keyword; see `moments_from_files`."""
+    """Options for reading any table, by keyword; see `moments_from_files`."""
 
     numeric: Names
     categorical: Names
@@ -153,11 +153,11 @@ def check_choice(parameter: str, value: str, among: Sequence[str]) -> None:
         raise InvalidInputError(f"{parameter}={value!r}: use one of {words}.", parameter=parameter)
 
 
-def as_names(given: Names) -> tuple[str, ...]:
+def as_names(names: Names) -> tuple[str, ...]:
     """Return the columns that an argument names, one, several or none."""
-    if given is None:
+    if names is None:
         return ()
-    return (given,) if isinstance(given, str) else tuple(given)
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> None:

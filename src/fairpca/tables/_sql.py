@@ -79,7 +79,7 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
-        """Open a connection that commits only when told so."""
+        """Open a connection that commits only when `commit` is called."""
         if self._shared:
             yield self._shared[0]
             return
@@ -113,10 +113,10 @@ def _secrets(uri: str) -> list[str]:
     """Return what stands where a password does in an address, well formed or not, longest first."""
     rest = uri.partition("://")[2]
     login = rest.rpartition("@")[0] or rest.partition("/")[0]
-    found = [login.partition(":")[2]]
-    found += re.findall(r"[?&](?:ssl)?(?:password|passfile)=([^&]*)", rest)
-    found += [unquote(secret) for secret in found]
-    return sorted(filter(None, set(found)), key=len, reverse=True)
+    secrets = [login.partition(":")[2]]
+    secrets += re.findall(r"[?&](?:ssl)?(?:password|passfile)=([^&]*)", rest)
+    secrets += [unquote(secret) for secret in secrets]
+    return sorted(filter(None, set(secrets)), key=len, reverse=True)
 
 
 def open_query(sql: str, database: str | Database) -> Table:
@@ -141,15 +141,15 @@ def open_query(sql: str, database: str | Database) -> Table:
     >>> from fairpca.tables import open_query
     >>> table = open_query("SELECT * FROM people", "sqlite:people.db")  # doctest: +SKIP
     """
-    found = database if isinstance(database, Database) else Database(database)
-    found.check_exists()
+    db = database if isinstance(database, Database) else Database(database)
+    db.check_exists()
     query = sql.strip().rstrip(";")
     if not query:
         raise InvalidInputError("sql is empty: give a SELECT.", parameter="sql")
-    name = f"the {found.kind} query"
-    empty = query if found.kind == "SQLite" else _select("*", query) + " LIMIT 0"
-    with _cursor(found, name) as cursor:
-        schema = _run(cursor, empty, found).schema
+    name = f"the {db.kind} query"
+    empty = query if db.kind == "SQLite" else _select("*", query) + " LIMIT 0"
+    with _cursor(db, name) as cursor:
+        schema = _run(cursor, empty, db).schema
     numbers = {field.name for field in schema if _is_numeric(field.type)}
     fields = [
         pa.field(f.name, pa.float64() if f.name in numbers else plain_type(f.type)) for f in schema
@@ -159,8 +159,8 @@ def open_query(sql: str, database: str | Database) -> Table:
 
     def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         chosen = ", ".join(_column(column, column in numbers) for column in columns)
-        with _cursor(found, name) as cursor:
-            yield from _run(cursor, _select(chosen, query), found)
+        with _cursor(db, name) as cursor:
+            yield from _run(cursor, _select(chosen, query), db)
 
     stream = Stream(name, pa.schema(fields), read)
     return Table(name, stream.schema, (stream,))
@@ -234,12 +234,12 @@ def project_into(
     >>> from fairpca.tables import project_into
     >>> project_into(table, "model.npz", "sqlite:people.db", "reduced")  # doctest: +SKIP
     """
-    found = database if isinstance(database, Database) else Database(database)
+    db = database if isinstance(database, Database) else Database(database)
     job = Job(table, model, keep, missing, unknown)
     space, _, name = into.rpartition(".")
     rows = _Rows(job, progress)
-    with found.connection() as connection, _writing(connection, into, found) as cursor:
-        exists = _exists(cursor, found.kind, space, name)
+    with db.connection() as connection, _writing(connection, into, db) as cursor:
+        exists = _exists(cursor, db.kind, space, name)
         if exists and not force:
             raise InvalidInputError(
                 f"the table {into} exists already: choose another name, or replace it.",
@@ -251,7 +251,7 @@ def project_into(
         written = _ingest(cursor, temporary, space, rows)
         if rows.error is None and written in (-1, rows.count):
             if exists:
-                _replace(cursor, found.kind, space, name, temporary)
+                _replace(cursor, db.kind, space, name, temporary)
             connection.commit()
             return rows.count
     raise rows.error or InvalidInputError(

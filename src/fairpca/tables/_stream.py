@@ -32,7 +32,7 @@ MAX_THREADS = 8
 # and sixteen batches of 131,072 rows ahead, which follows the number of files up to a gigabyte.
 READ_AHEAD = {"batch_readahead": 1, "fragment_readahead": 1}
 
-# DuckDB has a cost for each batch that it exports: it is asked for larger ones, which are cut.
+# DuckDB has a cost for each batch that it exports: larger ones are requested, and cut.
 DUCKDB_BATCHES = 2
 
 # Errors of these packages are about rows that cannot be read; others are defects of ours.
@@ -149,7 +149,7 @@ def _dataset(dataset: Any) -> Stream:
 
 
 def _polars(frame: Any) -> Stream:
-    """Read a polars frame; a lazy one by its streaming engine, with only the columns asked for."""
+    """Read a polars frame; a lazy one by its streaming engine, with only the columns needed."""
     import polars as pl
     from polars.selectors import by_name  # in which "*" and "^x.*$" are names, not patterns
 
@@ -176,8 +176,8 @@ def _polars(frame: Any) -> Stream:
 
 
 def _frame_batches(frame: Any) -> list[pa.RecordBatch]:
-    found: list[pa.RecordBatch] = frame.to_arrow().to_batches()
-    return found
+    batches: list[pa.RecordBatch] = frame.to_arrow().to_batches()
+    return batches
 
 
 def _duckdb(relation: Any) -> Stream:
@@ -251,8 +251,8 @@ def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
     waiting.clear()
     if len(batches) == 1:
         return batches[0]
-    found = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    return found[0]
+    joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    return joined[0]
 
 
 def sum_parts(
@@ -273,10 +273,10 @@ def sum_parts(
     batches = chain.from_iterable(
         map(partial(_pair, part.path), part.batches(wanted, rows)) for part in parts
     )
-    for found in in_order(work, batches, threads):
-        total = merge_partials([total, found], roles)
-        failing = failing or refused(found.missing, roles)
-        counter.add(found.n_rows)
+    for result in in_order(work, batches, threads):
+        total = merge_partials([total, result], roles)
+        failing = failing or refused(result.missing, roles)
+        counter.add(result.n_rows)
     return total
 
 

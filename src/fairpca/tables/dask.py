@@ -81,8 +81,8 @@ def moments_from_dask(
             raise InvalidInputError("an array has no names: features and categorical need a table.")
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
-        given = (data, sensitive, control, weight, None)
-        roles, parts = collections(_sum_features, *given, **options)
+        inputs = (data, sensitive, control, weight, None)
+        roles, parts = collections(_sum_features, *inputs, **options)
         return finish(_compute(parts, roles), roles, named=False)
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
@@ -106,8 +106,8 @@ def lazy_moments(
 ) -> GroupMoments:
     """Moments of Dask features whose groups are collections of their own, as for an estimator."""
     control = None if sensitive is None else control
-    given = (X, sensitive, control, weight, names)
-    roles, parts = collections(_sum_features, *given, numeric=numeric, **options)
+    inputs = (X, sensitive, control, weight, names)
+    roles, parts = collections(_sum_features, *inputs, numeric=numeric, **options)
     moments = finish(_compute(parts, roles), roles, named=names is not None)
     if moments.n_samples < at_least:
         raise InvalidInputError(
@@ -171,7 +171,7 @@ def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
 
 
 def merge_tree(parts: Sequence[Any], function: Callable[[list[Any]], Any]) -> Any:
-    """Merge what delayed tasks have found as a tree, always in the same order."""
+    """Merge the results of delayed tasks as a tree, always in the same order."""
     from dask import delayed
 
     if not parts:
@@ -201,8 +201,8 @@ def collections(
     # `work` is called with a partition of features, its groups by argument, and the roles.
     empty = sample(X)
     numeric = as_names(options.pop("numeric", None))
-    given = dict(zip(PARTS, (sensitive, control, weight), strict=True))
-    groups, strata = (_group_names(given[name], name, numeric) for name in PARTS[:2])
+    inputs = dict(zip(PARTS, (sensitive, control, weight), strict=True))
+    groups, strata = (_group_names(inputs[name], name, numeric) for name in PARTS[:2])
     types = getattr(empty, "dtypes", [empty.dtype] if hasattr(empty, "dtype") else [])
     roles = Roles(
         features=tuple(f"x{i}" for i in range(empty.shape[1])) if names is None else tuple(names),
@@ -213,11 +213,11 @@ def collections(
         single=all(kind == np.float32 for kind in types),
         **options,
     )
-    given = {name: part for name, part in given.items() if part is not None}
+    inputs = {name: part for name, part in inputs.items() if part is not None}
     function = partial(work, roles=roles)
-    if all(hasattr(part, "map_partitions") for part in (X, *given.values())):
-        return roles, _frame_parts(X, given, function)
-    return roles, _array_parts(X, given, function)
+    if all(hasattr(part, "map_partitions") for part in (X, *inputs.values())):
+        return roles, _frame_parts(X, inputs, function)
+    return roles, _array_parts(X, inputs, function)
 
 
 def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[str, ...]:
@@ -290,15 +290,15 @@ def _array_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]
 
     others = {name: _aligned(part, X, name) for name, part in groups.items()}
     return [
-        delayed(function)(part, {name: found[index] for name, found in others.items()})
+        delayed(function)(part, {name: blocks[index] for name, blocks in others.items()})
         for index, part in enumerate(_row_partitions(X))
     ]
 
 
-def _check_partitions(name: str, found: int, wanted: int) -> None:
-    if found != wanted:
+def _check_partitions(name: str, count: int, wanted: int) -> None:
+    if count != wanted:
         raise InvalidInputError(
-            f"{name} has {found} partitions but X has {wanted}: take both from the same table, or "
+            f"{name} has {count} partitions but X has {wanted}: take both from the same table, or "
             "give them the same partitions."
         )
 
@@ -320,11 +320,11 @@ def _aligned(part: Any, X: Any, name: str) -> list[Any]:
     if is_lazy(part):
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
-        found = _row_partitions(part)
-        _check_partitions(name, len(found), count)
+        partitions = _row_partitions(part)
+        _check_partitions(name, len(partitions), count)
         if not hasattr(meta := getattr(part, "_meta", None), "iloc"):
-            return found
-        return [delayed(as_declared)(part, meta) for part in found]
+            return partitions
+        return [delayed(as_declared)(part, meta) for part in partitions]
     if not known:
         raise InvalidInputError(
             f"{name} is in memory while X is a Dask collection whose partitions have unknown "

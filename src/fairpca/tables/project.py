@@ -51,7 +51,7 @@ def project_table(
 ) -> Path:
     """Write the scores of the rows of a table, in bounded memory.
 
-    What is written is told by the name of `out`: ``.csv``, ``.csv.gz``, ``.parquet``, ``.feather``
+    The suffix of `out` decides the format: ``.csv``, ``.csv.gz``, ``.parquet``, ``.feather``
     or ``.arrow``; any other name is a directory with the same files below it, where the table is
     a directory of Parquet files. It appears complete or not at all. Returns `out`.
 
@@ -202,8 +202,8 @@ class Job:
     def warn_of_dropped(self) -> None:
         """Say how many rows were left out."""
         if self.dropped:
-            found = f"{self.dropped:,} rows lack a feature and were left out."
-            warn_user(found, DroppedRowsWarning)
+            message = f"{self.dropped:,} rows lack a feature and were left out."
+            warn_user(message, DroppedRowsWarning)
 
 
 def _is_csv(path: str | os.PathLike[str]) -> bool:
@@ -274,7 +274,7 @@ def check_target(
     is_file = name.lower().endswith(OUTPUTS)
     if not is_file and (table.files is None or table.files.single or table.kind != "parquet"):
         raise InvalidInputError(
-            f"{name}: the kind of file is told by its name: use one of {', '.join(OUTPUTS)}.",
+            f"{name}: the suffix decides the format: use one of {', '.join(OUTPUTS)}.",
             parameter="out",
         )
     if isinstance(system, fs.LocalFileSystem):

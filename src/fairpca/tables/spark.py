@@ -129,8 +129,8 @@ def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> Gr
     partials = _numbered(data, roles.columns).mapInArrow(work, _SCHEMA)
     merge = partial(_merge_partition, roles=roles)
     partials = partials.repartition(MERGERS).mapInArrow(merge, _SCHEMA)
-    found = [_unpack(row["partial"]) for row in partials.collect()]
-    return finish(merge_partials(found, roles) if found else Partial(), roles)
+    parts = [_unpack(row["partial"]) for row in partials.collect()]
+    return finish(merge_partials(parts, roles) if parts else Partial(), roles)
 
 
 def transform_spark(data: Any, model: AnyModel) -> Any:

@@ -263,7 +263,7 @@ def moments_from_files(
     filesystem : pyarrow or fsspec file system, optional
         Where plain paths lie; None: the local disk.
     kind : {"csv", "parquet", "arrow"}, optional
-        What the files are; None: told by their names.
+        Format of the files; None: by their suffixes.
     threads : int, optional
         Batches that are summed at the same time; None: one for each core, at most 8. The result
         does not depend on it.

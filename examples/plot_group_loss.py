@@ -1,10 +1,10 @@
 """
-The worst-served group
-======================
+The largest loss of a group
+===========================
 
-There is another fair PCA (Samadi et al. 2018): not that groups cannot be told apart, but that no
-group loses much more than it must. A small group whose rows vary in directions of their own is
-badly served by the components of the majority. ``objective="worst-loss"`` looks after it.
+Samadi et al. (2018) define fair PCA differently: groups may be easy to predict, but no group should
+lose much more variance than it must. The components of the majority lose much of the variance of a
+small group that varies in other directions. ``objective="worst-loss"`` minimises the largest loss.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ for name, size in sizes.items():
     group += [name] * size
 X, group = np.vstack(X), np.array(group)
 
-free = {"mean_tol": None, "cov_weight": 0.0}  # this sense alone, without equal means
+free = {"mean_tol": None, "cov_weight": 0.0}  # the largest loss alone, without equal means
 models = {
     "plain PCA": FairPCA(3, **free),
     "worst-loss": FairPCA(3, objective="worst-loss", **free),
@@ -32,16 +32,16 @@ models = {
 
 
 # %%
-# What each group loses, as a share of its own variance, against its own best three components.
+# Loss of each group against its own best three components, as a share of its variance.
 def losses(model):
-    found = []
+    shares = []
     for name in sizes:
         rows = X[group == name] - X[group == name].mean(axis=0)
         covariance = rows.T @ rows / len(rows)
         best = np.linalg.eigvalsh(covariance)[-3:].sum()
         kept = np.trace(model.components_ @ covariance @ model.components_.T)
-        found.append(100 * (best - kept) / np.trace(covariance))
-    return found
+        shares.append(100 * (best - kept) / np.trace(covariance))
+    return shares
 
 
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
