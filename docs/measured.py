@@ -28,13 +28,13 @@ def _frontier(rows: Rows, d: int) -> str:
         cells = [spoken(name)]
         cells += [_point(only(mine, method=m, penalty=penalty)) for m, penalty in PEERS.values()]
         paths = [only(mine, split=split, method="DeltaFairPCA") for split in values(mine, "split")]
-        asked = [[row for row in path if row["delta"] <= DELTA] for path in paths]
+        within = [[row for row in path if row["delta"] <= DELTA] for path in paths]
         chosen = [
             reached[0] if reached else min(path, key=lambda row: row["delta"])
-            for path, reached in zip(paths, asked, strict=True)
+            for path, reached in zip(paths, within, strict=True)
         ]
-        missed = sum(not reached for reached in asked)
-        note = " (not reached)" if missed == 1 == len(asked) else f" (missed in {missed})"
+        missed = sum(not reached for reached in within)
+        note = " (not reached)" if missed == 1 == len(within) else f" (missed in {missed})"
         cells.append(_point(chosen) + (note if missed else ""))
         cells.append(f"{mean(chosen, 'delta'):.2f} ± {mean(chosen, 'error'):.2f}")
         cells.append(", ".join(f"{mean(chosen, who):.2f}" for who in ("svm", "trees", "net")))
@@ -51,9 +51,9 @@ def _point(rows: Rows) -> str:
 def _frontier_claims(rows: Rows) -> str:
     """Return what `frontier.py summary` counted."""
     (row,) = rows
-    asked = ", ".join(f"{delta:g}" for delta in row["deltas"])
+    requested = ", ".join(f"{delta:g}" for delta in row["deltas"])
     return (
-        f"- **How often what was asked for held**: over {row['cells']} cells and `delta` {asked}, "
+        f"- **How often the requested Δ held**: over {row['cells']} cells and `delta` {requested}, "
         f"{row['requests']} requests were reached; in {row['exceeded']} of them the SVM exceeded "
         "the request by two standard errors on held-out rows.\n"
         f"- **It is not always the best**: of {row['peers']} points of the paper's program, "
@@ -142,8 +142,8 @@ def _worst_claims(rows: Rows) -> str:
     return (
         f"- **They agree** in part: equal means also lower the worst loss of plain PCA in "
         f"{len(lower)} of the {len(rows)} rows ({names}), where the leading directions of PCA are "
-        "those between the groups. There the second sense also brings the means together, without "
-        f"being asked to: {spoken(closer['data'])} at d = {closer['d']} from "
+        "those between the groups. There the second sense also brings the means together, which "
+        f"nothing requires: {spoken(closer['data'])} at d = {closer['d']} from "
         f"{closer['pca_mean_gap']:.2f} to {closer['group_mean_gap']:.2f}.\n"
         "- **They pull apart** in the others: where the means differ along directions in which the "
         "groups themselves vary, equal means take those directions away, and a group loses more "
