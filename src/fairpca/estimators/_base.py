@@ -209,24 +209,21 @@ class FairnessEstimator(
         groups = "own" if self.missing_groups == "own" else "raise"
         return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
-    def _lazy_options(self, X: Any, parts: Sequence[Any], reset: bool = True) -> dict[str, Any]:
-        """Check a Dask collection by its first rows; return the options of a pass over it."""
-        from fairpca.tables import sample  # needs pyarrow
+    def _dask_rows(self, X: Any, *parts: Any, reset: bool = True, folds: int = 0) -> Any:
+        """Check a Dask collection by its first rows; return its rows, of which none is read yet."""
+        from fairpca.tables import DaskRows, sample  # needs pyarrow
 
         if parts[0] is None:
             self._require_groups_optional()
         validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-        return {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
+        names = getattr(self, "feature_names_in_", None)
+        return DaskRows(X, *parts, names=names, folds=folds, **self._table_options())
 
     def _lazy_parts(self, X: Any, *parts: Any, size: int) -> tuple[GroupMoments, Rows, Callable]:
         """Return moments and a sample of a Dask collection, and what sums features of its rows."""
-        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample
-
-        options = self._lazy_options(X, parts)
-        parts = parts if parts[0] is not None else (None, None, parts[2])
-        moments = lazy_moments(X, *parts, at_least=2, **options)
-        rows = lazy_sample((X, *parts), moments, size, **options)
-        return moments, rows, partial(lazy_feature_moments, (X, *parts), **options)
+        rows = self._dask_rows(X, *parts)
+        moments = rows.moments(at_least=2)
+        return moments, rows.sample(moments, size), rows.feature_moments
 
     def _lazy_transform(self, X: Any, function: Callable, means: Array | None = None) -> Any:
         from fairpca.tables import lazy_transform, sample

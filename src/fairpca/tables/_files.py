@@ -22,7 +22,7 @@ import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables._kernel import rebatch
+from fairpca.tables._roles import is_text
 from fairpca.tables._stream import READ_AHEAD, equal_batches, in_order
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -79,9 +79,7 @@ class FilePart:
                 batches = self._scan(self.schema, stored.names, rows)
             if self.keys:  # by `map`: a loop would hold its batch while the next is read
                 batches = map(partial(self._with_keys, wanted=wanted), batches)
-            # Blocks of a CSV file are cut by bytes, the same in every pass: small ones are joined.
-            is_csv = isinstance(self.format, ds.CsvFileFormat)
-            yield from rebatch(batches, rows) if is_csv else equal_batches(batches, rows)
+            yield from equal_batches(batches, rows)
         except _READ_ERRORS as error:
             raise self._failure(error) from None
 
@@ -398,27 +396,3 @@ def _not_text(path: str, what: str) -> InvalidInputError:
         f"{path} is not UTF-8 text ({what} is in another encoding): convert it first, for example "
         "with iconv -f latin1 -t utf-8."
     )
-
-
-def check_same_columns(parts: Sequence[Any], columns: Iterable[str]) -> None:
-    """Refuse a file whose columns are not those of the first."""
-    first, names = parts[0], list(columns)
-    for other in parts[1:]:
-        for name in names:
-            if name not in other.schema.names:
-                raise InvalidInputError(
-                    f"{other.path}: column {name!r} is missing, which {first.path} has."
-                )
-            ours, theirs = (part.schema.field(name).type for part in (first, other))
-            if ours != theirs and not (is_text(ours) and is_text(theirs)):
-                raise InvalidInputError(
-                    f"{other.path}: column {name!r} is {theirs}, but {ours} in {first.path}: write "
-                    "both with the same type."
-                )
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Tell text, in whichever way it is stored."""
-    kind = kind.value_type if kinds.is_dictionary(kind) else kind
-    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
-    return any(test(kind) for test in tests)

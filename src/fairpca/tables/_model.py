@@ -18,8 +18,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
 from fairpca.rows._checks import infinite_error
 from fairpca.rows._columns import find_missing
-from fairpca.tables._kernel import absent, decoded, level_text
-from fairpca.tables._roles import is_number
+from fairpca.tables._kernel import absent, level_text
+from fairpca.tables._roles import decoded, is_number
 
 AnyModel: TypeAlias = Any
 """A fitted FairPCA or the path of a model file."""

@@ -23,10 +23,10 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.tables._files import CSV_MISSING, Files
-from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
+from fairpca.tables._kernel import Partial, merge_partials
 from fairpca.tables._model import AnyModel, Projection, read_model
-from fairpca.tables._partial import Partial, finish, merge_partials
-from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables._roles import Columns, Names, RoleOptions, Roles, assign_roles
+from fairpca.tables._stream import batch_rows, equal_batches, finish, sum_batches
 from fairpca.tables.table import Table
 
 # Tasks that merge the partial sums: with thousands of partitions the driver would otherwise have
@@ -212,8 +212,8 @@ def _summarise_partition(
             named = (batch.rename_columns(list(roles.columns)) for batch in batches)
             if types is not None:
                 named = (_typed_text(batch, types) for batch in named)
-            joined = rebatch(named, batch_rows(len(roles.columns)))
-            yield _pack(summarise_batches(joined, roles))
+            equal = equal_batches(named, batch_rows(len(roles.columns)))
+            yield _pack(sum_batches((Columns.of(batch, roles) for batch in equal), roles))
     except InvalidInputError as error:
         yield _pack(error)
 
@@ -238,7 +238,7 @@ def _typed_text(batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.R
 
 def _merge_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
     """Add partial sums as they come, so that a task holds two of them."""
-    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
+    total = Partial()
     try:
         for batch in batches:
             for item in batch.column(0):
