@@ -246,7 +246,7 @@ def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Ma
 
 def check_finite(columns: Columns, roles: Roles) -> None:
     """Refuse infinite features, naming the column."""
-    bad = [name for name, column in columns.features.items() if np.isinf(_numbers(column)).any()]
+    bad = [name for name, column in columns.features.items() if np.isinf(numbers(column)).any()]
     if columns.matrix is not None:
         places = np.flatnonzero(np.isinf(columns.matrix.data))
         bad = [roles.features[index] for index in columns.matrix.indices[places]]
@@ -257,7 +257,7 @@ def check_finite(columns: Columns, roles: Roles) -> None:
 def _weights(column: pa.Array) -> Any:
     if not is_number(column.type) or kinds.is_null(column.type):
         raise weights_error("text")
-    return _numbers(column).astype(np.float64)
+    return numbers(column).astype(np.float64)
 
 
 def encode_columns(
@@ -328,7 +328,7 @@ def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
     width = len(columns.features) + sum(map(len, levels.values()))
     matrix = np.empty((width, columns.n_rows), dtype=np.float32 if roles.single else np.float64)
     for index, column in enumerate(columns.features.values()):
-        matrix[index] = _numbers(column)
+        matrix[index] = numbers(column)
     start = len(columns.features)
     matrix[start:] = 0.0
     for values, codes in coded.values():
@@ -339,7 +339,8 @@ def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
     return matrix.T, levels
 
 
-def _numbers(column: pa.Array) -> Any:
+def numbers(column: pa.Array) -> Any:
+    """Return the numbers of a column, NaN for null."""
     has_nulls = kinds.is_boolean(column.type) and column.null_count
     if kinds.is_decimal(column.type) or kinds.is_null(column.type) or has_nulls:
         column = column.cast(pa.float64())

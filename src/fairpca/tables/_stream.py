@@ -70,8 +70,10 @@ class Stream:
 
 
 @contextmanager
-def reading(path: str, clean: Callable[[str], str] = str) -> Iterator[None]:
-    """Turn what an engine says of rows that it cannot deliver into one line."""
+def reading(
+    path: str, clean: Callable[[str], str] = str, verb: str = "read", end: str = ""
+) -> Iterator[None]:
+    """Turn what an engine says of rows that it cannot deliver, or take, into one line."""
     try:
         yield
     except InvalidInputError:
@@ -81,7 +83,7 @@ def reading(path: str, clean: Callable[[str], str] = str) -> Iterator[None]:
         if not foreign and not isinstance(error, OSError | pa.ArrowException):
             raise
         reason = " ".join(clean(str(error)).split())[:300] or type(error).__name__
-        raise InvalidInputError(f"{path} cannot be read ({reason}).") from None
+        raise InvalidInputError(f"{path} cannot be {verb} ({reason}){end}.") from None
 
 
 def open_stream(source: Any) -> Stream | None:

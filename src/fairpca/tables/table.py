@@ -221,7 +221,7 @@ def open_table(
         name = PurePosixPath(files.parts[0].path).name
     else:
         name = f"{len(files.parts)} files"
-    return Table(name, files.schema, files.parts, files)
+    return Table(name, files.parts[0].schema, files.parts, files)
 
 
 def moments_from_files(
