@@ -23,19 +23,20 @@ from fairpca.rows import Rows, encode_groups
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._columns import PARTS, fill_means
 from fairpca.tables import is_lazy
-from fairpca.tables._draws import columns_of, draw_rows, merge_draws, weigh_by_cell
-from fairpca.tables._kernel import Partial, count_missing, merge_partials, positive_rows, to_rows
-from fairpca.tables._roles import (
-    Columns,
-    Names,
-    RoleOptions,
-    Roles,
-    as_names,
-    assign_roles,
-    check_numbers,
-    decoded,
+from fairpca.tables._kernel import merge_partials, to_rows
+from fairpca.tables._partitions import (
+    columns_of,
+    draw_rows,
+    merge_draws,
+    on_partition,
+    sum_columns,
+    sum_features,
+    sum_file,
+    sum_frame,
+    weigh_by_cell,
 )
-from fairpca.tables._stream import batch_rows, finish, sum_batches, sum_parts
+from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles
+from fairpca.tables._stream import finish
 from fairpca.tables.table import Table
 
 # Partial sums that one task adds, so that no worker holds more than a few of them.
@@ -100,7 +101,7 @@ def moments_from_dask(
         for name, dtype in data._meta.dtypes.items()
     )
     roles = assign_roles(schema, sensitive, features, control, weight, **options)
-    sums = _frame_tasks(data[list(roles.columns)], {}, partial(_sum_frame, roles=roles))
+    sums = _frame_tasks(data[list(roles.columns)], {}, partial(sum_frame, roles=roles))
     return finish(merge_tree(sums, partial(merge_partials, roles=roles)), roles)
 
 
@@ -114,7 +115,7 @@ def moments_by_dask(table: Table, roles: Roles, scheduler: str | None = None) ->
         raise InvalidInputError(
             "the dask engine needs: pip install 'fairpca[dask]'.", parameter="engine"
         ) from None
-    work = partial(_sum_file, roles=roles, wanted=table.role_schema(roles))
+    work = partial(sum_file, roles=roles, wanted=table.role_schema(roles))
     units = [unit for part in table.files.parts for unit in part.row_groups()]
     sums = [delayed(work, pure=False)(unit) for unit in units]
     with _client(scheduler):
@@ -186,7 +187,7 @@ class DaskRows:
     def moments(self, at_least: int = 1) -> Any:
         """Sum all rows."""
         merge = partial(merge_partials, roles=self.roles)
-        moments = finish(self._compute(_sum_columns, merge), self.roles, named=self.is_named)
+        moments = finish(self._compute(sum_columns, merge), self.roles, named=self.is_named)
         if moments.n_samples < at_least:
             raise InvalidInputError(
                 f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
@@ -195,7 +196,7 @@ class DaskRows:
 
     def feature_moments(self, function: Callable[[Any], Any]) -> Any:
         """Sum what a function makes of the features of every row."""
-        return self._compute(partial(_sum_features, function=function), partial(reduce, add))
+        return self._compute(partial(sum_features, function=function), partial(reduce, add))
 
     def sample(self, moments: GroupMoments, size: int, seed: int = 0) -> Rows:
         """Draw rows, from all cells in proportion but some of each at least.
@@ -204,7 +205,7 @@ class DaskRows:
         cell. All rows, in order, where there are no more. What is missing is NaN where it counts as
         the mean.
         """
-        draw = partial(_draw_rows, size=size, seed=seed)
+        draw = partial(draw_rows, size=size, seed=seed)
         drawn = self._compute(draw, partial(merge_draws, size=size))
         rows, _ = to_rows(columns_of(drawn, self.roles), self.roles)
         rows = rows if self.is_named else replace(rows, feature_names=None)
@@ -212,7 +213,7 @@ class DaskRows:
 
     def _compute(self, work: Callable[..., Any], merge: Callable[[list[Any]], Any]) -> Any:
         """Do some work on the columns of each partition, and merge the results."""
-        function = partial(_on_partition, work=work, roles=self.roles)
+        function = partial(on_partition, work=work, roles=self.roles)
         is_frames = all(hasattr(part, "map_partitions") for part in (self.X, *self.groups.values()))
         tasks = _frame_tasks if is_frames else _array_tasks
         return merge_tree(tasks(self.X, self.groups, function), merge)
@@ -351,97 +352,6 @@ def _check_partitions(name: str, count: int, wanted: int) -> None:
             f"{name} has {count} partitions but X has {wanted}: take both from the same table, or "
             "give them the same partitions."
         )
-
-
-# One partition: pandas or NumPy to Arrow, and the work on its columns.
-
-
-def _on_partition(
-    X: Any, groups: Mapping[str, Any], *, work: Callable[..., Any], roles: Roles
-) -> Any:
-    """Do some work on the columns of a partition of features with its groups."""
-    parts = {name: _arrow_columns(part, roles.aligned[name]) for name, part in groups.items()}
-    for name, column in (item for part in parts.values() for item in part.items()):
-        if len(column) != X.shape[0]:
-            raise InvalidInputError(
-                f"{name} has {len(column)} rows in a partition of {X.shape[0]}: give both the same "
-                "chunks."
-            )
-    features = {} if issparse(X) else _arrow_columns(X, roles.features)
-    check_numbers({name: column.type for name, column in features.items()})
-    columns = Columns(X.shape[0], features, {}, *(parts.get(name, {}) for name in PARTS))
-    matrix = check_matrix(X)[0] if issparse(X) else None
-    with single_blas_thread():
-        return work(replace(columns, matrix=matrix), roles)
-
-
-def _arrow_columns(part: Any, names: Sequence[str]) -> dict[str, pa.Array]:
-    """Arrow arrays of the columns of a pandas or NumPy partition, by their places."""
-    part = part if hasattr(part, "iloc") else np.asarray(part)
-    if part.ndim == 1:
-        columns = [part]
-    elif hasattr(part, "iloc"):
-        columns = [part.iloc[:, index] for index in range(part.shape[1])]
-    else:
-        columns = list(np.ascontiguousarray(part.T))
-    arrays = {}
-    for name, column in zip(names, columns, strict=True):
-        try:
-            arrays[name] = _arrow_column(column)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise InvalidInputError(
-                f"column {name!r} holds values of several types ({error}): convert it first."
-            ) from None
-    return arrays
-
-
-def _arrow_column(values: Any) -> pa.Array:
-    """Convert a column; plain floats are not searched for NaN, which the kernel does if need be."""
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind == "f":
-        return pa.array(np.asarray(values))
-    array = pa.array(values, from_pandas=True)
-    return decoded(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
-
-
-def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
-    """Sum a pandas partition that has all columns."""
-    batch = pa.RecordBatch.from_pydict(_arrow_columns(frame, list(frame.columns)))
-    with single_blas_thread():
-        return _sum_columns(Columns.of(batch, roles), roles)
-
-
-def _sum_file(part: Any, roles: Roles, wanted: pa.Schema) -> Partial:
-    with single_blas_thread():
-        return sum_parts([part], roles, wanted)
-
-
-def _sum_columns(columns: Columns, roles: Roles) -> Partial:
-    size = batch_rows(len(roles.columns))
-    starts = range(0, max(columns.n_rows, 1), size)
-    return sum_batches((columns.slice(start, size) for start in starts), roles)
-
-
-def _usable_rows(columns: Columns, roles: Roles) -> tuple[Columns, Rows | None]:
-    """Keep the rows of positive weight, and the complete ones where others are left out."""
-    used = positive_rows(columns)
-    if roles.missing == "drop-rows":
-        used &= count_missing(columns, roles, search_features=True)[1]
-    columns = columns.filter(used)
-    return columns, to_rows(columns, roles)[0] if columns.n_rows else None
-
-
-def _sum_features(
-    columns: Columns, roles: Roles, function: Callable[[Any], Any]
-) -> GroupMoments | None:
-    _, rows = _usable_rows(columns, roles)
-    if rows is None:
-        return None
-    return GroupMoments.from_rows(rows.with_features(function(rows.X)), wide=np.inf)
-
-
-def _draw_rows(columns: Columns, roles: Roles, size: int, seed: int) -> pa.Table | None:
-    columns, rows = _usable_rows(columns, roles)
-    return None if rows is None else draw_rows(columns, rows, size, seed)
 
 
 def lazy_transform(
