@@ -61,6 +61,12 @@ class Roles:
     folds: int = 0  # 0: one sum for all rows
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
+    def __post_init__(self) -> None:
+        check_choice("missing", self.missing, MISSING)
+        check_choice("missing_groups", self.missing_groups, GROUPLESS)
+        if self.folds:
+            check_folds(self.folds)
+
     @property
     def parts(self) -> tuple[tuple[str, ...], ...]:
         """Names of features, categorical features, groups, strata and the weight, in this order."""
@@ -107,10 +113,6 @@ def assign_roles(
             "sensitive names no column: give at least one protected attribute.",
             parameter="sensitive_features",
         )
-    check_choice("missing", options.get("missing", MISSING[0]), MISSING)
-    check_choice("missing_groups", options.get("missing_groups", GROUPLESS[0]), GROUPLESS)
-    if options.get("folds"):
-        check_folds(options["folds"])
     taken = tuple(chain.from_iterable(groups.values()))
     coded, chosen = as_names(categorical), as_names(features)
     if features is None:

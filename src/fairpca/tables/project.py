@@ -103,9 +103,11 @@ def project_table(
     with replacing(path, None if is_local else system) as temporary, single_blas_thread():
         place = os.fspath(temporary)
         if is_file:
-            with open_writer(system, place, path, job.schema, safe_csv) as writer:
+            safe = _without_formulas if safe_csv and _is_csv(out) else (lambda batch: batch)
+            schema = safe(pa.RecordBatch.from_pylist([], schema=job.schema)).schema
+            with open_writer(system, place, path, schema) as writer:
                 for batch in job.batches(table.parts, counter):
-                    writer.write_batch(batch)
+                    writer.write_batch(safe(batch))
         else:
             for part in table.parts:  # the hive keys of a file are in its path
                 schema = job.schema_without(part.keys)
@@ -205,9 +207,7 @@ def _is_csv(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def open_writer(
-    system: Any, place: str, name: str, schema: pa.Schema, safe_csv: bool = False
-) -> Iterator[Any]:
+def open_writer(system: Any, place: str, name: str, schema: pa.Schema) -> Iterator[Any]:
     """Open a file of the kind that a name tells."""
     folder = place.rpartition("/")[0]
     if folder:
@@ -216,30 +216,18 @@ def open_writer(
     with system.open_output_stream(place, compression=packed) as stream:
         if name.lower().endswith(SUFFIXES["parquet"]):
             writer: Any = pq.ParquetWriter(stream, schema)
-        elif not _is_csv(name):
-            writer = pa.ipc.new_file(stream, schema)
-        elif safe_csv:
-            writer = _SafeWriter(stream, schema)
-        else:
+        elif _is_csv(name):
             writer = pa_csv.CSVWriter(stream, schema)
+        else:
+            writer = pa.ipc.new_file(stream, schema)
         with writer:
             yield writer
 
 
-class _SafeWriter(pa_csv.CSVWriter):
-    """Puts an apostrophe before text, in names and values, that begins like a formula."""
-
-    def __init__(self, stream: Any, schema: pa.Schema) -> None:
-        super().__init__(stream, _without_formulas(schema.empty_table()).schema)
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Write rows as text that no spreadsheet runs."""
-        self.write_table(_without_formulas(pa.Table.from_batches([batch])))
-
-
-def _without_formulas(table: pa.Table) -> pa.Table:
+def _without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Put an apostrophe before text, in names and values, that begins like a formula."""
     columns = []
-    for column in table.columns:
+    for column in batch.columns:
         if is_text(column.type):
             text = column.cast(pa.string())
             formula = pc.match_substring_regex(text, _FORMULA)
@@ -247,8 +235,8 @@ def _without_formulas(table: pa.Table) -> pa.Table:
             marked = pc.binary_join_element_wise("'", text, "")
             column = pc.if_else(pc.and_not(formula, number), marked, text)
         columns.append(column)
-    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names]
-    return pa.table(columns, names=names)
+    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in batch.schema.names]
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def check_target(
