@@ -40,8 +40,7 @@ class Roles:
 
     Examples
     --------
-    >>> import numpy as np
-    import pyarrow as pa
+    >>> import pyarrow as pa
     >>> from fairpca.tables import open_table
     >>> table = open_table(pa.table({"height": [1.6, 1.8], "sex": ["f", "m"]}))
     >>> table.assign("sex").features
