@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, issparse
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 PARTS = ("sensitive_features", "control_features", "sample_weight")
-"""The arguments that go with the features, in the order of every signature."""
+"""The arguments that go with the features, in the order of every signature; units may follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +171,9 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     if not taken:
         return X, dict(parts), ()
     selected = {argument: _select(X, list(names)) for argument, names in named.items()}
-    if "sample_weight" in selected:
-        selected["sample_weight"] = _one_column(X, named["sample_weight"])
+    for argument in ("sample_weight", "units"):
+        if argument in selected:
+            selected[argument] = _one_column(X, named[argument], argument)
     return without_columns(X, taken), {**parts, **selected}, taken
 
 
@@ -214,9 +215,9 @@ def close_names(name: str, known: Sequence[Any]) -> list[Any]:
 
 
 def check_apart(parts: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a column that is group, stratum and weight at once; it would be compared to itself."""
-    words = dict(zip(PARTS, ("sensitive", "control", "weight"), strict=True))
-    for first, second in combinations(PARTS, 2):
+    """Refuse a column that plays two parts at once; it would be compared to itself."""
+    words = dict(zip((*PARTS, "units"), ("sensitive", "control", "weight", "unit"), strict=True))
+    for first, second in combinations(words, 2):
         both = [name for name in parts.get(first, ()) if name in parts.get(second, ())]
         if both:
             raise GroupsError(
@@ -263,10 +264,10 @@ def _select(X: Any, names: list[str]) -> Any:
     return X[names] if hasattr(X, "iloc") else X.select(names)
 
 
-def _one_column(X: Any, names: tuple[str, ...]) -> Any:
+def _one_column(X: Any, names: tuple[str, ...], argument: str) -> Any:
     if len(names) > 1:
         raise InvalidInputError(
-            f"sample_weight names {list(names)}: give one column.", parameter="sample_weight"
+            f"{argument} names {list(names)}: give one column.", parameter=argument
         )
     return X[names[0]]
 

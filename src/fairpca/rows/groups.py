@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
 from fairpca.rows._columns import Column, check_numeric, read_columns
+from fairpca.rows._sampling import label_keys
 
 Level: TypeAlias = str | int | bool | float
 """A group's name as a plain Python scalar, so that it can be hashed, printed and stored."""
@@ -153,6 +154,36 @@ def encode_groups(
         tuple(column.name for column in columns),
         n_rows,
     )
+
+
+def encode_units(
+    values: Any, n_rows: int, of: str = "X"
+) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Turn the labels of units into codes from 0 on, and a number for each that follows from it."""
+    try:
+        columns = read_columns(values, "units", unknown="")
+        if len(columns) != 1:
+            raise GroupsError(f"units has {len(columns)} columns: give one label for each row.")
+        [column] = columns
+        missing = int(np.count_nonzero(column.missing))
+        if missing:
+            raise GroupsError(
+                f"units column {column.name!r} has {missing} missing "
+                f"value{'s' if missing > 1 else ''}: drop those rows, or give each a unit."
+            )
+        if len(column.values) != n_rows:
+            raise GroupsError(
+                f"units has {len(column.values)} rows but {of} has {n_rows}: "
+                f"give one label for each row of {of}."
+            )
+        encoded = _encode_column(column, "units", is_numeric=False)
+    except GroupsError as error:
+        error.parameter = "units"
+        raise
+    if isinstance(encoded, NumericAttribute):  # fractions are labels too
+        labels, codes = np.unique(encoded.values, return_inverse=True)
+        return codes.astype(np.intp, copy=False), label_keys(labels.tolist(), "unit")
+    return encoded.codes, label_keys(encoded.levels, "unit")
 
 
 def _check_numbers_known(column: Column, forced: set[str], argument: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,13 +21,14 @@ from fairpca.rows._checks import (
 )
 from fairpca.rows._columns import find_missing, missing_in_parts
 from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
-from fairpca.rows._sampling import Seed, draw, fold_of, halves
+from fairpca.rows._sampling import Seed, draw, draw_units, fold_of, halves
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
     Groups,
     check_cells,
     encode_groups,
+    encode_units,
 )
 
 
@@ -47,6 +48,11 @@ class Rows:
         Finite weights ≥ 0, not all zero; None stands for ones.
     feature_names : tuple of str, or None
         Names of the columns of X.
+    units : ndarray of int, shape (n,), or None
+        Codes, from 0 on, of the persons, sites or households that rows belong to. Rows of one unit
+        stay together in folds, halves and draws. None: every row is its own unit.
+    unit_keys : ndarray of uint64, or None
+        For each code a number that follows from the unit's label, the same in every batch.
 
     Examples
     --------
@@ -61,6 +67,8 @@ class Rows:
     strata: Groups | None = None
     weights: Floats | None = None
     feature_names: tuple[str, ...] | None = None
+    units: NDArray[np.intp] | None = None
+    unit_keys: NDArray[np.uint64] | None = None
 
     @classmethod
     def read(
@@ -75,6 +83,7 @@ class Rows:
         max_cells: int = MAX_CELLS,
         of: str = "X",
         unknown: str | None = None,
+        units: Any = None,
     ) -> Rows:
         """Check that features, groups, strata and weights are of one length, finite and complete.
 
@@ -96,6 +105,8 @@ class Rows:
             Name of the argument that holds the features, for messages.
         unknown : str, optional
             Group of rows whose group is missing, which are refused without.
+        units : array-like, shape (n,), optional
+            Labels, of any kind, of the units that rows belong to.
         """
         parts = (sensitive_features, control_features, sample_weight)
         known = sensitive_features if unknown is None else None
@@ -103,6 +114,7 @@ class Rows:
         if sensitive_features is None:
             raise _no_groups(of)
         options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
+        options["units"] = units
         options["feature_names"] = names if feature_names is None else feature_names
         return cls.attach(matrix, *parts, numeric=numeric, **options)
 
@@ -116,6 +128,7 @@ class Rows:
         *,
         numeric: Iterable[str] = (),
         unknown: str | None = None,
+        units: Any = None,
     ) -> Rows:
         """Check a representation to measure, dense float64; Rows bring groups of their own.
 
@@ -127,17 +140,19 @@ class Rows:
             matrix = dense_matrix(U, "U", partial(missing_in_parts, known, *parts[1:]))
             if sensitive_features is None:
                 raise _no_groups("U")
-            return cls.attach(matrix, *parts, numeric=numeric, of="U", unknown=unknown)
+            options: dict[str, Any] = {"numeric": numeric, "unknown": unknown, "units": units}
+            return cls.attach(matrix, *parts, of="U", **options)
         parameters = {
             "sensitive_features": sensitive_features,
             "control_features": control_features,
             "sample_weight": sample_weight,
             "numeric": tuple(numeric) or None,
+            "units": units,
         }
         extra = [name for name, value in parameters.items() if value is not None]
         if extra:
             raise InvalidInputError(
-                f"U is Rows, which has groups, strata and weights of its own: leave out {extra}.",
+                f"U is Rows, with groups, strata, weights and units of its own: leave out {extra}.",
                 parameter=extra[0],
             )
         if U.groups is None:
@@ -158,6 +173,7 @@ class Rows:
         of: str = "X",
         unknown: str | None = None,
         unknown_strata: str | None = None,
+        units: Any = None,
     ) -> Rows:
         """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise.
 
@@ -194,12 +210,15 @@ class Rows:
                 raise report.error(of) from None
             raise
         check_cells((groups, strata), max_cells)
-        return cls(X, groups, strata, weights, names)
+        codes = (None, None) if units is None else encode_units(units, n_rows, of)
+        return cls(X, groups, strata, weights, names, *codes)
 
     def __post_init__(self) -> None:
         for part in (self.groups, self.strata):
             if part is not None and part.n_rows != len(self):
                 raise GroupsError(f"groups of {part.n_rows} rows for {len(self)} rows of X.")
+        if self.units is not None and self.units.shape != (len(self),):
+            raise GroupsError(f"units of {len(self.units)} rows for {len(self)} rows of X.")
         if self.strata is not None and self.strata.numeric:
             raise numeric_strata_error([column.name for column in self.strata.numeric])
 
@@ -210,6 +229,11 @@ class Rows:
     def weight(self) -> float:
         """Sum of the weights."""
         return float(len(self) if self.weights is None else self.weights.sum())
+
+    @property
+    def n_units(self) -> int:
+        """Number of units that have a row; of rows where there are no units."""
+        return len(self) if self.units is None else len(np.unique(self.units))
 
     def of_known_group(self) -> Rows:
         """Leave out rows of unknown group."""
@@ -236,6 +260,7 @@ class Rows:
             groups=None if self.groups is None else self.groups.take(rows),
             strata=None if self.strata is None else self.strata.take(rows),
             weights=None if self.weights is None else self.weights[rows],
+            units=None if self.units is None else self.units[rows],
         )
 
     def with_features(self, X: Any) -> Rows:
@@ -283,10 +308,13 @@ class Rows:
     def draw(self, size: int, seed: Seed = 0, *, balanced: bool = False) -> NDArray[np.intp]:
         """Draw positions of rows at random without replacement; no cell vanishes.
 
+        Where there are units, whole units are drawn.
+
         Parameters
         ----------
         size : int
-            Rows to draw at most; all of them where there are no more.
+            Rows to draw at most; all of them where there are no more. A unit that is the only one
+            drawn of its cell may exceed it.
         seed : int, tuple of int or Generator, default 0
             Of the draw.
         balanced : bool, default False
@@ -298,6 +326,8 @@ class Rows:
         ndarray of int
             Positions, rising.
         """
+        if self.units is not None:
+            return draw_units(self.cells(), self.units, size, seed, balanced=balanced)
         return draw(self.cells(), size, seed, balanced=balanced)
 
     def sample(self, size: int, seed: Seed = 0) -> Rows:
@@ -305,7 +335,7 @@ class Rows:
         if len(self) <= size:
             return self
         cells = self.cells()
-        kept = draw(cells, size, seed, balanced=True)
+        kept = self.draw(size, seed, balanced=True)
         weights = np.ones(len(self)) if self.weights is None else self.weights
         ratio = np.bincount(cells, weights) / np.bincount(cells[kept], weights[kept])
         return replace(self.take(kept), weights=weights[kept] * ratio[cells[kept]])
@@ -328,12 +358,21 @@ class Rows:
         return tuple(strata)
 
     def halves(self, seed: Seed = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Split positions at random into two halves, every cell by itself."""
-        return halves(self.cells(), seed)
+        """Split positions at random into two halves, every cell by itself; units stay whole."""
+        return halves(self.cells(), seed, self.units)
 
-    def folds(self, n_folds: int) -> NDArray[np.intp]:
-        """Return the fold of each row, 0 to n_folds - 1, decided by its values alone."""
-        return fold_of(self, n_folds)
+    def folds(self, n_folds: int, columns: Sequence[int | str] | None = None) -> NDArray[np.intp]:
+        """Return the fold of each row, 0 to n_folds - 1, decided by its unit or by its values.
+
+        Parameters
+        ----------
+        n_folds : int
+            Number of folds.
+        columns : sequence, optional
+            What stands for each feature instead of its place, where batches do not have the same
+            features: a batch of a stream has indicators of the levels that it holds.
+        """
+        return fold_of(self, n_folds, columns)
 
     def binarized_at_median(self) -> Rows:
         """Return rows whose numeric attributes are groups: up to the median, and above."""

@@ -28,6 +28,7 @@ from fairpca.tables._partial import (
     Levels,
     Partial,
     feature_columns,
+    fold_columns,
     indicator_names,
     merge_partials,
     refused,
@@ -158,7 +159,7 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
         columns = columns.filter(used)
     rows, levels = to_rows(columns, roles)
     if roles.folds:
-        rows = with_folds(rows, roles.folds)
+        rows = with_folds(rows, roles.folds, fold_columns(roles, levels))
     unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
     if missing:
         masks = None

@@ -42,6 +42,16 @@ def indicator_names(levels: Levels) -> list[str]:
     return [f"{name}={level}" for name, values in levels.items() for level in values]
 
 
+def fold_columns(roles: Roles, levels: Levels) -> list[int | str]:
+    """Say what stands for each feature in folds: its place, and the level of an indicator."""
+    # A batch knows only the levels that it holds, so that indicators have no place of their own.
+    start = len(roles.features)
+    indicators = [
+        f"{start + place}={level}" for place, known in enumerate(levels.values()) for level in known
+    ]
+    return [*range(start), *indicators]
+
+
 def feature_columns(roles: Roles, levels: Levels) -> list[str]:
     """Return the column that each feature comes from."""
     return [*roles.features, *(name for name, values in levels.items() for _ in values)]
