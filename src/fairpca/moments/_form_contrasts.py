@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod, sqrt
@@ -51,9 +51,8 @@ def form_contrasts(
         )
     _check_attributes(table, levels)
     builder = _Builder(int(min_group_size), sides=sides)
-    names = table.categorical
-    joint = joint and len(names) > 1
-    present = dict.fromkeys(key[: len(names)] for key in table.cells)
+    joint = joint and len(levels) > 1
+    present = dict.fromkeys(key[: len(levels)] for key in table.cells)
     for stratum, cells in strata_of(table):
         for position, (name, choices) in enumerate(levels.items()):
             groups = groups_of(cells, position)
@@ -62,17 +61,12 @@ def form_contrasts(
                 negative = None if minus is None else (minus,)
                 builder.compare((name,), stratum, groups, (plus,), negative)
         for key in present if joint else ():
-            builder.compare(names, stratum, cells, key, None)
+            builder.compare(table.categorical, stratum, cells, key, None)
         for position, name in enumerate(table.numeric):
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
-        _record_empty_cells(builder, table, levels)
-    compared = set()
-    for contrast in builder.contrasts:
-        for gap in (contrast.mean_gap, contrast.cov_gap):
-            if gap is not None:
-                gap.flags.writeable = False
-                compared.add(contrast.attribute)
+        _record_empty_cells(builder, table, levels, present)
+    compared = {contrast.attribute for contrast in builder.contrasts if contrast.is_compared}
     for name in table.attributes:
         if name not in compared:  # it would go unprotected in silence
             raise GroupsError(
@@ -81,9 +75,7 @@ def form_contrasts(
                 "control_features.",
                 parameter="sensitive_features",
             )
-    notes = _nesting_notes(table, levels) if len(levels) > 1 else ()
-    if builder.small:
-        notes += (builder.note(),)
+    notes = (*_nesting_notes(table, levels), *builder.notes())
     return ContrastSet(tuple(builder.contrasts), n_features, notes)
 
 
@@ -104,10 +96,7 @@ class _Builder:
         positive: Key,
         negative: Key | None,
     ) -> None:
-        """Record the contrast of two groups, by their levels of the attributes `names`.
-
-        None is the rest of the stratum. What is compared depends on the sizes of both sides.
-        """
+        """Record the contrast of two groups, by their levels of `names`; None is all others."""
         plus, label = groups.get(positive), " × ".join(map(str, positive))
         if negative is None:
             others = [cell for key, cell in groups.items() if key != positive]
@@ -128,10 +117,10 @@ class _Builder:
         if n_plus < self.min_group_size:
             self._note(_name(names, positive), stratum, n_plus)
         if n_minus < self.min_group_size:
-            name = f"all but {_name(names, positive)}" if negative is None else ""
-            self._note(name or _name(names, negative or ()), stratum, n_minus)
+            rest = f"all but {_name(names, positive)}"
+            self._note(rest if negative is None else _name(names, negative), stratum, n_minus)
         sides = (label, other, stratum, n_plus, n_minus)
-        self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
+        self._add(" × ".join(names), *sides, mean_gap, cov_gap, status)
 
     def correlate(self, attribute: str, stratum: str | None, position: int, cell: Cell) -> None:
         """Record how the features move with one numeric attribute."""
@@ -148,15 +137,23 @@ class _Builder:
         if status != "compared":
             self._note(attribute, stratum, cell.n_rows if deviation > 0 else "constant")
         sides = ("numeric", "", stratum, cell.n_rows, 0)
-        self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
+        self._add(attribute, *sides, mean_gap, cov_gap, status)
+
+    def _add(self, *record: Any) -> None:
+        for part in record:
+            if isinstance(part, np.ndarray):
+                part.flags.writeable = False
+        self.contrasts.append(Contrast(*record))
 
     def _note(self, name: str, stratum: str | None, reason: int | str) -> None:
         if not isinstance(reason, str):
             reason = {0: "no rows", 1: "1 row"}.get(reason, f"{reason} rows")
         self.small[name if stratum is None else f"{name} in {stratum}"] = reason
 
-    def note(self) -> Note:
-        """Return what is said of sides that are too small."""
+    def notes(self) -> Iterator[Note]:
+        """Yield what is said of sides that are too small, if any is."""
+        if not self.small:
+            return
         named = [f"{name} ({reason})" for name, reason in self.small.items()]
         if len(named) > MAX_NAMED_IN_WARNING:
             left = len(named) - MAX_NAMED_IN_WARNING
@@ -166,7 +163,7 @@ class _Builder:
             f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a "
             "constant: nothing is. Merge small groups or use coarser strata to compare them."
         )
-        return Note(SmallGroupWarning, message)
+        yield Note(SmallGroupWarning, message)
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:
@@ -223,16 +220,17 @@ def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
 
 
 def _record_empty_cells(
-    builder: _Builder, table: Table, levels: Mapping[str, Sequence[Level]]
+    builder: _Builder,
+    table: Table,
+    levels: Mapping[str, Sequence[Level]],
+    present: Collection[Key],
 ) -> None:
     """Say which intersections no row belongs to."""
     names = table.categorical
-    present = {key[: len(names)] for key in table.cells}
     total = prod(len(choices) for choices in levels.values())
-    if total > MAX_LISTED_CELLS:
-        if total > len(present):
-            empty = total - len(present)
-            builder.small[f"{empty} of {total} cells of {' × '.join(names)}"] = "no rows"
+    empty = total - len(present)
+    if empty and total > MAX_LISTED_CELLS:
+        builder.small[f"{empty} of {total} cells of {' × '.join(names)}"] = "no rows"
         return
     everyone: dict[Key, Cell] = {(): merge(list(table.cells.values()))}
     for key in product(*levels.values()):
@@ -240,7 +238,7 @@ def _record_empty_cells(
             builder.compare(names, None, everyone, key, None)
 
 
-def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> tuple[Note, ...]:
+def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
@@ -253,10 +251,9 @@ def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> tuple
             nested.append(f"{one!r} determines {other!r}")
         elif second_decides:
             nested.append(f"{other!r} determines {one!r}")
-    if not nested:
-        return ()
-    message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
-    return (Note(NestedAttributeWarning, message),)
+    if nested:
+        message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
+        yield Note(NestedAttributeWarning, message)
 
 
 def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCovariances:

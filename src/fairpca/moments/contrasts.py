@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -138,13 +138,7 @@ class ContrastSet(Sequence[Contrast]):
     def __iter__(self) -> Iterator[Contrast]:
         return iter(self.contrasts)
 
-    @overload
-    def __getitem__(self, index: int) -> Contrast: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Contrast, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Contrast | tuple[Contrast, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self.contrasts[index]
 
     @property

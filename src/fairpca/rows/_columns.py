@@ -32,11 +32,9 @@ class Column:
 def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
     """Split any container into named, complete columns; `unknown` names what is missing."""
     if values is None:
-        raise GroupsError(f"{argument} is None: give one group value for each row of X.")
+        raise no_groups_error("X", argument)
     if issparse(values):
-        raise GroupsError(
-            f"{argument} is a sparse matrix: give a dense array, for example {argument}.toarray()."
-        )
+        raise GroupsError(f"{argument} is a sparse matrix: give {argument}.toarray().")
     try:
         native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
     except DuplicateError as error:
@@ -85,15 +83,10 @@ def _split_array(values: Any, default: str, argument: str) -> list[tuple[str, An
 
 def _complete_column(name: str, column: Any, argument: str, unknown: str | None) -> Column:
     """Refuse missing values, and types that are neither labels nor numbers."""
-    values = column
-    if isinstance(column, nw.Series):
-        # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
-        missing = int(column.is_null().sum())
-        if missing and unknown is None:
-            raise missing_groups_error(name, missing, argument)
-        values = column.to_numpy()
-    data: NDArray[Any] = np.asarray(values)
-    mask = np.array(np.ma.getmaskarray(values))
+    is_series = isinstance(column, nw.Series)
+    data: NDArray[Any] = np.asarray(column.to_numpy() if is_series else column)
+    # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
+    mask = np.array(column.is_null().to_numpy() if is_series else np.ma.getmaskarray(column))
     kind = data.dtype.kind
     if kind in "cV":
         raise GroupsError(
@@ -141,13 +134,23 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
+def no_groups_error(of: str, argument: str = "sensitive_features") -> GroupsError:
+    """Say that there are no groups."""
+    return GroupsError(
+        f"{argument} is None: give one group value for each row of {of}.", parameter=argument
+    )
+
+
 def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
-    """Say that a column of groups has missing values."""
+    """Say that a column of groups or units has missing values."""
+    what, settings = "the missing group", [("missing_groups", "own")]
+    if argument == "units":
+        what, settings = "each missing unit", []
     return GroupsError(
         f"{argument} column {name!r} has {count} missing value{'s' if count > 1 else ''}: "
-        "drop those rows, or give the missing group a name of its own.",
+        f"drop those rows, or give {what} a name of its own.",
         parameter=argument,
-        settings=[("missing_groups", "own")],
+        settings=settings,
     )
 
 
@@ -171,9 +174,12 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     if not taken:
         return X, dict(parts), ()
     selected = {argument: _select(X, list(names)) for argument, names in named.items()}
-    for argument in ("sample_weight", "units"):
-        if argument in selected:
-            selected[argument] = _one_column(X, named[argument], argument)
+    for argument in {"sample_weight", "units"} & named.keys():
+        if len(named[argument]) > 1:
+            raise InvalidInputError(
+                f"{argument} names {list(named[argument])}: give one column.", parameter=argument
+            )
+        selected[argument] = X[named[argument][0]]
     return without_columns(X, taken), {**parts, **selected}, taken
 
 
@@ -188,7 +194,9 @@ def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> N
     else:
         return
     kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
-    raise kind(problem, parameter=parameter, settings=_other_separator(known))
+    # A header that seems to be a single column may have another separator.
+    marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
+    raise kind(problem, parameter=parameter, settings=[("separator", m) for m in marks[:1]])
 
 
 def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
@@ -200,12 +208,6 @@ def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
     if close := close_names(name, known):
         text += f" Did you mean {' or '.join(map(repr, close))}?"
     return text
-
-
-def _other_separator(known: Sequence[Any]) -> tuple[tuple[str, str], ...]:
-    """Suggest the separator of a file whose header seems to be a single column."""
-    marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
-    return tuple(("separator", mark) for mark in marks[:1])
 
 
 def close_names(name: str, known: Sequence[Any]) -> list[Any]:
@@ -262,14 +264,6 @@ def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
 
 def _select(X: Any, names: list[str]) -> Any:
     return X[names] if hasattr(X, "iloc") else X.select(names)
-
-
-def _one_column(X: Any, names: tuple[str, ...], argument: str) -> Any:
-    if len(names) > 1:
-        raise InvalidInputError(
-            f"{argument} names {list(names)}: give one column.", parameter=argument
-        )
-    return X[names[0]]
 
 
 # Missing values: where they are, the one description of them, and what may stand for them.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fairpca._choices import COMPARE
 from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning, warn_user
+from fairpca.rows._columns import no_groups_error
 from fairpca.rows.groups import Attribute, Level
 
 if TYPE_CHECKING:
@@ -64,11 +65,9 @@ def _find_level(name: str, wanted: Any, levels: Sequence[Level]) -> Level:
             f"compare='reference' needs the reference group of {name!r}: one of {list(levels)}.",
             parameter="compare",
         )
-    for level in levels:
-        if level == wanted:
-            return level
-    # A command line or a column name can only say "1" where the data hold 1.
-    for level in levels:
+    if wanted in levels:
+        return levels[levels.index(wanted)]
+    for level in levels:  # a command line can only say "1" where the data hold 1
         if str(level) == str(wanted):
             return level
     raise GroupsError(
@@ -184,10 +183,7 @@ def form_pairs(
 def _attributes(rows: Rows) -> tuple[Attribute, ...]:
     groups = rows.groups
     if groups is None:
-        raise GroupsError(
-            "sensitive_features is None: give one group value for each row.",
-            parameter="sensitive_features",
-        )
+        raise no_groups_error("X")
     if groups.numeric:
         raise GroupsError(
             f"sensitive_features column {groups.numeric[0].name!r} holds numbers, but groups are "

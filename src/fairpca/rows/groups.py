@@ -142,7 +142,7 @@ def encode_groups(
                     f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
                     f"give one value for each row of {of}."
                 )
-            if unknown is not None:
+            if column.missing.any():
                 _check_numbers_known(column, forced, argument)
             encoded.append(_encode_column(column, argument, column.name in forced))
     except GroupsError as error:
@@ -160,44 +160,26 @@ def encode_units(
     values: Any, n_rows: int, of: str = "X"
 ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
     """Turn the labels of units into codes from 0 on, and a number for each that follows from it."""
-    try:
-        columns = read_columns(values, "units", unknown="")
-        if len(columns) != 1:
-            raise GroupsError(f"units has {len(columns)} columns: give one label for each row.")
-        [column] = columns
-        missing = int(np.count_nonzero(column.missing))
-        if missing:
-            raise GroupsError(
-                f"units column {column.name!r} has {missing} missing "
-                f"value{'s' if missing > 1 else ''}: drop those rows, or give each a unit."
-            )
-        if len(column.values) != n_rows:
-            raise GroupsError(
-                f"units has {len(column.values)} rows but {of} has {n_rows}: "
-                f"give one label for each row of {of}."
-            )
-        encoded = _encode_column(column, "units", is_numeric=False)
-    except GroupsError as error:
-        error.parameter = "units"
-        raise
-    if isinstance(encoded, NumericAttribute):  # fractions are labels too
-        labels, codes = np.unique(encoded.values, return_inverse=True)
-        return codes.astype(np.intp, copy=False), label_keys(labels.tolist(), "unit")
-    return encoded.codes, label_keys(encoded.levels, "unit")
+    groups = encode_groups(values, n_rows=n_rows, argument="units", of=of)
+    if len(groups.names) > 1:
+        raise GroupsError(
+            f"units has {len(groups.names)} columns: give one label for each row.",
+            parameter="units",
+        )
+    for column in groups.categorical:
+        return column.codes, label_keys(column.levels, "unit")
+    labels, codes = np.unique(groups.numeric[0].values, return_inverse=True)  # fractions
+    return codes.astype(np.intp, copy=False), label_keys(labels.tolist(), "unit")
 
 
 def _check_numbers_known(column: Column, forced: set[str], argument: str) -> None:
     """Refuse missing values among numbers, which no name can stand for."""
-    missing = int(np.count_nonzero(column.missing))
-    if not missing:
-        return
-    known = column.values[~column.missing]
+    known, missing = column.values[~column.missing], int(np.count_nonzero(column.missing))
     fractions = _holds_floats(known) and not all(float(v).is_integer() for v in set(known))
     if column.name in forced or (fractions and len(set(known)) > MAX_FLOAT_LEVELS):
         raise GroupsError(
             f"{argument} column {column.name!r} holds numbers, of which {missing} "
-            f"{'is' if missing == 1 else 'are'} missing: drop those rows.",
-            parameter=argument,
+            f"{'is' if missing == 1 else 'are'} missing: drop those rows."
         )
 
 
@@ -210,11 +192,11 @@ def _to_numbers(name: str, values: NDArray[Any], argument: str) -> NDArray[np.fl
             f"{argument} column {name!r} is declared numeric but cannot be read as numbers "
             f"({error}): leave it out of numeric, or convert it."
         ) from None
-    not_finite = int(np.count_nonzero(~np.isfinite(numbers)))
-    if not_finite:
+    if not np.isfinite(numbers).all():
+        count = int(np.count_nonzero(~np.isfinite(numbers)))
         raise GroupsError(
-            f"{argument} column {name!r} has {not_finite} infinite or undefined "
-            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them."
+            f"{argument} column {name!r} has {count} infinite or undefined "
+            f"value{'s' if count > 1 else ''}: drop those rows or clip them."
         )
     return numbers
 
