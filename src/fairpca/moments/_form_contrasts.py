@@ -43,13 +43,7 @@ def form_contrasts(
     """
     levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
     references = check_compare(levels, compare, reference)
-    if not isinstance(min_group_size, Integral) or min_group_size < 2:
-        raise InvalidInputError(
-            f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
-            "row has no covariance.",
-            parameter="min_group_size",
-        )
-    _check_attributes(table, levels)
+    _check_attributes(table, levels, min_group_size)
     builder = _Builder(int(min_group_size), sides=sides)
     joint = joint and len(levels) > 1
     present = dict.fromkeys(key[: len(levels)] for key in table.cells)
@@ -66,7 +60,12 @@ def form_contrasts(
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
         _record_empty_cells(builder, table, levels, present)
-    compared = {contrast.attribute for contrast in builder.contrasts if contrast.is_compared}
+    compared = set()
+    for contrast in builder.contrasts:
+        for gap in (contrast.mean_gap, contrast.cov_gap):
+            if gap is not None:
+                gap.flags.writeable = False
+                compared.add(contrast.attribute)
     for name in table.attributes:
         if name not in compared:  # it would go unprotected in silence
             raise GroupsError(
@@ -75,8 +74,10 @@ def form_contrasts(
                 "control_features.",
                 parameter="sensitive_features",
             )
-    notes = (*_nesting_notes(table, levels), *builder.notes())
-    return ContrastSet(tuple(builder.contrasts), n_features, notes)
+    notes = list(_nesting_notes(table, levels)) if len(levels) > 1 else []
+    if builder.small:
+        notes.append(builder.note())
+    return ContrastSet(tuple(builder.contrasts), n_features, tuple(notes))
 
 
 @dataclass(eq=False)
@@ -120,7 +121,7 @@ class _Builder:
             rest = f"all but {_name(names, positive)}"
             self._note(rest if negative is None else _name(names, negative), stratum, n_minus)
         sides = (label, other, stratum, n_plus, n_minus)
-        self._add(" × ".join(names), *sides, mean_gap, cov_gap, status)
+        self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
 
     def correlate(self, attribute: str, stratum: str | None, position: int, cell: Cell) -> None:
         """Record how the features move with one numeric attribute."""
@@ -137,23 +138,15 @@ class _Builder:
         if status != "compared":
             self._note(attribute, stratum, cell.n_rows if deviation > 0 else "constant")
         sides = ("numeric", "", stratum, cell.n_rows, 0)
-        self._add(attribute, *sides, mean_gap, cov_gap, status)
-
-    def _add(self, *record: Any) -> None:
-        for part in record:
-            if isinstance(part, np.ndarray):
-                part.flags.writeable = False
-        self.contrasts.append(Contrast(*record))
+        self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
 
     def _note(self, name: str, stratum: str | None, reason: int | str) -> None:
         if not isinstance(reason, str):
             reason = {0: "no rows", 1: "1 row"}.get(reason, f"{reason} rows")
         self.small[name if stratum is None else f"{name} in {stratum}"] = reason
 
-    def notes(self) -> Iterator[Note]:
-        """Yield what is said of sides that are too small, if any is."""
-        if not self.small:
-            return
+    def note(self) -> Note:
+        """Return what is said of sides that are too small."""
         named = [f"{name} ({reason})" for name, reason in self.small.items()]
         if len(named) > MAX_NAMED_IN_WARNING:
             left = len(named) - MAX_NAMED_IN_WARNING
@@ -163,7 +156,7 @@ class _Builder:
             f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a "
             "constant: nothing is. Merge small groups or use coarser strata to compare them."
         )
-        yield Note(SmallGroupWarning, message)
+        return Note(SmallGroupWarning, message)
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:
@@ -172,8 +165,16 @@ def numeric_deviation(cell: Cell, position: int) -> float:
     return deviation if deviation > ROUNDING * abs(float(cell.z_mean[position])) else 0.0
 
 
-def _check_attributes(table: Table, levels: Mapping[str, Sequence[Level]]) -> None:
-    """Refuse attributes with nothing to compare anywhere."""
+def _check_attributes(
+    table: Table, levels: Mapping[str, Sequence[Level]], min_group_size: Any
+) -> None:
+    """Refuse attributes with nothing to compare anywhere, and groups of one row."""
+    if not isinstance(min_group_size, Integral) or min_group_size < 2:
+        raise InvalidInputError(
+            f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
+            "row has no covariance.",
+            parameter="min_group_size",
+        )
     if not table.cells:
         raise GroupsError("the moments hold no rows: nothing can be compared.")
     n_rows = sum(cell.n_rows for cell in table.cells.values())

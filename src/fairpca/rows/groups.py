@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
-from fairpca.rows._columns import Column, check_numeric, read_columns
+from fairpca.rows._columns import check_numeric
+from fairpca.rows._containers import Column, read_columns
 from fairpca.rows._sampling import label_keys
 
 Level: TypeAlias = str | int | bool | float
@@ -192,8 +193,8 @@ def _to_numbers(name: str, values: NDArray[Any], argument: str) -> NDArray[np.fl
             f"{argument} column {name!r} is declared numeric but cannot be read as numbers "
             f"({error}): leave it out of numeric, or convert it."
         ) from None
-    if not np.isfinite(numbers).all():
-        count = int(np.count_nonzero(~np.isfinite(numbers)))
+    count = int(np.count_nonzero(~np.isfinite(numbers)))
+    if count:
         raise GroupsError(
             f"{argument} column {name!r} has {count} infinite or undefined "
             f"value{'s' if count > 1 else ''}: drop those rows or clip them."
@@ -302,6 +303,18 @@ def _date_text(value: Any) -> str:
     return str(np.datetime_as_string(np.datetime64(value), unit="auto"))
 
 
+def combine(columns: Sequence[Attribute]) -> NDArray[np.intp]:
+    """Return the number of each row's combination of levels, among those that occur, sorted."""
+    codes, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1
+    few = 4 * len(codes) + 1000  # beyond it, counting takes more than sorting
+    for column in columns:
+        codes, size = codes * len(column.levels) + column.codes, size * len(column.levels)
+        if size > few:
+            codes = np.unique(codes, return_inverse=True)[1]
+            size = int(codes.max(initial=0)) + 1
+    return np.asarray((np.cumsum(np.bincount(codes) > 0) - 1)[codes])
+
+
 # A limit on the number of groups tells a group from an identifier passed by mistake.
 def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:
     """Refuse groups with more distinct combinations than a table of moments should hold."""
@@ -311,8 +324,7 @@ def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:
             raise too_many_cells({column.name: len(column.levels)}, limit)
     if np.prod([float(len(column.levels)) for column in columns], initial=1.0) <= limit:
         return
-    seen = len(np.unique(np.column_stack([column.codes for column in columns]), axis=0))
-    if seen > limit:
+    if combine(columns).max(initial=0) >= limit:
         raise too_many_cells({column.name: len(column.levels) for column in columns}, limit)
 
 

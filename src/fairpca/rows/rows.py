@@ -18,14 +18,16 @@ from fairpca.rows._checks import (
     dense_matrix,
     without_rounding,
 )
-from fairpca.rows._columns import PARTS, find_missing, missing_in_parts, no_groups_error
-from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
+from fairpca.rows._columns import PARTS, find_missing, missing_in_parts
+from fairpca.rows._containers import no_groups_error
+from fairpca.rows._pairs import Stratum, form_pairs, known_rows
 from fairpca.rows._sampling import Seed, draw, draw_units, fold_of, halves
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
     Groups,
     check_cells,
+    combine,
     encode_groups,
     encode_units,
 )
@@ -172,9 +174,10 @@ class Rows:
                 parameter="feature_names",
             )
         about: dict[str, Any] = {"n_rows": n_rows, "of": of}
-        groups = strata = None
+        groups = strata = weights = None
         try:
-            weights = check_weights(sample_weight, n_rows, of)
+            if sample_weight is not None:
+                weights = check_weights(sample_weight, n_rows, of)
             if sensitive_features is not None:
                 groups = encode_groups(
                     sensitive_features, numeric=numeric, unknown=unknown, **about
@@ -254,7 +257,7 @@ class Rows:
         """Return the number of the combination of groups and strata that each row belongs to."""
         parts = [part for part in (self.groups, self.strata) if part is not None]
         columns = [column for part in parts for column in part.categorical]
-        return combine(columns)[0] if columns else np.zeros(len(self), dtype=np.intp)
+        return combine(columns) if columns else np.zeros(len(self), dtype=np.intp)
 
     def pairs(
         self,
