@@ -47,14 +47,9 @@ def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
     Returns
     -------
     sklearn.utils.Bunch
-        data : ndarray or DataFrame of shape (442, 9)
-            Age, body mass index, blood pressure and six blood values, in their own units.
-        target : ndarray or Series of shape (442,)
-            Progression of the disease.
-        sensitive_features : ndarray of shape (442,) or DataFrame of shape (442, 1)
-            "sex 1" or "sex 2".
-        feature_names, sensitive_names, target_name, DESCR
-            Names of the columns, and a description.
+        `data` (442, 9): age, body mass index, blood pressure and six blood values, in their own
+        units. `target` (442,): progression of the disease. `sensitive_features` (442,), or (442, 1)
+        as a frame: "sex 1" or "sex 2". `feature_names, sensitive_names, target_name, DESCR`.
 
     Examples
     --------
@@ -103,14 +98,8 @@ def make_two_gaussians(
     Returns
     -------
     sklearn.utils.Bunch
-        data : ndarray of shape (2 * n_samples, 3)
-            Points.
-        target : None
-            There is nothing to predict.
-        sensitive_features : ndarray of shape (2 * n_samples,)
-            Population: 0 for the first half, 1 for the second.
-        feature_names, sensitive_names, DESCR
-            Names of the columns, and a description.
+        `data` (2 n_samples, 3): points. `target`: None. `sensitive_features` (2 n_samples,): 0 for
+        the first population, 1 for the second. `feature_names, sensitive_names, DESCR`.
 
     Examples
     --------
@@ -219,16 +208,9 @@ def fetch_adult(*, data_home: _Folder = None, as_frame: bool = True) -> Bunch:
     Returns
     -------
     sklearn.utils.Bunch
-        data : DataFrame or ndarray of shape (48842, 9)
-            Features.
-        target : Series or ndarray of shape (48842,)
-            ``"<=50K"`` or ``">50K"``.
-        sensitive_features : DataFrame or ndarray of shape (48842, 5)
-            sex, race, age, native_country and marital_status.
-        frame : DataFrame or None
-            All columns; None with ``as_frame=False``.
-        feature_names, sensitive_names, target_name, DESCR
-            Names of the columns, and a description.
+        `data` (48842, 9), `target` ("<=50K" or ">50K"), `sensitive_features` (48842, 5): sex, race,
+        age, native_country and marital_status. `frame`: all columns; None with ``as_frame=False``.
+        `feature_names, sensitive_names, target_name, DESCR`.
 
     Raises
     ------

@@ -304,7 +304,7 @@ def merge_indicators(
 
 def complete(content: Content, indicators: MissingIndicators) -> Content:
     """Moments of the features, with the mean of the known values for missing ones."""
-    mean, share = _means(content, indicators)
+    mean, share = filled_means(content, indicators)
     if (share >= 1.0).any():
         raise no_value_error(indicators.incomplete[int(np.argmax(share))])
     fill = indicators.fill.copy()
@@ -318,12 +318,7 @@ def complete(content: Content, indicators: MissingIndicators) -> Content:
     return table.map(lambda cell: map_features(cell, lambda values: values[..., :p].copy())), None
 
 
-def missing_shares(content: Content, indicators: MissingIndicators) -> dict[str, float]:
-    """Share of the rows, by weight, in which each column is missing."""
-    return dict(zip(indicators.incomplete, map(float, _means(content, indicators)[1]), strict=True))
-
-
-def _means(content: Content, indicators: MissingIndicators) -> tuple[FloatArray, FloatArray]:
+def filled_means(content: Content, indicators: MissingIndicators) -> tuple[FloatArray, FloatArray]:
     """Return the means of the features as they are filled, and of the indicators."""
     table, span = content
     whole = merge(list(table.cells.values()))
@@ -341,7 +336,7 @@ def _vote(content: Content, indicators: MissingIndicators) -> FloatArray:
     votes = np.full(len(indicators.columns), -1.0)
     if table.cells:
         weight = sum(cell.weight for cell in table.cells.values())
-        share = _means(content, indicators)[1][indicators.places - len(indicators.columns)]
+        share = filled_means(content, indicators)[1][indicators.places - len(indicators.columns)]
         votes[indicators.features] = np.where(share > 0.0, weight * (1.0 - share), -1.0)
     return votes
 

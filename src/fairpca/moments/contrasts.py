@@ -64,11 +64,6 @@ class Contrast:
         """One-line name, for messages and tables."""
         return label(self.attribute, self.positive, self.negative, self.stratum)
 
-    @property
-    def is_compared(self) -> bool:
-        """Whether there are two sides to compare."""
-        return self.mean_gap is not None
-
 
 class ContrastTable(dict[str, list[Any]]):
     """Columns of a table of contrasts; a notebook shows it as one."""
@@ -160,10 +155,8 @@ class ContrastSet(Sequence[Contrast]):
         return [contrast.label for contrast in self.contrasts]
 
     def __repr__(self) -> str:
-        compared = sum(contrast.is_compared for contrast in self.contrasts)
-        return (
-            f"ContrastSet({len(self)} contrasts, {compared} compared, {self.n_features} features)"
-        )
+        n, p, compared = len(self), self.n_features, len(self.mean_gaps)
+        return f"ContrastSet({n} contrasts, {compared} compared, {p} features)"
 
     def _repr_html_(self) -> str:
         return self.as_table()._repr_html_()

@@ -23,10 +23,10 @@ from fairpca.moments._maps import (
     align,
     complete,
     fill_missing,
+    filled_means,
     find_scaling,
     find_span,
     merge_indicators,
-    missing_shares,
     move,
     rescale,
 )
@@ -144,7 +144,8 @@ class GroupMoments(MomentsReprMixin):
         """Share of the rows in which each column is missing, where any is."""
         if self.indicators is None:
             return {}
-        return missing_shares((self.table, self.span), self.indicators)
+        _, shares = filled_means((self.table, self.span), self.indicators)
+        return dict(zip(self.indicators.incomplete, shares.tolist(), strict=True))
 
     def complete(self) -> GroupMoments:
         """Moments with the mean of all rows in the places of missing values; else `self`."""
