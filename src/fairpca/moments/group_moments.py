@@ -34,6 +34,8 @@ from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabula
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
 
+_FORMAT = "fairpca.GroupMoments"  # in the header of a file
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupMoments(MomentsReprMixin):
@@ -353,13 +355,16 @@ class GroupMoments(MomentsReprMixin):
         ...     path.name, GroupMoments.load(path).n_samples
         ('batch.npz', 2)
         """
-        from fairpca.moments._storage import save_moments  # not needed by a fit
+        from fairpca._files import write_npz  # not needed by a fit
+        from fairpca.moments._storage import pack_moments
 
-        return save_moments(path, self)
+        return write_npz(path, _FORMAT, *pack_moments(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
         """Read moments written by `save`, where the example is; exactly what was saved."""
-        from fairpca.moments._storage import load_moments
+        from fairpca._files import read_npz
+        from fairpca.moments._storage import unpack_moments
 
-        return load_moments(path)
+        what = "a file of moments, as GroupMoments.save writes them"
+        return read_npz(path, _FORMAT, what, unpack_moments)
