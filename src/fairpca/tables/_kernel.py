@@ -80,7 +80,7 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
     columns = columns.filter(positive_rows(columns))  # before anything is learned from the rows
     rows, levels = to_rows(columns, roles)
     if roles.folds:
-        rows = with_folds(rows, roles.folds)
+        rows = with_folds(rows, roles.folds, fold_columns(roles, levels))
     unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
     if missing:
         masks = None
@@ -98,6 +98,16 @@ def refused(missing: Iterable[str], roles: Roles) -> bool:
     if roles.missing == "mean":
         return bool(set(missing) - {*roles.features, *roles.categorical})
     return roles.missing == "error" and bool(list(missing))
+
+
+def fold_columns(roles: Roles, levels: Levels) -> list[int | str]:
+    """Say what stands for each feature in folds: its place, and the level of an indicator."""
+    # A batch knows only the levels that it holds, so that indicators have no place of their own.
+    start = len(roles.features)
+    indicators = [
+        f"{start + place}={level}" for place, known in enumerate(levels.values()) for level in known
+    ]
+    return [*range(start), *indicators]
 
 
 def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
