@@ -14,6 +14,7 @@ from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import Array, complement_basis
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
 from fairpca.solvers._refinement import MOST_EVALUATIONS, Refined, nudge, refine
+from fairpca.solvers._solution import Options
 from fairpca.solvers._tight import solve_tight
 
 # A limit of zero is aimed at as this share of the largest gap.
@@ -37,7 +38,7 @@ def restore_feasibility(reduced: ReducedProblem, closest: Refined) -> Refined:
         # Inside the limits more variance is better, outside a smaller gap.
         smallest = min(candidates, key=lambda at: _rank(reduced, total, at.basis))
     if reduced.violation(smallest.basis) > FEASIBLE:
-        bound = solve_tight(total, tol=_PROOF_TOL, max_iter=_PROOF_STEPS, known=smallest)
+        bound = solve_tight(total, Options(tol=_PROOF_TOL, max_iter=_PROOF_STEPS), smallest)
         if -bound.value > 1.0 + 2.0 * _PROOF_TOL:
             raise _refusal(reduced, smallest.basis, is_proven=True)
         smallest = _search(reduced, total, smallest)

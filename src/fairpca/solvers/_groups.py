@@ -17,8 +17,8 @@ from fairpca.solvers._feasibility import shrink_means
 from fairpca.solvers._lagrangian import Evaluation, Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, GroupObjectives, ReducedProblem
 from fairpca.solvers._refinement import TIGHTLY_FEASIBLE, Ascent, Refined, initial_multipliers
-from fairpca.solvers._solution import Bound, Snapshot, Status, Watch, drive
-from fairpca.solvers._starts import Options, Outcome, refined_basis
+from fairpca.solvers._solution import Bound, Options, Snapshot, Status, Watch, drive
+from fairpca.solvers._starts import Outcome, refined_basis
 from fairpca.solvers._tight import solve_tight
 
 # Bases to ascend from, and ascents from each on a subspace that is extended after it.
@@ -59,7 +59,7 @@ def _relax(free: ReducedProblem, groups: GroupObjectives, options: Options) -> B
     if len(groups.S) == 2:
         return solve_two_groups(groups, free.d)
     # A tenth of the tolerance: the weights are the start of everything that follows.
-    return solve_tight(free, tol=0.02 * options.tol, max_iter=options.max_iter, watch=options.watch)
+    return solve_tight(free, replace(options, tol=0.02 * options.tol))
 
 
 def _ascend_all(
@@ -136,13 +136,7 @@ def _constrained(
     n_iter = free.n_iter + sum(ascent.ascent.n_iter for ascent in ascents)
     bound = free
     if options.certify and free.value - best.objective > options.tol * abs(free.value):
-        proven = solve_tight(
-            reduced,
-            tol=options.tol,
-            max_iter=options.max_iter,
-            known=best.refined,
-            watch=options.watch,
-        )
+        proven = solve_tight(reduced, options, best.refined)
         n_iter += proven.n_iter
         bound = min(proven, free, key=lambda at: at.value)
     return Outcome(best.best, bound, n_iter, "refined", bound.status)
@@ -220,7 +214,7 @@ class GroupAscent:
         if objective > self.objective and reduced.violation(V) <= allowed:
             self.best, self.objective, self.weights = V, objective, self.lagrangian.w
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> Status | None:
         """Ascend, then update the multipliers and the weights."""
         ascent, lagrangian = self.ascent, self.lagrangian
         last, accuracy = self.unlike, ascent.accuracy
@@ -238,10 +232,7 @@ class GroupAscent:
             ascent.ended = None if self.w_raises <= _MOST_RAISES else Status.UNSETTLED
         wanted = 0.1 * max(min(ascent.change, 1.0), change)
         ascent.accuracy = max(min(0.1 * accuracy, wanted), _LAST_GRADIENT)
-
-    def terminate(self) -> Status | None:
-        """End where the ascent does and the groups are alike."""
-        return self.ascent.ended
+        return ascent.ended
 
     def snapshot(self, number: int) -> Snapshot:
         """No bound yet, and the objective of the basis at hand."""

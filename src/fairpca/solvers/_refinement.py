@@ -1,8 +1,7 @@
 """Local optimisation on the Grassmann manifold by an augmented Lagrangian.
 
 Small problems ascend by L-BFGS, large ones by Newton's method, which takes over where L-BFGS gets
-nowhere and finds the last digits of all. The result is a local optimum and need not be nested: the
-best basis of two components need not lie in the best one of four. Deflation's does (`_exact`).
+nowhere and finds the last digits of all.
 """
 
 from __future__ import annotations
@@ -81,11 +80,10 @@ def refine(
 
 
 class Ascent:
-    """Multiplier updates, each after ascent to an accuracy that grows with their precision.
+    """Multiplier updates, each after ascent to an accuracy that grows with their precision."""
 
-    With `is_newton=None` it is L-BFGS to the end, for a Lagrangian whose curvature Newton's method
-    does not know.
-    """
+    # With `is_newton=None` it is L-BFGS to the end, for a Lagrangian whose curvature Newton's
+    # method does not know.
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class Ascent:
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> Status | None:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
         lagrangian, last = self.lagrangian, self.violation
         method = ascend if self.is_newton else _ascend_by_gradients
@@ -133,6 +131,7 @@ class Ascent:
         else:
             wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
             self.accuracy = max(wanted, 0.01 * self.violation)
+        return self.ended
 
     def _press(self, steps: int) -> None:
         """Leave a saddle, or raise the penalty step, where a violation stays."""
@@ -169,10 +168,6 @@ class Ascent:
         is_settled = self.violation <= 100.0 * TIGHTLY_FEASIBLE and self.change <= 1000.0 * _SETTLED
         is_flat = self.lagrangian.slope <= 1000.0 * _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else Status.UNSETTLED
-
-    def terminate(self) -> Status | None:
-        """End at an optimum, known or new."""
-        return self.ended
 
     def snapshot(self, number: int) -> Snapshot:
         """No bound yet, and the objective of the basis at hand."""

@@ -15,7 +15,7 @@ from fairpca.solvers._exact import deflate
 from fairpca.solvers._feasibility import restore_feasibility, shrink_means
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import MOST_EVALUATIONS, Refined, initial_multipliers, refine
-from fairpca.solvers._solution import Bound, Status, Watch, relative_gap
+from fairpca.solvers._solution import Bound, Options, Status, Watch, relative_gap
 from fairpca.solvers._tight import solve_tight
 
 # Share of the objective that must be left to gain for one more ascent of a large problem, and for
@@ -23,18 +23,6 @@ from fairpca.solvers._tight import solve_tight
 _WORTH_A_GUESS = 1e-2
 # Evaluations that must be left for one more ascent.
 _LEAST_WORK = 1000
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a basis is sought and certified: the arguments of `solve`."""
-
-    certify: bool = True
-    tol: float = 1e-4
-    max_iter: int = 5000
-    cov_shift: float | None = None
-    trace: str = "at-most"
-    watch: Watch | None = None
 
 
 @dataclass(frozen=True)
@@ -55,14 +43,12 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
     if not options.certify:
         # A second ascent of a large problem costs as much as its certificate.
         if solver == "refined" and not reduced.is_large:
-            guess = solve_tight(reduced, tol=tol, max_iter=0, known=candidates[0])
+            guess = solve_tight(reduced, Options(tol=tol, max_iter=0), candidates[0])
             top = reduced.leading(reduced.d)[1]
             _ascend_again(reduced, candidates, guess, top, tol, watch)
         best = best_feasible(reduced, candidates)
         return Outcome(best.basis, None, best.n_iter, solver, best.status)
-    bound = solve_tight(
-        reduced, tol=tol, max_iter=options.max_iter, known=candidates[0], watch=watch
-    )
+    bound = solve_tight(reduced, options, candidates[0])
     if solver == "refined":
         for start, worth in _more_starts(reduced, bound):
             _ascend_again(reduced, candidates, bound, start, max(tol, worth), watch)

@@ -29,7 +29,7 @@ from fairpca.linalg import (
 from fairpca.solvers._interior import ConicProblem, InteriorPoint
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import Refined
-from fairpca.solvers._solution import Bound, Progress, Snapshot, Status, Watch, drive
+from fairpca.solvers._solution import Bound, Options, Progress, Snapshot, Status, drive
 
 Indices: TypeAlias = NDArray[np.intp]
 
@@ -62,23 +62,15 @@ _SMALLEST_SHARE = 1e-5
 _NO_WEIGHT = 1e-6
 
 
-def solve_tight(
-    reduced: ReducedProblem,
-    *,
-    tol: float,
-    max_iter: int,
-    known: Refined | None = None,
-    watch: Watch | None = None,
-) -> Bound:
+def solve_tight(reduced: ReducedProblem, options: Options, known: Refined | None = None) -> Bound:
     """Bound a problem with gaps, bounded means or group objectives, and with d < size."""
     # `known` is the basis to certify: its multipliers are the first guess, and solving stops where
     # it would certify nothing new. Of many contrasts only a few bind. Leaving some out can only
     # raise the bound, so it stays valid; those that the relaxed point then violates are put back.
-    share = _SHARE_OF_GAP if reduced.is_large else 0.01 * _SHARE_OF_GAP
-    rounds = _SubspaceRounds(reduced, Progress(tol, share), known, max_iter, watch)
-    status = rounds.terminate()
+    rounds = _SubspaceRounds(reduced, options, known)
+    status = rounds.status()
     if status is None:
-        status, _ = drive(rounds, _MAX_ROUNDS, watch)
+        status, _ = drive(rounds, _MAX_ROUNDS, options.watch)
     best, n_iter = rounds.progress, rounds.n_iter
     weights, root = rounds.weights, rounds.root
     return Bound(best.bound, best.relaxed, best.point, n_iter, status, weights, root)
@@ -103,16 +95,11 @@ class _DualPoint:
 class _SubspaceRounds:
     """Solve on a subspace, lift, extend the subspace and the contrasts, and again."""
 
-    def __init__(
-        self,
-        reduced: ReducedProblem,
-        progress: Progress,
-        known: Refined | None,
-        max_iter: int,
-        watch: Watch | None,
-    ) -> None:
-        self.problem, self.progress, self.watch = reduced, progress, watch
-        self.left, self.n_iter, self.extra, self.share = max_iter, 0, _EXTRA, _INNER_SHARE
+    def __init__(self, reduced: ReducedProblem, options: Options, known: Refined | None) -> None:
+        share = _SHARE_OF_GAP if reduced.is_large else 0.01 * _SHARE_OF_GAP
+        self.progress = progress = Progress(options.tol, share)
+        self.problem, self.watch, self.left = reduced, options.watch, options.max_iter
+        self.n_iter, self.extra, self.share = 0, _EXTRA, _INNER_SHARE
         self.idle, self.weights, self.root = 0, np.zeros(0), np.zeros((0, 0))
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
@@ -218,7 +205,7 @@ class _SubspaceRounds:
                 leading = np.column_stack([leading, left[:, sizes > 1e-6][:, :room]])
         self.T = np.linalg.qr(leading)[0]
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> Status | None:
         """One round."""
         reduced, progress = self.problem, self.progress
         before = progress.bound - progress.relaxed
@@ -253,6 +240,7 @@ class _SubspaceRounds:
             self.share *= 0.1  # nothing to add: lifting lost what was left, so solve more closely
         is_new = is_new or (reduced.groups is not None and self.idle > 0)
         self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
+        return self.status()
 
     def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, Indices]:
         """Value of the relaxed point with all contrasts, and those it overlooks."""
@@ -278,8 +266,8 @@ class _SubspaceRounds:
             self.mean_penalty, raised = 10.0 * self.mean_penalty, True
         return raised
 
-    def terminate(self) -> Status | None:
-        """End where nothing is left to prove."""
+    def status(self) -> Status | None:
+        """Why there is nothing left to prove; None while there is something."""
         reduced = self.problem
         floor = -reduced.penalty * reduced.cov_scale  # no basis has less than no variance
         if reduced.groups is not None:
