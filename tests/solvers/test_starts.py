@@ -7,7 +7,7 @@ import pytest
 from support import random_problem
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.solvers import FairProblem, Status, _feasibility, _refinement, _starts, solve
+from fairpca.solvers import FairProblem, Status, _refinement, _starts, solve
 from fairpca.solvers._exact import complement_for_next, deflate
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, reduce_problem
@@ -189,9 +189,9 @@ def test_random_starts_find_what_ascent_missed(monkeypatch):
     def stay(problem, start, *_, **__):
         return Refined(next(starts), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.CONVERGED)
 
-    monkeypatch.setattr(_feasibility, "refine", stay)
+    monkeypatch.setattr(_starts, "refine", stay)
     outside = Refined(top_basis(reduced), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.UNSETTLED)
-    found = _feasibility.restore_feasibility(reduced, outside)
+    found = _starts.restore_feasibility(reduced, outside)
     assert reduced.violation(found.basis) <= FEASIBLE
 
 

@@ -119,9 +119,8 @@ class Leakage:
         """Second moments (c, D·D) and means (c, D) of the features of every cell."""
         bounds = self.targets.bounds
         second = np.stack([F[rows].T @ F[rows] for rows in bounds])
-        return second.reshape(len(bounds), -1), np.stack(
-            [self.root[rows, 0] @ F[rows] for rows in bounds]
-        )
+        first = np.stack([self.root[rows, 0] @ F[rows] for rows in bounds])
+        return second.reshape(len(bounds), -1), first
 
     def _system(self, second: Array, mean: Array, share: Array) -> Array:
         """Matrix of the ridge regression of a target."""

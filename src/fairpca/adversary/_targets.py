@@ -24,7 +24,6 @@ class Targets:
     Rows are sorted by cell (combination of groups and strata). A target gives every cell a share
     of its weight, and inside a cell all targets weight the rows alike: second moments of features
     are summed once for each cell, however many targets there are.
-
     """
 
     names: tuple[str, ...]  # as in ``contrasts_``

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairpca.linalg import Array, shared_level, top_eigenpairs
+from fairpca.linalg import Array, shared_level, shrink_means, top_eigenpairs
 from fairpca.solvers._exact import solve_two_groups
-from fairpca.solvers._feasibility import shrink_means
 from fairpca.solvers._lagrangian import Evaluation, Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, GroupObjectives, ReducedProblem
 from fairpca.solvers._refinement import TIGHTLY_FEASIBLE, Ascent, Refined, initial_multipliers
@@ -207,7 +206,7 @@ class GroupAscent:
 
     def _keep(self, V: Array) -> None:
         reduced = self.ascent.problem
-        V = shrink_means(reduced, V)
+        V = shrink_means(reduced.F, reduced.mean_limit, V)
         objective = reduced.objective(V)
         # What sticks out is worth its multiplier; only for want of a better basis is it kept.
         allowed = FEASIBLE if self.best is None else TIGHTLY_FEASIBLE

@@ -84,6 +84,6 @@ class Lagrangian:
             values, vectors = np.linalg.eigh(self.M + self.step * np.concatenate([B, -B]))
             limit, penalty = self.problem.limit, self.problem.penalty
             level = shared_level(values.ravel(), penalty) if limit is None else self.step * limit
-            M = eigenvalue_excess(values, vectors, level)[0]
+            M = eigenvalue_excess(values, vectors, level)
         b = np.maximum(self.b + self.mean_step * used, 0.0)
         return Multipliers(M, b, level / self.step)

@@ -192,7 +192,7 @@ def _active_directions(point: _BasisPoint, *, is_exact: bool) -> _ActiveDirectio
     rows, columns = np.triu_indices(d)
     slack = point.s * np.eye(d) - np.concatenate([B, -B])
     values, W = np.linalg.eigh(point.centre - lagrangian.step * slack)
-    mismatch = point.M - eigenvalue_excess(values, W, 0.0)[0]
+    mismatch = point.M - eigenvalue_excess(values, W, 0.0)
     parts = [_ActiveDirections(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
     for k in np.flatnonzero(values[:, -1] > 0.0):
         x = values[k]

@@ -16,9 +16,9 @@ import numpy as np
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
-    clipping_level,
     fantope_eigenvalues,
     ky_fan,
+    shared_level,
     symmetrize,
     top_eigenpairs,
 )
@@ -122,7 +122,7 @@ class _PaperSdp:
         T = _RELAXATION * (self.P @ self.L) + (1.0 - _RELAXATION) * self.Y + self.U
         squares, vectors = np.linalg.eigh(np.swapaxes(T, 1, 2) @ T)
         sigma = np.sqrt(np.maximum(squares, 0.0))
-        level = clipping_level(sigma.ravel(), self.problem.penalty, self.rho)
+        level = shared_level(sigma.ravel(), 0.0, 2.0 * self.problem.penalty / self.rho)
         excess = np.maximum(sigma - level, 0.0)
         shares = excess / np.maximum(sigma, 1e-300)
         self.U = T @ ((vectors * shares[:, None, :]) @ np.swapaxes(vectors, 1, 2))

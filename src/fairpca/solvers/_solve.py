@@ -9,14 +9,15 @@ import numpy as np
 
 from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import Array, fix_signs, single_blas_thread, symmetrize, top_eigenpairs
-from fairpca.solvers._exact import bounded_mean_basis
-from fairpca.solvers._feasibility import (
-    check_means,
-    project_to_feasible,
+from fairpca.linalg import (
+    Array,
+    fix_signs,
     shrink_means,
-    unattainable_mean_tol,
+    single_blas_thread,
+    symmetrize,
+    top_eigenpairs,
 )
+from fairpca.solvers._exact import bounded_mean_basis
 from fairpca.solvers._problem import FEASIBLE, FairProblem, ReducedProblem, reduce_problem
 from fairpca.solvers._refinement import refine
 from fairpca.solvers._solution import (
@@ -28,7 +29,14 @@ from fairpca.solvers._solution import (
     Status,
     relative_gap,
 )
-from fairpca.solvers._starts import Outcome, best_feasible, refined_basis
+from fairpca.solvers._starts import (
+    Outcome,
+    best_feasible,
+    check_means,
+    project_to_feasible,
+    refined_basis,
+    unattainable_mean_tol,
+)
 from fairpca.solvers._tight import solve_tight
 
 # Smaller shares of the variance are rounding.
@@ -165,7 +173,7 @@ def _whole_space(reduced: ReducedProblem) -> Outcome:
 
 def _rounded(reduced: ReducedProblem, bound: Bound) -> Array:
     # The rounded point meets the limits only by chance; the nearest local optimum does.
-    rounded = shrink_means(reduced, bound.rounded)
+    rounded = shrink_means(reduced.F, reduced.mean_limit, bound.rounded)
     if reduced.violation(rounded) <= FEASIBLE:
         return rounded
     return best_feasible(reduced, [refine(reduced, bound.rounded)]).basis

@@ -134,7 +134,7 @@ class _SubspaceRounds:
         """Multipliers of a basis: W = R V M VᵀR/(φ + s), optimal where the relaxation is tight."""
         reduced, V = self.problem, known.basis
         s = reduced.cov_gap(V) if reduced.limit is None else reduced.limit
-        M = eigenvalue_excess(*np.linalg.eigh(known.multipliers), 0.0)[0]
+        M = eigenvalue_excess(*np.linalg.eigh(known.multipliers), 0.0)
         mass = float(np.einsum("kii->", M))
         # More than the penalty is no dual point and would prove nothing.
         if reduced.limit is None and mass > reduced.penalty:
