@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fairpca._progress import Counter
-from fairpca.adversary._leakage import Leakage, random_frequencies
-from fairpca.adversary._targets import Targets, form_targets
+from fairpca.adversary._leakage import Leakage, Targets, form_targets, random_frequencies
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import (
     Array,

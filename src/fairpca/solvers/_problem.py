@@ -369,9 +369,7 @@ def _dimensions_needed(variances: Array, cov_gaps: Array, F: Array, d: int) -> i
 def smallest_cov_gap(values: Array, d: int) -> float:
     """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c."""
     # By interlacing (Fan and Pall) it is attained for a single contrast.
-    if not len(values):
-        return 0.0
-    return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))
+    return float(max(values[:, d - 1].max(initial=0.0), -values[:, -d].min(initial=0.0)))
 
 
 def unattainable_cov_tol(

@@ -19,13 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.linalg import (
-    Array,
-    eigenvalue_excess,
-    spectral_norms,
-    symmetrize,
-    top_eigenpairs,
-)
+from fairpca.linalg import Array, eigenvalue_excess, spectral_norms, symmetrize, top_eigenpairs
 from fairpca.solvers._interior import ConicProblem, InteriorPoint
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import Refined
@@ -71,25 +65,22 @@ def solve_tight(reduced: ReducedProblem, options: Options, known: Refined | None
     status = rounds.status()
     if status is None:
         status, _ = drive(rounds, _MAX_ROUNDS, options.watch)
-    best, n_iter = rounds.progress, rounds.n_iter
-    weights, root = rounds.weights, rounds.root
-    return Bound(best.bound, best.relaxed, best.point, n_iter, status, weights, root)
+    best = rounds.progress
+    proof = rounds.n_iter, status, rounds.weights, rounds.root
+    return Bound(best.bound, best.relaxed, best.point, *proof)
 
 
 @dataclass(frozen=True)
 class _DualPoint:
     """Multipliers of the whole problem: any of them prove a bound."""
 
-    # Factors A_k (p, ·) whose products A_kA_kᵀ = RW'R come off S, the traces of the W' and their
-    # shifts φ, a (of ±⟨Q_c, P⟩) for `contrasts`, b of the means, and weights of the groups.
-
-    factors: list[Array]
-    traces: Array
-    shifts: Array
-    a: Array
+    factors: list[Array]  # A_k (p, ·), whose products A_kA_kᵀ = RW'R come off S
+    traces: Array  # of the W'
+    shifts: Array  # φ of each of them
+    a: Array  # of ±⟨Q_c, P⟩ for `contrasts`
     contrasts: Indices
-    b: Array
-    weights: Array | None
+    b: Array  # of the means
+    weights: Array | None  # of the groups
 
 
 class _SubspaceRounds:
@@ -268,18 +259,17 @@ class _SubspaceRounds:
 
     def status(self) -> Status | None:
         """Why there is nothing left to prove; None while there is something."""
-        reduced = self.problem
+        reduced, progress = self.problem, self.progress
         floor = -reduced.penalty * reduced.cov_scale  # no basis has less than no variance
         if reduced.groups is not None:
             floor -= float(reduced.groups.offsets.max())
-        if self.progress.bound < floor - 1e-6 * self.largest:
+        if progress.bound < floor - 1e-6 * self.largest:
             return Status.INFEASIBLE
-        if self.progress.solved:
+        if progress.solved:
             return Status.CONVERGED
         if self.left > 0 and self.share > _SMALLEST_SHARE and self.idle <= _MOST_IDLE:
             return None
         # A part of the tolerance was aimed at; the whole of it will do.
-        progress = self.progress
         is_close = progress.bound - progress.relaxed <= progress.tol * abs(progress.bound)
         return Status.CONVERGED if is_close else Status.ITERATION_LIMIT
 
