@@ -62,12 +62,11 @@ class Lagrangian:
         """Evaluate at an orthonormal basis, with the multipliers after one step or with others."""
         problem, F = self.problem, self.problem.F
         SV, QV, B = self.products(V)
-        constant = 0.0
+        offset = change = 0.0
         if self.w is not None and problem.groups is not None:
             w, _, images = self.weigh(V)
-            SV = np.asarray(np.tensordot(w, images, 1))
-            constant = float(w @ problem.groups.offsets)
-            constant -= float(np.sum((w - self.w) ** 2)) / (2.0 * self.w_step)
+            SV, offset = np.tensordot(w, images, 1), float(w @ problem.groups.offsets)
+            change = float(np.sum((w - self.w) ** 2)) / (2.0 * self.w_step)
         used = np.sum((F @ V) ** 2, axis=1) - problem.mean_limit
         if multipliers is None:
             multipliers = self._updated(B, used)
@@ -82,7 +81,7 @@ class Lagrangian:
         if len(b):
             value += float(b @ used) - float(np.sum((b - self.b) ** 2)) / (2.0 * self.mean_step)
         gradient = (QV @ G).sum(axis=0) - SV + F.T @ (b[:, None] * (F @ V))
-        return Evaluation(value + constant, gradient, QV, B, multipliers)
+        return Evaluation(value + offset - change, gradient, QV, B, multipliers)
 
     def weigh(self, V: Array) -> tuple[Array, Array, Array]:
         """Weights of the groups after one step, their objectives, and the S_gV."""

@@ -269,8 +269,7 @@ class _BasisPoint:
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
         else:
             self.mass = 0.0
-        # Of few unknowns, or of more directions than unknowns, the whole matrix costs less than the
-        # preconditioner.
+        # Of few unknowns, or of more directions than unknowns, the whole matrix costs less.
         self.unknowns = (len(self.V) - self.V.shape[1]) * self.V.shape[1]
         most = max(_WHOLE_MATRIX, min(_MOST_UNKNOWNS, len(block)))
         self.is_direct = 0 < self.unknowns <= most

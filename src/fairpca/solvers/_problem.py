@@ -6,7 +6,7 @@ S: covariance (r, r), Q: covariance gaps (C, r, r), F: mean gaps that are bounde
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 
@@ -17,13 +17,10 @@ from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.linalg import Array, complement_basis, spectral_norms, symmetrize, top_eigenpairs
 from fairpca.moments import ContrastSet
 
-# A mean direction this small against the features' own spread is rounding, not a difference.
-_MEAN_FLOOR = 1e-11
-# The same for a covariance difference.
-_COV_FLOOR = 1e-12
+# Differences of means and of covariances this small against the features' own spread are rounding.
+_MEAN_FLOOR, _COV_FLOOR = 1e-11, 1e-12
 # The same for the variance of a direction. Covariances with it are of the root of that at most.
-_RANK_FLOOR = 1e-14
-_COUPLING_FLOOR = 1e-8
+_RANK_FLOOR, _COUPLING_FLOOR = 1e-14, 1e-8
 # A basis may stick out of its constraints by this much, relative to the size of the gaps.
 FEASIBLE = 1e-7
 # Up to so many entries of a basis calling a function costs more than what it computes.
@@ -111,11 +108,10 @@ class FairProblem:
 
     @property
     def group_objectives(self) -> GroupObjectives:
-        """What the smallest of is maximised: one for each group, or the one of all rows."""
+        """Objectives of which the smallest is maximised: of each group, or the one of all rows."""
         S = self.covariance[None] if self.group_covariances is None else self.group_covariances
-        return GroupObjectives(
-            S, np.zeros(len(S)) if self.group_offsets is None else self.group_offsets
-        )
+        offsets = np.zeros(len(S)) if self.group_offsets is None else self.group_offsets
+        return GroupObjectives(S, offsets)
 
     @property
     def criterion(self) -> str:
@@ -201,7 +197,7 @@ class ReducedProblem:
     limit: float | None
     mean_limit: float
     # These two lead back to the user's features (p, r) and units.
-    basis: Array = field(repr=False)
+    basis: Array
     scale: float
     groups: GroupObjectives | None = None
 
@@ -303,9 +299,8 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
         # Ascent is quickest, and its start known, where S is diagonal.
         values, vectors = np.linalg.eigh(S)
         N, S = N @ vectors[:, ::-1], np.diag(values[::-1])
-    cov_gaps = (
-        symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_cov_term else np.zeros((0, 1, 1))
-    )
+    cov_gaps = problem.cov_gaps if has_cov_term else problem.cov_gaps[:0]
+    cov_gaps = symmetrize(N.T @ (cov_gaps / scale) @ N)
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     F = F @ N
     if (has_cov_term or bounds_mean) and problem.group_covariances is None:
@@ -313,7 +308,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
         S=S,
-        Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
+        Q=cov_gaps,
         F=F,
         d=problem.n_components,
         penalty=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,

@@ -107,9 +107,9 @@ def solve(
     (1.333333, [0.333333, 0.666667])
     """
     if solver not in SOLVERS:
+        known = ", ".join(SOLVERS)
         raise InvalidInputError(
-            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}.",
-            parameter="solver",
+            f"solver={solver!r} is unknown; choose one of {known}.", parameter="solver"
         )
     check_objective(problem.criterion, solver)
     options = Options(certify, tol, max_iter, cov_shift, trace)
@@ -219,15 +219,15 @@ def _certify(problem: FairProblem, reduced: ReducedProblem, outcome: Outcome) ->
 
 def _check(reduced: ReducedProblem, method: str, V: Array, above: float, size: float) -> None:
     """Raise instead of returning a wrong certificate, whatever went wrong before."""
+    fault = ""
     if reduced.violation(reduced.basis.T @ V) > 10.0 * FEASIBLE:
-        raise RuntimeError(
-            f"solver={method!r} found a basis outside its constraints; this is a fault of "
-            "fairpca: please report it with the data, and use another solver."
-        )
+        fault = "outside its constraints"
     if above > 1e-7 * size:
+        fault = f"better than its bound by {above:.3g}"
+    if fault:
         raise RuntimeError(
-            f"solver={method!r} found a basis better than its bound by {above:.3g}; this is "
-            "a fault of fairpca: please report it with the data, and use another solver."
+            f"solver={method!r} found a basis {fault}; this is a fault of fairpca: please report "
+            "it with the data, and use another solver."
         )
 
 

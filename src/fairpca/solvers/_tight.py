@@ -14,7 +14,6 @@ w on the simplex, and Σw_gS_g takes the place of S (docs/design/group-objective
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +24,16 @@ from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import Refined
 from fairpca.solvers._solution import Bound, Options, Progress, Snapshot, Status, drive
 
-Indices: TypeAlias = NDArray[np.intp]
-
 _FEW_CONTRASTS = 3
 _LIKELY_TO_BIND = 1e-3
 _MAX_ROUNDS = 30
 # Eigenvectors beyond the d-th that join the subspace.
 _EXTRA = 3
 # Up to so many dimensions the whole space costs no more than choosing a part of it.
-_WHOLE_SPACE = 12
-_WHOLE_SPACE_OF_GROUPS = 25
+_WHOLE_SPACE, _WHOLE_SPACE_OF_GROUPS = 12, 25
 # Free dimensions of the subspace; the cost of a step grows with their sixth power in the end. Many
 # components need more, up to a limit beyond which the leading ones are fixed.
-_MANY_FREE = 40
-_MOST_FREE = 64
+_MANY_FREE, _MOST_FREE = 40, 64
 # The same of group objectives at first; they have no cuts and need more rounds.
 _FEW_FREE = 20
 # Rounds in a row that may bring nothing.
@@ -78,7 +73,7 @@ class _DualPoint:
     traces: Array  # of the W'
     shifts: Array  # φ of each of them
     a: Array  # of ±⟨Q_c, P⟩ for `contrasts`
-    contrasts: Indices
+    contrasts: NDArray[np.intp]
     b: Array  # of the means
     weights: Array | None  # of the groups
 
@@ -105,10 +100,9 @@ class _SubspaceRounds:
             costs = np.einsum("kii->k", known.multipliers).reshape(2, -1).sum(axis=0)
         spent = 4.0 * float(costs.sum()) or self.largest / (reduced.cov_scale or 1.0) or 1.0
         self.penalty = spent if reduced.limit is not None else min(reduced.penalty, spent)
-        squares = np.sum(reduced.F**2, axis=1)
-        spent = 0.0 if known is None else float(known.mean_costs @ squares)
+        spent = 0.0 if known is None else float(known.mean_costs @ np.sum(reduced.F**2, axis=1))
         self.mean_penalty = 4.0 * spent or self.largest or 1.0
-        self.active: Indices = np.arange(len(reduced.Q))
+        self.active: NDArray[np.intp] = np.arange(len(reduced.Q))
         if len(reduced.Q) > _FEW_CONTRASTS:
             if not costs.any():
                 V = reduced.leading(reduced.d)[1]
@@ -199,8 +193,7 @@ class _SubspaceRounds:
     def step(self, number: int) -> Status | None:
         """One round."""
         reduced, progress = self.problem, self.progress
-        before = progress.bound - progress.relaxed
-        is_part = self.T.shape[1] < reduced.size
+        before, is_part = progress.bound - progress.relaxed, self.T.shape[1] < reduced.size
         # What a part of the space leaves open is not worth solving to the last digit.
         rough = _ROUGH_SHARE * before if is_part and before < np.inf else 0.0
         face = _Face(reduced, self.active, self.shifts, self.T, self.n_fixed)
@@ -233,7 +226,7 @@ class _SubspaceRounds:
         self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
         return self.status()
 
-    def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, Indices]:
+    def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, NDArray[np.intp]]:
         """Value of the relaxed point with all contrasts, and those it overlooks."""
         value = face.constant + interior.value
         if len(self.active) == len(self.problem.Q):
@@ -284,7 +277,12 @@ class _Face:
     """The relaxation on span T, where the first `n_fixed` columns belong to P."""
 
     def __init__(
-        self, reduced: ReducedProblem, active: Indices, shifts: Array, T: Array, n_fixed: int
+        self,
+        reduced: ReducedProblem,
+        active: NDArray[np.intp],
+        shifts: Array,
+        T: Array,
+        n_fixed: int,
     ) -> None:
         self.problem, self.active, self.T, self.n_fixed = reduced, active, T, n_fixed
         self.shifts = shifts[:, active].ravel()
@@ -330,14 +328,14 @@ class _Face:
         slopes = np.repeat(np.eye(q), counts[counts > 0], axis=0)
         cap_slopes = np.zeros((2 * C, q))
         cap_slopes[:, :1] = (unit / self.sizes)[:, None]
-        n = len(self.S) - k
+        S = self.S[k:, k:]
         return ConicProblem(
-            S=self.S[k:, k:],
+            S=S,
             rank=reduced.d - k,
             L=L[:, k:],
             caps=caps,
             cap_slopes=cap_slopes,
-            B=np.concatenate([forms[:, k:, k:], np.zeros((q, n, n))]),
+            B=np.concatenate([forms[:, k:, k:], np.zeros((q, *S.shape))]),
             rooms=np.concatenate([rooms, np.zeros(q)]),
             room_slopes=np.concatenate([slopes, np.eye(q)]),
             penalties=penalties,
