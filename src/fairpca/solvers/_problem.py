@@ -109,16 +109,12 @@ class FairProblem:
     @property
     def group_objectives(self) -> GroupObjectives:
         """Objectives of which the smallest is maximised: of each group, or the one of all rows."""
-        S = self.covariance[None] if self.group_covariances is None else self.group_covariances
-        offsets = np.zeros(len(S)) if self.group_offsets is None else self.group_offsets
-        return GroupObjectives(S, offsets)
-
-    @property
-    def criterion(self) -> str:
-        """What the objective is about, as the certificate calls it."""
         if self.group_covariances is None:
-            return OBJECTIVES[0]
-        return OBJECTIVES[1] if self.group_offsets is None else OBJECTIVES[2]
+            return GroupObjectives(self.covariance[None], np.zeros(1))
+        S, offsets = self.group_covariances, self.group_offsets
+        if offsets is None:
+            return GroupObjectives(S, np.zeros(len(S)), OBJECTIVES[1])
+        return GroupObjectives(S, offsets, OBJECTIVES[2])
 
     @classmethod
     def from_contrasts(
@@ -171,6 +167,7 @@ class GroupObjectives:
 
     S: Array  # S_g (K, r, r)
     offsets: Array  # β_g (K,)
+    criterion: str = OBJECTIVES[0]
 
     def values(self, V: Array) -> Array:
         """Objective of every group at an orthonormal basis."""
@@ -303,7 +300,8 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     cov_gaps = symmetrize(N.T @ (cov_gaps / scale) @ N)
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     F = F @ N
-    if (has_cov_term or bounds_mean) and problem.group_covariances is None:
+    has_groups = problem.group_covariances is not None
+    if (has_cov_term or bounds_mean) and not has_groups:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
@@ -316,7 +314,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
         mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,
         scale=scale,
-        groups=_reduced_groups(problem, N, scale),
+        groups=_reduced_groups(problem.group_objectives, N, scale) if has_groups else None,
     )
     if reduced.limit is not None:
         minimum = smallest_cov_gap(reduced.cov_values, reduced.d)
@@ -327,10 +325,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     return reduced
 
 
-def _reduced_groups(problem: FairProblem, N: Array, scale: float) -> GroupObjectives | None:
-    if problem.group_covariances is None:
-        return None
-    groups = problem.group_objectives
+def _reduced_groups(groups: GroupObjectives, N: Array, scale: float) -> GroupObjectives:
     scaled = GroupObjectives(groups.S / scale, groups.offsets / scale)
     # K products of p×p matrices cost more than the solve where there is nothing to rotate.
     is_all = N.shape[0] == N.shape[1] and np.array_equal(N, np.eye(len(N)))

@@ -111,7 +111,8 @@ def solve(
         raise InvalidInputError(
             f"solver={solver!r} is unknown; choose one of {known}.", parameter="solver"
         )
-    check_objective(problem.criterion, solver)
+    if problem.group_covariances is not None:
+        check_objective(problem.group_objectives.criterion, solver)
     options = Options(certify, tol, max_iter, cov_shift, trace)
     with single_blas_thread():
         reduced = reduce_problem(problem)
@@ -211,7 +212,7 @@ def _certify(problem: FairProblem, reduced: ReducedProblem, outcome: Outcome) ->
         duality_gap=relative_gap(proven, relaxed),
         solver=outcome.method,
         converged=outcome.status is Status.CONVERGED,
-        criterion=problem.criterion,
+        criterion=objectives.criterion,
     )
     weights = None if problem.group_covariances is None else bound.weights
     return Solution(V, certificate, outcome.n_iter, outcome.status, weights)
