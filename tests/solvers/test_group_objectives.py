@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support import projector, random_bases
 
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import top_eigenpairs
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._exact import solve_two_groups
@@ -215,3 +216,14 @@ def test_groups_that_are_all_alike_but_for_a_permutation(d):
     certificate = solve_groups(groups, d, "worst-variance").certificate
     assert certificate.bound == pytest.approx(d / 6)
     assert certificate.objective == pytest.approx(d / 6, rel=1e-6)
+
+
+def test_group_objectives_are_checked():
+    groups = random_groups(0, 3, 5)
+    problem = grouped(pure_problem(groups, 2), groups, np.zeros(3))
+    with pytest.raises(InvalidInputError, match="worst-variance"):
+        solve(problem, "paper")
+    with pytest.raises(InvalidInputError, match="group_covariances has shape"):
+        replace(problem, group_covariances=groups[:, :4, :4])
+    with pytest.raises(InvalidInputError, match="group_offsets has shape"):
+        replace(problem, group_offsets=np.zeros(2))
