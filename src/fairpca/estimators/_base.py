@@ -46,7 +46,7 @@ from fairpca.rows._columns import (
     split_named,
     without_columns,
 )
-from fairpca.solvers import Certificate, FairProblem, Solution, solve, solve_worst
+from fairpca.solvers import Certificate, FairProblem, Solution, solve
 from fairpca.tables import is_stream
 
 FLOATS = [np.float64, np.float32]
@@ -260,20 +260,12 @@ class FairnessEstimator(
         )
 
     @with_callbacks
-    def _solve(
-        self,
-        problem: FairProblem,
-        groups: tuple[Array, Array] | None = None,
-        **options: Any,
-    ) -> Solution:
-        """Solve for all rows, or for the worst of groups: their covariances and offsets."""
+    def _solve(self, problem: FairProblem, **options: Any) -> Solution:
         options["certify"] = self.certify
         with fit_task(self, None) as context:
             if self.verbose or context is not None:
                 options["callback"] = solve_callback(self, context)
-            if groups is None:
-                return solve(problem, self.solver, **options)
-            return solve_worst(problem, *groups, self.objective, **options)
+            return solve(problem, self.solver, **options)
 
     def _keep(
         self,
