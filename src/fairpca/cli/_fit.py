@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 import numpy as np
-from sklearn.base import clone
 
 from fairpca._choices import DELTA_FAMILIES, OBJECTIVES
 from fairpca._present import records, visible
@@ -18,7 +17,7 @@ from fairpca.cli._console import Stages, collected_notes, print_notes
 from fairpca.cli._request import TableRequest, check_place, fit_settings, parse_request
 from fairpca.cli._show import print_fit, to_json
 from fairpca.estimators import FairPCA
-from fairpca.estimators._fair_pca import fit_with_plain, held_out_summary
+from fairpca.estimators._comparison import fit_with_plain, held_out_summary
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.tables import check_target, project_table
@@ -135,10 +134,7 @@ def _compare(moments: Any, settings: dict[str, Any], stages: Stages) -> Comparis
 
     fair, folded = FairPCA(**settings), isinstance(moments, FoldedMoments)
     plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
-    if not folded:
-        return Comparison(fair, plain)
-    model = clone(fair).set_params(n_components=fair.n_components_)
-    return Comparison(fair, plain, held_out_summary(model, moments))
+    return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
 def _fit_delta(
