@@ -78,7 +78,7 @@ class FairKernelPCA(FairnessEstimator):
     solver_options : dict or None, default=None
         `tol`, `max_iter` and `cov_shift` of `fairpca.solvers.solve`. Eigenpairs of the kernel are
         always computed to rounding.
-    mean_tol, cov_weight, cov_tol, solver, certify, whiten, verbose
+    mean_tol, cov_weight, cov_tol, solver, certify, verbose
         As in `FairPCA`.
     compare, joint, reference, numeric, min_group_size, missing_groups
         As in `FairPCA`. Features are neither scaled nor imputed: use a StandardScaler or
@@ -159,7 +159,6 @@ class FairKernelPCA(FairnessEstimator):
         numeric: Sequence[str] | None = None,
         min_group_size: int = 2,
         certify: bool = True,
-        whiten: bool = False,
         missing_groups: str = "raise",
         verbose: int = 0,
     ) -> None:
@@ -183,7 +182,6 @@ class FairKernelPCA(FairnessEstimator):
         self.numeric = numeric
         self.min_group_size = min_group_size
         self.certify = certify
-        self.whiten = whiten
         self.missing_groups = missing_groups
         self.verbose = verbose
 
@@ -207,8 +205,12 @@ class FairKernelPCA(FairnessEstimator):
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
         """
-        check_covariance_terms(self.cov_weight, self.cov_tol)
-        self._check_options(sample_weight)
+        if self.formulation != "feature" and sample_weight is not None:
+            raise InvalidInputError(
+                "formulation='paper' knows no sample_weight: leave it out, or use "
+                "formulation='feature'.",
+                parameter="sample_weight",
+            )
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
         if is_lazy(X):
@@ -231,8 +233,7 @@ class FairKernelPCA(FairnessEstimator):
         return self._scores(self._features(X, reset=False))
 
     def _scores(self, X: Any) -> Array:
-        scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
-        return scores / self._whitening.astype(X.dtype) if self.whiten else scores
+        return self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
 
     def inverse_transform(self, X: Any) -> Array:
         """Map component scores back to the space of the features, approximately.
@@ -259,7 +260,10 @@ class FairKernelPCA(FairnessEstimator):
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _check_options(self, sample_weight: Any) -> None:
+    def _validate_params(self) -> None:
+        """Check each parameter, and those that exclude each other."""
+        super()._validate_params()
+        check_covariance_terms(self.cov_weight, self.cov_tol)
         if self.inverse_alpha is not None and self._is_precomputed:
             raise InvalidInputError(
                 "inverse_alpha needs the features, which kernel='precomputed' hides.",
@@ -271,13 +275,11 @@ class FairKernelPCA(FairnessEstimator):
                 f"solver_options has {sorted(unknown)}: it takes tol, max_iter and cov_shift.",
                 parameter="solver_options",
             )
-        if self.formulation != "feature" and (
-            self.n_landmarks is not None or sample_weight is not None
-        ):
+        if self.formulation != "feature" and self.n_landmarks is not None:
             raise InvalidInputError(
-                f"formulation={self.formulation!r} has one coefficient for each row, and knows no "
-                "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'.",
-                parameter="formulation",
+                "formulation='paper' has one coefficient for each row and knows no n_landmarks: "
+                "leave them out, or use formulation='feature'.",
+                parameter="n_landmarks",
             )
 
     def _fit_lazy(self, X: Any, *parts: Any) -> Self:
@@ -325,8 +327,7 @@ class FairKernelPCA(FairnessEstimator):
         self.coefficients_ = space.projection @ basis
         self._keep(covariance, space.contrasts, replace(solution, basis=basis), space.total)
         if self.inverse_alpha is not None:
-            scores = space.reference @ basis
-            self.X_transformed_fit_ = scores / self._whitening if self.whiten else scores
+            self.X_transformed_fit_ = space.reference @ basis
             self.dual_coef_ = kernels.inverse_coefficients(
                 self._anchors, self.X_transformed_fit_, rows.weights, self.inverse_alpha
             )

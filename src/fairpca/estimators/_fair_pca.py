@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fairpca._choices import OBJECTIVES
+from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
@@ -164,10 +165,7 @@ class FairPCA(LinearEstimator):
         "cov_shift": [NON_NEGATIVE, None],
     }
 
-    __metadata_request__partial_fit: ClassVar = {
-        "sensitive_features": True,
-        "control_features": True,
-    }
+    __metadata_request__partial_fit: ClassVar = ROUTED
 
     def __init__(
         self,
