@@ -42,9 +42,12 @@ def one_line(message: str) -> str:
 
 
 def error_message(error: InvalidInputError, options: Collection[str]) -> str:
-    """Put the option that sets the parameter concerned in front of an error's message."""
+    """Name the option that sets the parameter concerned, as subject or in front of the message."""
     option, text = option_of(error.parameter or ""), error.advice(as_typed)
-    return f"{option}: {text}" if option in options else text
+    if option not in options:
+        return text
+    subject, _, rest = text.partition(" ")
+    return f"{option} {rest}" if subject == error.parameter else f"{option}: {text}"
 
 
 def option_of(parameter: str) -> str:
