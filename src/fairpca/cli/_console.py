@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import click
@@ -17,10 +16,8 @@ import click
 from fairpca._present import visible
 from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
-LONGEST = 1000
-"""Characters of one message; what is longer loses its middle."""
-DELAY = 1.0
-"""Seconds before anything is said about progress."""
+LONGEST = 1000  # characters of one message; what is longer loses its middle
+DELAY = 1.0  # seconds before anything is said about progress
 
 # The options that do not have the name of the parameter they set.
 RENAMED = {
@@ -67,11 +64,15 @@ def as_typed(parameter: str, value: Any) -> str:
 
 
 @contextmanager
-def collected_notes(notes: list[str]) -> Iterator[None]:
-    """Add what the library warns of to the notes, each once; other warnings pass through."""
-    with warnings.catch_warnings(record=True) as caught:
+def running(options: dict[str, Any]) -> Iterator[tuple[Stages, list[str]]]:
+    """Show the stages of a command; at its end print its notes and what the library warned of."""
+    notes: list[str] = []
+    with (
+        Stages(enabled=not options["quiet"]) as stages,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
-        yield
+        yield stages, notes
     for entry in caught:
         if isinstance(entry.message, FairnessWarning):
             add_note(notes, entry.message.advice(as_typed))
@@ -79,6 +80,8 @@ def collected_notes(notes: list[str]) -> Iterator[None]:
             add_note(notes, str(entry.message))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    for note in () if options["no_notes"] else notes:
+        click.echo(f"fairpca: note: {note}", err=True)
 
 
 def add_note(notes: list[str], text: str) -> None:
@@ -86,12 +89,6 @@ def add_note(notes: list[str], text: str) -> None:
     note = one_line(text)
     if note not in notes:
         notes.append(note)
-
-
-def print_notes(notes: list[str], options: dict[str, Any]) -> None:
-    """Print notes on standard error, unless they are not wanted."""
-    for note in () if options["no_notes"] else notes:
-        click.echo(f"fairpca: note: {note}", err=True)
 
 
 class Stages:
@@ -120,12 +117,7 @@ class Stages:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._finished = True
             self._changed.notify()

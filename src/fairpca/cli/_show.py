@@ -112,12 +112,13 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
         gap = held_out and f"{number(held_out[key])} ± {number(held_out[f'{key}_std'])}"
         rows.append((name, number(before), number(after, before), gap, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
-    caption = held_out and (
-        f"Held-out rows: fitted to all but one of {held_out['folds']} folds, measured on that one; "
-        "mean ± standard deviation over the folds."
+    folds = held_out and held_out["folds"]
+    caption = (
+        f"Held-out rows: fitted to all but one of {folds} folds, measured on that one; mean ± "
+        "standard deviation over the folds."
     )
     head = ("", "plain PCA", "fair PCA", "held-out rows", "meaning")
-    return _table(title, head, rows, caption)
+    return _table(title, head, rows, caption if held_out else None)
 
 
 def _path(fair: Any) -> Table:

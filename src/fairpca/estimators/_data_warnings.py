@@ -86,7 +86,8 @@ def warn_of_small_groups(
 
 def warn_of_other_index(name: str, X: Any, part: Any) -> None:
     """Warn of groups whose pandas index is not that of X: position counts, not the index."""
-    index, other = getattr(X, "index", None), getattr(part, "index", None)
+    index: Any = getattr(X, "index", None)
+    other: Any = getattr(part, "index", None)
     if not hasattr(index, "equals") or not hasattr(other, "equals"):
         return
     if len(index) == len(other) and not index.equals(other):
