@@ -246,7 +246,7 @@ def test_what_the_budget_cuts_is_said(run, write):
     [
         (["--label", "income"], "--label is the true outcome of a decision"),
         (["--decision", "nix"], "--decision names ['nix'], which is not among the columns"),
-        (["--decision", "u"], "--decision has the values"),
+        (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
         (["--adversaries", "me"], "--adversaries"),
         (["--reference", "q"], "--reference"),

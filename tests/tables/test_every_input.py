@@ -310,7 +310,6 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
     if "command" in way:
         words = words.replace("missing='drop-rows'", "--missing drop-rows")
         words = words.replace("missing='mean'", "--missing mean")
-        words = words.removeprefix("sample_weight ")  # or the option instead of it
     if way in ("numpy", "lists"):
         words = words.replace("'a'", "'x0'").replace("'b'", "'x1'")
     with pytest.raises(Refused if "command" in way else InvalidInputError) as error:
@@ -319,5 +318,5 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
     before, found, after = str(error.value).partition(words)
     assert found, str(error.value)
     assert not after
-    assert all(part.startswith(("fairpca", "error", "--", str(tmp_path), "sample_weight"))
-               for part in before.split(": ") if part)  # fmt: skip
+    assert all(part.startswith(("fairpca", "error", "--", str(tmp_path)))
+               for part in before.removesuffix(": ").split(": ") if part)  # fmt: skip

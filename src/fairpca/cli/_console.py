@@ -43,8 +43,9 @@ def error_message(error: InvalidInputError, options: Collection[str]) -> str:
     option, text = option_of(error.parameter or ""), error.advice(as_typed)
     if option not in options:
         return text
-    subject, _, rest = text.partition(" ")
-    return f"{option} {rest}" if subject == error.parameter else f"{option}: {text}"
+    if error.is_subject:
+        return f"{option} {text.removeprefix(f'{error.parameter} ')}"
+    return f"{option}: {text}"
 
 
 def option_of(parameter: str) -> str:

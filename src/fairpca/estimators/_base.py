@@ -104,7 +104,8 @@ class FairnessEstimator(
         """Take groups, strata and weights that are named out of a table."""
         check_container(X)
         for name, part in zip(PARTS, parts, strict=True):
-            warn_of_other_index(name, X, part)
+            if hasattr(X, "index") and hasattr(part, "index"):
+                warn_of_other_index(name, X.index, part.index)
         X, columns, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
         if others or hasattr(self, "other_columns_"):  # of a fit before
             self._set_other_columns(others)
@@ -230,19 +231,6 @@ class FairnessEstimator(
                     settings=[("numeric", [name])],
                 )
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
-
-    def _form_problem(
-        self, covariance: Array, contrasts: ContrastSet, n_components: int = 1, padding: int = 0
-    ) -> FairProblem:
-        return FairProblem.from_contrasts(
-            covariance,
-            contrasts,
-            n_components,
-            mean_tol=self.mean_tol,
-            cov_weight=self.cov_weight,
-            cov_tol=self.cov_tol,
-            padding=padding,
-        )
 
     @with_callbacks
     def _solve(

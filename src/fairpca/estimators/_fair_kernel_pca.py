@@ -28,6 +28,7 @@ from fairpca.estimators._sklearn import (
 from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning, warn_user
 from fairpca.linalg import Array
 from fairpca.rows import Rows
+from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms
 from fairpca.tables import is_lazy
@@ -310,7 +311,8 @@ class FairKernelPCA(FairnessEstimator):
                 FairnessWarning,
             )
         covariance = np.diag(space.variances)
-        problem = self._form_problem(covariance, space.contrasts)
+        limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
+        problem = FairProblem.from_contrasts(covariance, space.contrasts, 1, **limits)
         count = count_components(problem, self.n_components)
         if count > len(covariance):
             raise InvalidInputError(

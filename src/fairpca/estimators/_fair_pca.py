@@ -300,7 +300,8 @@ class FairPCA(LinearEstimator):
         """Check each parameter, and those that exclude each other."""
         super()._validate_params()
         check_covariance_terms(self.cov_weight, self.cov_tol)
-        check_objective(self.objective, self.solver)
+        if self.objective != "total":
+            check_objective(self.objective, self.solver)
 
     def _fit_moments(self, moments: GroupMoments, **options: Any) -> Self:
         if not isinstance(moments, GroupMoments):
@@ -328,13 +329,15 @@ class FairPCA(LinearEstimator):
         _, mean, covariance = inner.pooled()
         contrasts = self._form_contrasts(inner)
         try:
-            problem = self._form_problem(covariance, contrasts)
+            limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
+            problem = FairProblem.from_contrasts(covariance, contrasts, 1, **limits)
             count = count_components(problem, self.n_components)
             if on_problem_size is not None:
                 on_problem_size(count, len(contrasts))
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            problem = self._form_problem(covariance, contrasts, count, padding)
+            shape = {"n_components": count, "padding": padding}
+            problem = FairProblem.from_contrasts(covariance, contrasts, **shape, **limits)
             if tabulate or self.objective != "total":
                 solution, self.group_variance_ = self._solve_groups(problem, inner, padding)
             else:

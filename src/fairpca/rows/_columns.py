@@ -188,7 +188,8 @@ def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> N
     else:
         return
     kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
-    raise kind(problem, parameter=parameter, settings=_other_separator(known))
+    settings = _other_separator(known)
+    raise kind(problem, parameter=parameter, settings=settings, is_subject=True)
 
 
 def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
