@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -232,7 +233,6 @@ class FairPCA(LinearEstimator):
             `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
             relations, ADBC cursors.
         y : Ignored
-            Present for API consistency.
         sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
             If X is a table, the name of one of its columns, or a list of names: those columns
@@ -330,14 +330,13 @@ class FairPCA(LinearEstimator):
         contrasts = self._form_contrasts(inner)
         try:
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
-            problem = FairProblem.from_contrasts(covariance, contrasts, 1, **limits)
-            count = count_components(problem, self.n_components)
+            pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
+            count = count_components(pose(1), self.n_components)
             if on_problem_size is not None:
                 on_problem_size(count, len(contrasts))
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            shape = {"n_components": count, "padding": padding}
-            problem = FairProblem.from_contrasts(covariance, contrasts, **shape, **limits)
+            problem = pose(count, padding=padding)
             if tabulate or self.objective != "total":
                 solution, self.group_variance_ = self._solve_groups(problem, inner, padding)
             else:
@@ -346,8 +345,7 @@ class FairPCA(LinearEstimator):
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
-        self.moments_ = moments
-        self.mean_, self.scale_ = (mean, None) if scaling is None else scaling
+        self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
@@ -361,7 +359,7 @@ class FairPCA(LinearEstimator):
         """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
         groups = moments.group_covariances(self.joint)
         best = groups.best(problem.n_components)
-        weights: list[float | None] = [None] * len(groups)
+        weights: dict[int, float] = {}
         if self.objective == "total":  # plain PCA next to a model with another objective
             solution = self._solve(problem)
         else:
@@ -373,10 +371,9 @@ class FairPCA(LinearEstimator):
             options = {"tol": self.tol, "max_iter": self.max_iter}
             solution = self._solve(problem, (covariances, offsets), **options)
             assert solution.weights is not None
-            for place, weight in zip(counted, solution.weights, strict=True):
-                weights[place] = float(weight)
+            weights = dict(zip(counted, solution.weights.tolist(), strict=True))
         table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
-        return solution, {**table, "weight": weights}
+        return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
 
     def _large_groups(self, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
         """Return the positions of groups with enough rows, and name the others in a warning."""
