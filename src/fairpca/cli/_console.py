@@ -101,9 +101,9 @@ class Stages:
     ...     stages(10, 20)
     """
 
-    def __init__(self, enabled: bool, delay: float | None = None) -> None:
+    def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
-        self._delay = DELAY if delay is None else delay
+        self._delay = DELAY
         self._stage = ""
         self.done = 0
         self._total: int | None = None

@@ -65,19 +65,8 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
         if out is not None:
             stages.begin(f"writing {out.name}")
             _write_rows(result.fair, request, options, stages)
-    n_rows, names = result.plain.moments_.n_samples, list(result.plain.feature_names_in_)
-    standardized = settings["standardize"]
-    if options["as_json"]:
-        document = {
-            "data": request.as_dict(n_rows, names, standardized),
-            "options": settings,
-            **_document(result),
-            "notes": notes,
-            "output": None if out is None else str(out),
-        }
-        click.echo(to_json("fit", document))
-    elif not options["quiet"]:
-        print_fit(*result, result.group_table(), request.heading(n_rows, len(names), standardized))
+    _show(result, request, settings, options, notes)
+    if not (options["quiet"] or options["as_json"]):
         for what, path in (("Reduced rows", out), ("Model", saved)):
             if path is not None:
                 click.echo(visible(f"{what} written to {path}"))
@@ -173,6 +162,28 @@ def _write_rows(
             progress=stages,
             **{name: options[name] for name in ("force", "missing", "safe_csv")},
         )
+
+
+def _show(
+    result: Comparison,
+    request: TableRequest,
+    settings: dict[str, Any],
+    options: Mapping[str, Any],
+    notes: list[str],
+) -> None:
+    n_rows, names = result.plain.moments_.n_samples, list(result.plain.feature_names_in_)
+    standardized = settings["standardize"]
+    if options["as_json"]:
+        document = {
+            "data": request.as_dict(n_rows, names, standardized),
+            "options": settings,
+            **_document(result),
+            "notes": notes,
+            "output": None if options["out"] is None else str(options["out"]),
+        }
+        click.echo(to_json("fit", document))
+    elif not options["quiet"]:
+        print_fit(*result, result.group_table(), request.heading(n_rows, len(names), standardized))
 
 
 def _document(result: Comparison) -> dict[str, Any]:
