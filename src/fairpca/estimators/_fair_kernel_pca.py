@@ -214,8 +214,16 @@ class FairKernelPCA(FairnessEstimator):
             )
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
-        if is_lazy(X):
-            return self._fit_lazy(X, *parts)
+        if is_lazy(X):  # landmarks come from a sample, and the features of all rows are summed
+            if self.n_landmarks is None or self._is_precomputed:
+                raise InvalidInputError(
+                    "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, "
+                    "with a kernel that is not precomputed.",
+                    parameter="n_landmarks",
+                )
+            size = max(30 * self.n_landmarks, _DRAWN)
+            _, rows, sum_features = self._lazy_parts(X, *parts, size=size)
+            return self._fit_rows(rows, sum_features)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
         return self._fit_rows(self._read_rows(X, *parts, copy=True, ensure_min_samples=2))
 
@@ -282,17 +290,6 @@ class FairKernelPCA(FairnessEstimator):
                 "leave them out, or use formulation='feature'.",
                 parameter="n_landmarks",
             )
-
-    def _fit_lazy(self, X: Any, *parts: Any) -> Self:
-        """Landmarks come from a sample of the rows; the features of all rows are summed."""
-        if self.n_landmarks is None or self._is_precomputed:
-            raise InvalidInputError(
-                "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, with "
-                "a kernel that is not precomputed.",
-                parameter="n_landmarks",
-            )
-        _, rows, sum_features = self._lazy_parts(X, *parts, size=max(30 * self.n_landmarks, _DRAWN))
-        return self._fit_rows(rows, sum_features)
 
     def _fit_rows(self, rows: Rows, sum_features: Callable[..., Any] | None = None) -> Self:
         """Fit from rows; `sum_features` gives moments of all rows if these are a sample."""
