@@ -17,6 +17,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
 from fairpca.report._delta import DeltaDisplay
 from fairpca.report._display import feature_names
+from fairpca.report._explorer import explorer, path_of_penalties
 from fairpca.report._page import AuditPage, Picture
 from fairpca.report._scores import BeforeAfterDisplay, LoadingsDisplay, caption
 from fairpca.report._summary import Fitted, fit_both, summarise
@@ -153,7 +154,12 @@ def make_page(
             drawings["tradeoff"] = lambda: _tradeoff(tradeoff)
     pictures = {name: _as_png(draw) for name, draw in drawings.items()}
     notes = dict.fromkeys(result.worst.note for result in report.results if result.worst.note)
-    return AuditPage(summary, pictures, tuple(notes))
+    path = None
+    if rows is not None and fitted is not None and len(tradeoff) > 1:
+        names = feature_names(fitted.fair)
+        points = path_of_penalties(fitted, tradeoff)
+        path = explorer(rows, fitted.plain, points, names, fitted.fair.mean_, fitted.fair.scale_)
+    return AuditPage(summary, pictures, tuple(notes), path)
 
 
 def _as_png(draw: Callable[[], Any]) -> Picture:
