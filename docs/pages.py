@@ -70,7 +70,8 @@ def write_all(docs: Path) -> None:
 
 def to_gallery(app, name, source):
     """Turn links to scripts and kept pictures of examples into links to what the build made."""
-    text = re.sub(r"\]\((?:\.\./)+examples/(plot_\w+)\.py", r"](/gallery/\1.rst", source[0])
+    text = source[0].replace("](../src/fairpca/__init__.py)", "](/api/index.rst)")
+    text = re.sub(r"\]\((?:\.\./)+examples/(plot_\w+)\.py", r"](/gallery/\1.rst", text)
     made = r"](/gallery/images/sphx_glr_\1"
     source[0] = re.sub(r"\]\((?:\.\./)*img/gallery/(plot_\w+\.png)", made, text)
 

@@ -40,3 +40,15 @@ def test_pages_read_well_in_the_repository():
     for path in DOCS.rglob("*.md"):
         if not MADE & set(path.relative_to(DOCS).parts):
             assert "{include}" not in path.read_text(encoding="utf-8"), path
+
+
+def test_links_of_pages_lead_somewhere_in_the_repository():
+    dead = []
+    for path in [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]:
+        if MADE & {*path.relative_to(DOCS.parent).parts[1:]}:
+            continue
+        text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if not re.match(r"\w+:", link) and not (path.parent / link).exists():
+                dead.append((path.name, link))
+    assert dead == []
