@@ -109,6 +109,9 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
         "features": list(about.get("features") or ()),
         "attributes": list(about.get("attributes") or ()),
         "strata": list(about.get("strata") or ()),
+        "numbers": []
+        if rows is None or rows.groups is None
+        else [n.name for n in rows.groups.numeric],
         "groups": groups,
         "min_group": report.min_group,
         "unknown": report.unknown,
