@@ -16,6 +16,7 @@ from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
+from fairpca.tables._kernel import check_words
 
 _ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep", "original")
@@ -74,12 +75,8 @@ class TableRequest:
         counts = []
         for name in self.encoded:
             levels = [f.removeprefix(f"{name}=") for f in features if f.startswith(f"{name}=")]
-            words = [level for level in levels if not _is_number(level)]
-            if self.table.kind == "csv" and words and 2 * len(words) <= len(levels):
-                raise click.ClickException(
-                    f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: correct "
-                    f"the cells, --drop {name}, or encode every value with --categorical {name}."
-                )
+            if self.table.kind == "csv":
+                check_words(name, levels, ("categorical", [name]))
             counts.append(f"{name!r} ({len(levels)})")
         text = f"text columns became one indicator for each value: {', '.join(counts)}."
         return [text] if counts else []
@@ -155,14 +152,6 @@ def check_place(option: str, path: Path, force: bool) -> None:
 def _is_text(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _embedded() -> tuple[Table, str, str]:

@@ -202,6 +202,7 @@ def not_numbers_error(kinds: Mapping[str, str], of: str) -> InvalidInputError:
         f"features that are not numbers: {listed}. One-hot encode them (a table does, where "
         "categorical names them), or leave them out.",
         parameter=of,
+        settings=[("drop", list(kinds))],
     )
 
 

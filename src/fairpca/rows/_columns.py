@@ -177,9 +177,10 @@ class MissingReport(NamedTuple):
         kinds = {self.arguments.get(name) for name in self.counts}
         if kinds == {"sample_weight"}:
             return weights_error("not finite")
-        if kinds <= {"sensitive_features", "control_features"}:
-            first = next(name for name in self.arguments if name in self.counts)
-            return missing_groups_error(first, self.counts[first], self.arguments[first])
+        if None not in kinds:
+            groups = {n: a for n, a in self.arguments.items() if a != "sample_weight"}
+            first = next(name for name in groups if name in self.counts)
+            return missing_groups_error(first, self.counts[first], groups[first])
         return InvalidInputError(
             f"{self}, NaN or null: fill them in, or leave the columns out.",
             parameter=of,
@@ -239,6 +240,14 @@ def missing_in_parts(
         for column in columns:
             if is_weight or not own or column.name in numeric:
                 yield argument, column.name, column.missing
+
+
+def scored_text(n_rows: int) -> str:
+    """Say what `transform` does after a fit that dropped incomplete rows."""
+    return (
+        f"{n_rows:,} rows have missing values, which count as the mean of the rows used in fit: "
+        "transform returns a score for every row."
+    )
 
 
 def weights_error(mistake: str, n_rows: int = 0) -> InvalidInputError:

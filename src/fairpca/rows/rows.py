@@ -191,7 +191,8 @@ class Rows:
                 control_features if unknown_strata is None else None,
                 sample_weight,
             )
-            report, _ = find_missing(n_rows, missing_in_parts(*parts), X, names)
+            # NaN in X is not counted: where it is refused, it has been by now.
+            report, _ = find_missing(n_rows, missing_in_parts(*parts))
             if report.arguments:
                 raise report.error(of) from None
             raise

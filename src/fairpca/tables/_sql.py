@@ -270,7 +270,7 @@ class _Rows:
                 for batch in self.job.batches(self.job.table.parts, counter):
                     self.count += batch.num_rows
                     yield batch.cast(self.schema)
-            self.job.warn_of_dropped()
+            self.job.warn_of_incomplete()
         except BaseException as error:
             self.error = error
             raise

@@ -27,7 +27,7 @@ from fairpca.exceptions import (
 from fairpca.moments import FoldedMoments
 from fairpca.rows._checks import find_identifiers, identifier_text
 from fairpca.rows._columns import MissingReport, no_rows_error
-from fairpca.tables._kernel import Partial, merge_partials, refused, summarise
+from fairpca.tables._kernel import Partial, check_levels, merge_partials, refused, summarise
 from fairpca.tables._roles import Columns, Roles
 
 Item = TypeVar("Item")
@@ -315,9 +315,9 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     if total.moments is None or not total.moments.table.cells:
         raise no_rows_error(total.n_rows, total.incomplete, name)
     n_rows = total.n_rows - total.incomplete
-    identifiers = find_identifiers(total.unique, n_rows)
-    identifiers += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
-    if identifiers:
+    missing = total.missing if roles.missing == "mean" else {}
+    check_levels(total.levels, total.moments.n_samples, missing)
+    if identifiers := find_identifiers(total.unique, n_rows):
         warn_user(identifier_text(identifiers), IdentifierWarning)
     moments = total.moments if named else replace(total.moments, feature_names=None)
     return FoldedMoments(roles.folds, moments) if roles.folds else moments
@@ -335,6 +335,9 @@ def check_missing(total: Partial, roles: Roles) -> None:
     }
     report = MissingReport(total.missing, total.incomplete, total.n_rows, arguments)
     if refused(total.missing, roles):
+        if roles.missing == "mean":  # which is no remedy for groups and weights
+            counts = {name: n for name, n in total.missing.items() if name in arguments}
+            report = report._replace(counts=counts)
         raise report.error()
     if roles.missing == "mean":
         warn_user(report.imputed, ImputedValuesWarning)

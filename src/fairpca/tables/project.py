@@ -20,8 +20,14 @@ from pyarrow import fs
 from fairpca._choices import MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import replacing
 from fairpca._progress import Counter, Progress
-from fairpca.exceptions import DroppedRowsWarning, InvalidInputError, warn_user
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    ImputedValuesWarning,
+    InvalidInputError,
+    warn_user,
+)
 from fairpca.linalg import single_blas_thread
+from fairpca.rows._columns import scored_text
 from fairpca.tables._files import SUFFIXES, open_filesystem, resolved
 from fairpca.tables._model import AnyModel, read_model
 from fairpca.tables._roles import Names, as_names, check_choice, is_text
@@ -69,8 +75,9 @@ def project_table(
     force : bool, default False
         Whether what is there may be replaced.
     missing : {"error", "drop-rows", "mean"}, optional
-        What happens to rows that lack a feature; None: what the model says. Under "mean" the mean
-        that the model has learned takes the place.
+        What happens to rows that lack a feature; None: what the model says, but for "drop-rows",
+        by which rows are left out of a fit only: they get a score here, as by `transform`. Under
+        "mean" the mean that the model has learned takes the place.
     unknown : {"error", "ignore"}, default "error"
         What happens to values of a categorical column that the model has not seen; "ignore"
         takes them for none of those it knows.
@@ -117,7 +124,7 @@ def project_table(
                         writer.write_batch(batch)
         if is_local and Path(path).exists() and not force:  # it may have appeared meanwhile
             raise _exists(path)
-    job.warn_of_dropped()
+    job.warn_of_incomplete()
     return Path(out)
 
 
@@ -139,7 +146,7 @@ class Job:
         self.table = table
         self.projection = read_model(model).bind(table.schema, missing, unknown)
         self.kept = self._kept_columns(keep, as_text)
-        self.dropped = 0  # rows that lack a feature, so far
+        self.incomplete = 0  # rows that lack a feature, so far
         copied = [name for name in self.kept if name not in self.projection.columns]
         numbers = {name for _, name in self.projection.plain}
         # Whole numbers at the start of a CSV file may be followed by others; what is only copied
@@ -180,11 +187,11 @@ class Job:
         for part in parts:
             for batch in part.batches(self.wanted, rows):
                 try:
-                    complete = self.projection.complete(batch)
+                    complete, incomplete = self.projection.complete(batch)
                     scores = self.projection.scores(complete)
                 except InvalidInputError as error:
                     raise error.at(part.path) from None
-                self.dropped += batch.num_rows - complete.num_rows
+                self.incomplete += incomplete
                 new = dict(zip(self.projection.output_names, scores.T, strict=True))
                 arrays = [
                     pa.array(new[field.name])
@@ -195,10 +202,12 @@ class Job:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
                 counter.add(complete.num_rows)
 
-    def warn_of_dropped(self) -> None:
-        """Say how many rows were left out."""
-        if self.dropped:
-            message = f"{self.dropped:,} rows lack a feature and were left out."
+    def warn_of_incomplete(self) -> None:
+        """Say how many rows lack a feature, and what became of them."""
+        if self.incomplete and self.projection.says_imputed:
+            warn_user(scored_text(self.incomplete), ImputedValuesWarning)
+        elif self.incomplete:
+            message = f"{self.incomplete:,} rows lack a feature and were left out."
             warn_user(message, DroppedRowsWarning)
 
 

@@ -18,7 +18,14 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
-from fairpca.tables._kernel import Partial, check_finite, count_missing, positive_rows, to_rows
+from fairpca.tables._kernel import (
+    Partial,
+    check_finite,
+    check_levels,
+    count_missing,
+    positive_rows,
+    to_rows,
+)
 from fairpca.tables._roles import Columns, Names, RoleOptions, Roles, assign_roles, is_text
 from fairpca.tables._stream import (
     batch_rows,
@@ -132,7 +139,8 @@ class Table:
             raise no_rows_error(parts.n_rows, incomplete, self.name)
         parts = parts.filter(used)
         check_finite(parts, roles)
-        rows, _ = to_rows(parts, roles)
+        rows, levels = to_rows(parts, roles)
+        check_levels(levels, len(rows), missing if roles.missing == "mean" else {})
         if missing and roles.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
         copied = pa.Table.from_batches([whole.select(others)])
