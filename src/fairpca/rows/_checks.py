@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows._columns import Mask, find_missing, weights_error
+from fairpca.rows._containers import check_unique, column_names
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -48,6 +48,7 @@ def check_container(X: Any) -> None:
     elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
         what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
     else:
+        check_unique(column_names(X), "X", "X")
         return
     raise InvalidInputError(f"X is {what}.", parameter="X")
 
@@ -147,14 +148,8 @@ def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
             "were not: fill them in or drop those rows.",
             parameter=of,
         )
-    try:
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-    except DuplicateError:
-        names = [str(name) for name in X.columns]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise InvalidInputError(
-            f"{of} has duplicate column names {repeated}: rename the columns.", parameter=of
-        ) from None
+    check_unique(column_names(X), of, of)
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
     kinds: dict[str, str] = {}
     if isinstance(frame, nw.DataFrame):
         types = frame.schema.items()

@@ -16,6 +16,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows._checks import not_numbers_error
 from fairpca.rows._columns import PARTS, check_apart, check_names, check_numeric
+from fairpca.rows._containers import check_unique
 
 Names = str | Iterable[str] | None
 
@@ -203,10 +204,8 @@ def as_names(names: Names) -> tuple[str, ...]:
 
 
 def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> None:
+    check_unique(schema.names, "the table")
     for parameter, names in parts.items():
-        if twice := [name for name in {*names} if len(schema.get_all_field_indices(name)) > 1]:
-            problem = f"the table has several columns named {sorted(twice)}: rename them."
-            raise InvalidInputError(problem, parameter=parameter)
         check_names(names, schema.names, parameter)
 
 
