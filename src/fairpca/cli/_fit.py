@@ -18,7 +18,8 @@ from fairpca.cli._console import Stages, collected_notes, print_notes
 from fairpca.cli._request import TableRequest, check_place, fit_settings, parse_request
 from fairpca.cli._show import print_fit, to_json
 from fairpca.estimators import FairPCA
-from fairpca.estimators._fair_pca import fit_with_plain, held_out_summary
+from fairpca.estimators._fair_pca import fit_with_plain
+from fairpca.estimators._held_out import held_out_summary
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.tables import check_target, project_table

@@ -111,13 +111,17 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     ]  # fmt: skip
     head, caption = ["", "plain PCA", "fair PCA", "meaning"], ""
     if held_out is not None:
-        head.insert(3, "held-out rows")
-        rows[0].insert(3, percent(held_out["variance"]))
+        head[3:3] = ["plain, held-out", "fair, held-out", "by chance"]
+        rows[0][3:3] = [percent(held_out[f"{kind}variance"]) for kind in ("plain_", "")] + [""]
         for row, name in zip(rows[1:], ("mean_gap", "cov_gap"), strict=True):
-            row.insert(3, f"{number(held_out[name])} ± {number(held_out[f'{name}_std'])}")
+            row[3:3] = [
+                f"{number(held_out[f'{kind}{name}'])} + {number(held_out[f'{kind}{name}_error'])}"
+                for kind in ("plain_", "")
+            ] + [number(held_out[f"chance_{name}"])]
         caption = (
-            f"Held-out rows: fitted to all but one of {held_out['folds']} folds, measured on that "
-            "one; mean ± standard deviation over the folds."
+            f"Held-out: fitted to all but one of {held_out['folds']} folds, measured on that one, "
+            "less the noise of the fold; + one standard error. By chance: what groups that do not "
+            "differ would show on the same folds, in the fair components."
         )
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
     return _table(title, head, rows, caption)

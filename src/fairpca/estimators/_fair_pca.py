@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._data_warnings import (
@@ -20,7 +17,6 @@ from fairpca.estimators._data_warnings import (
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
-    FairnessWarning,
     GroupsError,
     InfeasibleError,
     InvalidInputError,
@@ -31,17 +27,16 @@ from fairpca.exceptions import (
 from fairpca.linalg import Array
 from fairpca.moments import (
     ContrastSet,
-    FoldedMoments,
-    GapStatistics,
     GroupCovariances,
     GroupMoments,
     Span,
-    Standardization,
-    gap_statistics,
 )
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
+
+PLAIN = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
+"""Parameters of plain PCA."""
 
 
 class FairPCA(LinearEstimator):
@@ -452,52 +447,7 @@ def fit_with_plain(
     model._check_moments(moments)
     prepared = model._prepare(moments)
     model._solve_prepared(prepared, on_problem_size)
-    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
-    plain = clone(model).set_params(n_components=model.n_components_, **unfair)
+    plain = clone(model).set_params(n_components=model.n_components_, **PLAIN)
     plain._check_moments(moments)
     plain._solve_prepared(prepared, warn=False)
     return plain
-
-
-def held_out_statistics(model: FairPCA, folded: FoldedMoments) -> list[GapStatistics]:
-    """Fit copies of a model to all folds but one, and measure each on that one."""
-    contrasts = (model.compare, model.joint, model.reference, model.min_group_size)
-    measured = []
-    with warnings.catch_warnings():
-        for category in (FairnessWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # the fit to all rows warns once
-        for number, (train, test) in enumerate(folded.splits, start=1):
-            fair = clone(model).set_params(certify=False, verbose=0)
-            try:
-                fair.fit_moments(train)
-            except GroupsError as error:
-                where = f"without the rows of fold {number} of {len(folded.folds)}: {error}"
-                raise GroupsError(where, parameter="folds") from error
-            if fair.scale_ is not None:
-                test = test.standardized(Standardization(fair.mean_, fair.scale_))
-            measured.append(gap_statistics(test, fair.components_, *contrasts))
-    return measured
-
-
-def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
-    """Return means and deviations over the folds; None if a fold does not allow a fit."""
-    try:
-        means = held_out_means(held_out_statistics(model, folded))
-    except InvalidInputError:  # too few different rows, a group in one fold only
-        return None
-    summary: dict[str, float] = {"folds": len(folded.folds)}
-    for name, (mean, deviation) in means.items():
-        summary |= {name: mean, f"{name}_std": deviation}
-    return summary
-
-
-def held_out_means(measured: Sequence[GapStatistics]) -> dict[str, tuple[float, float]]:
-    """Mean and deviation over folds; infinite if no fold has two groups to compare."""
-    summary = {}
-    for name in GapStatistics._fields:
-        known = [value for one in measured if (value := getattr(one, name)) is not None]
-        if not known or math.inf in known:
-            summary[name] = (math.inf, 0.0)
-        else:
-            summary[name] = (float(np.mean(known)), float(np.std(known)))
-    return summary

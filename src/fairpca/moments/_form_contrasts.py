@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod, sqrt
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from fairpca.rows._pairs import check_compare, face
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
 MAX_NAMED_IN_WARNING = 50
+Sides: TypeAlias = tuple[Cell | None, Cell | None]
 
 
 def form_contrasts(
@@ -35,11 +36,11 @@ def form_contrasts(
     joint: bool,
     reference: Any,
     min_group_size: int,
-    sides: list[tuple[Cell, Cell]] | None = None,
+    sides: list[Sides] | None = None,
 ) -> ContrastSet:
     """Form every contrast that `GroupMoments.contrasts` describes; warnings are its notes.
 
-    The two groups of every contrast that is compared in full are added to `sides`.
+    The two groups of every contrast (all rows and None: a numeric attribute) are added to `sides`.
     """
     levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
     references = check_compare(levels, compare, reference)
@@ -50,7 +51,7 @@ def form_contrasts(
             parameter="min_group_size",
         )
     _check_attributes(table, levels)
-    builder = _Builder(int(min_group_size), sides=sides)
+    builder = _Builder(int(min_group_size), sides=[] if sides is None else sides)
     names = table.categorical
     joint = joint and len(names) > 1
     present = dict.fromkeys(key[: len(names)] for key in table.cells)
@@ -94,7 +95,7 @@ class _Builder:
     min_group_size: int
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
-    sides: list[tuple[Cell, Cell]] | None = None
+    sides: list[Sides] = field(default_factory=list)
 
     def compare(
         self,
@@ -123,13 +124,12 @@ class _Builder:
             if min(n_plus, n_minus) >= self.min_group_size:
                 cov_gap = plus.covariance - minus.covariance
                 status = "compared"
-                if self.sides is not None:
-                    self.sides.append((plus, minus))
         if n_plus < self.min_group_size:
             self._note(_name(names, positive), stratum, n_plus)
         if n_minus < self.min_group_size:
             name = f"all but {_name(names, positive)}" if negative is None else ""
             self._note(name or _name(names, negative or ()), stratum, n_minus)
+        self.sides.append((plus, minus))
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
 
@@ -147,6 +147,7 @@ class _Builder:
                 status = "compared"
         if status != "compared":
             self._note(attribute, stratum, cell.n_rows if deviation > 0 else "constant")
+        self.sides.append((cell, None))
         sides = ("numeric", "", stratum, cell.n_rows, 0)
         self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
 

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._present import records
-from fairpca.estimators._fair_pca import FairPCA, fit_with_plain, held_out_summary
+from fairpca.estimators._fair_pca import FairPCA, fit_with_plain
+from fairpca.estimators._held_out import held_out_summary
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.report._display import feature_names, same_sign

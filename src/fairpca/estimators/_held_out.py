@@ -1,0 +1,122 @@
+"""What FairPCA and plain PCA show on held-out folds, from moments alone."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from fairpca.estimators._fair_pca import PLAIN, FairPCA
+from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
+from fairpca.linalg import Array
+from fairpca.moments import (
+    FoldedMoments,
+    GapStatistics,
+    GroupMoments,
+    Standardization,
+    gap_statistics,
+)
+from fairpca.moments._held_out import (
+    Fold,
+    HeldOutGap,
+    align,
+    chance_levels,
+    measure_fold,
+    summarise_cov,
+    summarise_mean,
+)
+from fairpca.moments.folds import sum_moments
+
+FIGURES = GapStatistics._fields
+
+
+class HeldOut(NamedTuple):
+    """A model on all its folds: statistics with their noise, and what takes the noise off gaps."""
+
+    statistics: list[GapStatistics]
+    folds: list[Fold]
+    with_cov: frozenset[str]  # contrasts whose covariances are compared
+
+    def figures(self) -> dict[str, HeldOutGap]:
+        """Gaps without noise; variance and Gaussian bound as the folds have them, averaged."""
+        raw = {name: _average([getattr(one, name) for one in self.statistics]) for name in FIGURES}
+        if self.folds:
+            raw["mean_gap"] = summarise_mean(self.folds)
+            raw["cov_gap"] = summarise_cov(self.folds, self.with_cov)
+        return raw
+
+    def chance(self) -> tuple[float, float]:
+        """Mean and covariance gap that groups without any difference would show."""
+        return chance_levels(self.folds, self.with_cov) if self.folds else (0.0, 0.0)
+
+
+def _average(values: Sequence[float | None]) -> HeldOutGap:
+    """Mean over folds and its standard error; infinite if no fold has two groups to compare."""
+    known = [value for value in values if value is not None]
+    by_fold = tuple(math.inf if value is None else value for value in values)
+    if not known or math.inf in known:
+        return HeldOutGap(math.inf, 0.0, by_fold)
+    error = float(np.std(known, ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else 0.0
+    return HeldOutGap(float(np.mean(known)), error, by_fold)
+
+
+def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
+    """Fit copies of a model to all folds but one, and measure each on that one."""
+    options = (model.compare, model.joint, model.reference)
+    result = HeldOut([], [], frozenset())
+    reference: Array | None = None
+    with warnings.catch_warnings():
+        for category in (FairnessWarning, ConvergenceWarning):
+            warnings.simplefilter("ignore", category)  # the fit to all rows warns once
+        contrasts = model._form_contrasts(folded.total.coordinates())
+        compared = {contrast.label for contrast in contrasts if contrast.is_compared}
+        with_cov = frozenset(c.label for c in contrasts if c.cov_gap is not None)
+        for number, (train, halves) in enumerate(folded.splits, start=1):
+            fair = _fit(model, train, f"fold {number} of {len(folded.splits)}")
+            if fair.scale_ is not None:
+                scaling = Standardization(fair.mean_, fair.scale_)
+                halves = tuple(half.standardized(scaling) for half in halves)
+            components = fair.components_
+            reference = components if reference is None else reference
+            if len(components) == len(reference):  # a share may take more on another fold
+                components = align(components, reference)
+            raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
+            result.statistics.append(raw)
+            if compared:
+                how = {"by_units": folded.by_units}
+                result.folds.append(measure_fold(halves, components, options, compared, **how))
+    return result._replace(with_cov=with_cov)
+
+
+def _fit(model: FairPCA, train: GroupMoments, fold: str) -> FairPCA:
+    fair = clone(model).set_params(certify=False, verbose=0)
+    try:
+        return fair.fit_moments(train)
+    except GroupsError as error:
+        raise GroupsError(f"without the rows of {fold}: {error}", parameter="folds") from error
+
+
+def plain_of(model: FairPCA) -> FairPCA:
+    """Return plain PCA with the same options, not fitted."""
+    return clone(model).set_params(**PLAIN)
+
+
+def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
+    """Figures of the model, of plain PCA and of chance; None if a fold does not allow a fit."""
+    try:
+        fair = measure_held_out(model, folded)
+        plain = measure_held_out(plain_of(model), folded)
+    except InvalidInputError:  # too few different rows, a group in one fold only
+        return None
+    summary: dict[str, float] = {"folds": len(folded.folds)}
+    for prefix, measured in (("", fair), ("plain_", plain)):
+        for name, gap in measured.figures().items():
+            summary |= {f"{prefix}{name}": gap.value, f"{prefix}{name}_error": gap.error}
+        mean_gap, cov_gap = measured.chance()
+        summary |= {f"{prefix}chance_mean_gap": mean_gap, f"{prefix}chance_cov_gap": cov_gap}
+    return summary
