@@ -245,7 +245,9 @@ _PROBLEM = (
         expert=True,
     ),
     _value(
-        GROUPS, "--min-group-size", _count(2), 2, "Rows a group needs for its covariance.",
+        GROUPS, "--min-group-size", _count(2), None,
+        "Rows a group needs for its covariance. Default: 500 for a group with less than a tenth of "
+        "the rows, which is left out unless its means differ by more than chance.",
         expert=True,
     ),
     _choice(

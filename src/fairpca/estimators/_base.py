@@ -84,7 +84,7 @@ class FairnessEstimator(
         "joint": ["boolean"],
         "reference": "no_validation",
         "numeric": ["array-like", None],
-        "min_group_size": [at_least(2)],
+        "min_group_size": [at_least(2), None],
         "certify": ["boolean"],
         "whiten": ["boolean"],
         "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],

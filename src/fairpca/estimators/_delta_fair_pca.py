@@ -153,7 +153,7 @@ class DeltaFairPCA(LinearEstimator):
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         max_rows: int = 20000,
         certify: bool = True,
         whiten: bool = False,

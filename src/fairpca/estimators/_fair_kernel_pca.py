@@ -157,7 +157,7 @@ class FairKernelPCA(FairnessEstimator):
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         certify: bool = True,
         whiten: bool = False,
         missing_groups: str = "raise",

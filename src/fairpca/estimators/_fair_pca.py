@@ -14,6 +14,7 @@ from fairpca.estimators._data_warnings import (
     warn_of_features,
     warn_of_small_groups,
 )
+from fairpca.estimators._expected_gaps import expected_gaps
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
@@ -27,6 +28,7 @@ from fairpca.exceptions import (
 from fairpca.linalg import Array
 from fairpca.moments import (
     ContrastSet,
+    ExpectedGaps,
     GroupCovariances,
     GroupMoments,
     Span,
@@ -80,8 +82,11 @@ class FairPCA(LinearEstimator):
         The reference group, or one for each attribute, for compare="reference".
     numeric : list of str or None, default=None
         Sensitive columns to treat as numbers whatever their type.
-    min_group_size : int, default=2
-        Rows a group needs for its covariance to be compared, and to count in `objective`.
+    min_group_size : int or None, default=None
+        Rows a group needs for its covariance to be compared, and to count in `objective`; the
+        means of all groups are compared. None: a group with less than a tenth of the rows that
+        are compared is left out unless its means differ by more than chance (p < 0.001), and its
+        covariance is compared from 500 rows on; 2 rows count in `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.
@@ -192,7 +197,7 @@ class FairPCA(LinearEstimator):
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         certify: bool = True,
         cov_shift: float | None = None,
         whiten: bool = False,
@@ -313,6 +318,37 @@ class FairPCA(LinearEstimator):
         self._solve_prepared(self._prepare(moments))
         return self
 
+    def expected_gaps(
+        self, n_new: int | None = None, confidence: float = 0.95, refits: int = 30
+    ) -> ExpectedGaps:
+        """Say what gaps to expect on new data, from `moments_` alone.
+
+        The expected mean gap is a closed form. The bound on it holds for every subspace at once,
+        and so for the components, although they were chosen by the same rows; it is for normal
+        rows, or groups of many rows. The covariance gap is the average over fits to moments drawn
+        around those at hand, measured on the latter; it is too small where rows have heavy tails.
+
+        Parameters
+        ----------
+        n_new : int or None, default=None
+            Number of new rows the mean gap will be measured on, which adds their noise.
+        confidence : float, default=0.95
+            Of the bound, over all contrasts together.
+        refits : int, default=30
+            Number of fits for the covariance gap; 0: it is not computed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> rng = np.random.default_rng(0)
+        >>> sex, X = np.arange(500) % 2, rng.normal(size=(500, 6))
+        >>> gaps = FairPCA().fit(X, sensitive_features=sex).expected_gaps(refits=5)
+        >>> bool(0.0 < gaps.features.mean_gap < gaps.features.mean_bound)
+        True
+        """
+        return expected_gaps(self, n_new, confidence, refits)
+
     def _check_moments(self, moments: GroupMoments) -> None:
         """Check moments and learn the features they are of."""
         check_covariance_terms(self.cov_weight, self.cov_tol)
@@ -401,7 +437,7 @@ class FairPCA(LinearEstimator):
 
     def _large_groups(self, groups: GroupCovariances) -> list[int]:
         """Return the positions of groups with enough rows, and name the others in a warning."""
-        least = self.min_group_size
+        least = self.min_group_size or 2
         counted = [place for place, n_rows in enumerate(groups.n_rows) if n_rows >= least]
         if not counted:
             raise GroupsError(

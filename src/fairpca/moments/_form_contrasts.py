@@ -18,6 +18,7 @@ from fairpca.exceptions import (
     SmallGroupWarning,
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
+from fairpca.moments._small_groups import COMPARED, comparison_status
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
 from fairpca.rows import Level
@@ -35,7 +36,7 @@ def form_contrasts(
     compare: str,
     joint: bool,
     reference: Any,
-    min_group_size: int,
+    min_group_size: int | None,
     sides: list[Sides] | None = None,
 ) -> ContrastSet:
     """Form every contrast that `GroupMoments.contrasts` describes; warnings are its notes.
@@ -44,14 +45,16 @@ def form_contrasts(
     """
     levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
     references = check_compare(levels, compare, reference)
-    if not isinstance(min_group_size, Integral) or min_group_size < 2:
+    if min_group_size is not None and (
+        not isinstance(min_group_size, Integral) or min_group_size < 2
+    ):
         raise InvalidInputError(
             f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
-            "row has no covariance.",
+            "row has no covariance, or None.",
             parameter="min_group_size",
         )
     _check_attributes(table, levels)
-    builder = _Builder(int(min_group_size), sides=[] if sides is None else sides)
+    builder = _Builder(min_group_size, sides=[] if sides is None else sides)
     names = table.categorical
     joint = joint and len(names) > 1
     present = dict.fromkeys(key[: len(names)] for key in table.cells)
@@ -74,6 +77,8 @@ def form_contrasts(
             if gap is not None:
                 gap.flags.writeable = False
                 compared.add(contrast.attribute)
+        if contrast.n_positive and contrast.n_negative:  # a note says why it is not compared
+            compared.add(contrast.attribute)
     for name in table.attributes:
         if name not in compared:  # it would go unprotected in silence
             raise GroupsError(
@@ -92,7 +97,7 @@ def form_contrasts(
 class _Builder:
     """Collects contrasts, and what is too small to compare, while they are formed."""
 
-    min_group_size: int
+    min_group_size: int | None
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
     sides: list[Sides] = field(default_factory=list)
@@ -119,16 +124,21 @@ class _Builder:
         mean_gap = cov_gap = None
         status = "not compared: empty"
         if plus is not None and minus is not None:
-            mean_gap = mean_difference(plus, minus)
-            status = f"mean only: fewer than {self.min_group_size} rows"
-            if min(n_plus, n_minus) >= self.min_group_size:
+            status = comparison_status(plus, minus, self.min_group_size)
+            if not status.startswith("not"):
+                mean_gap = mean_difference(plus, minus)
+            if status == COMPARED:
                 cov_gap = plus.covariance - minus.covariance
-                status = "compared"
-        if n_plus < self.min_group_size:
-            self._note(_name(names, positive), stratum, n_plus)
-        if n_minus < self.min_group_size:
-            name = f"all but {_name(names, positive)}" if negative is None else ""
-            self._note(name or _name(names, negative or ()), stratum, n_minus)
+        if status != COMPARED:
+            least = self.min_group_size or min(n_plus, n_minus) + 1
+            chance = (
+                ", no difference beyond chance" if n_plus and n_minus and mean_gap is None else ""
+            )
+            if n_plus < least:
+                self._note(_name(names, positive), stratum, n_plus, chance)
+            if n_minus < least:
+                name = f"all but {_name(names, positive)}" if negative is None else ""
+                self._note(name or _name(names, negative or ()), stratum, n_minus, chance)
         self.sides.append((plus, minus))
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
@@ -141,8 +151,8 @@ class _Builder:
         status = "not compared: constant"
         if deviation > 0:
             mean_gap = cell.cross[position] / cell.weight / deviation
-            status = f"mean only: fewer than {self.min_group_size} rows"
-            if cell.n_rows >= self.min_group_size:
+            status = f"mean only: fewer than {self.min_group_size or 2} rows"
+            if cell.n_rows >= (self.min_group_size or 2):
                 cov_gap = cell.third[position] / cell.weight / deviation
                 status = "compared"
         if status != "compared":
@@ -151,10 +161,10 @@ class _Builder:
         sides = ("numeric", "", stratum, cell.n_rows, 0)
         self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
 
-    def _note(self, name: str, stratum: str | None, reason: int | str) -> None:
+    def _note(self, name: str, stratum: str | None, reason: int | str, more: str = "") -> None:
         if not isinstance(reason, str):
             reason = {0: "no rows", 1: "1 row"}.get(reason, f"{reason} rows")
-        self.small[name if stratum is None else f"{name} in {stratum}"] = reason
+        self.small[name if stratum is None else f"{name} in {stratum}"] = reason + more
 
     def note(self) -> Note:
         """Return what is said of sides that are too small."""
@@ -162,10 +172,12 @@ class _Builder:
         if len(named) > MAX_NAMED_IN_WARNING:
             left = len(named) - MAX_NAMED_IN_WARNING
             named = [*named[:MAX_NAMED_IN_WARNING], f"and {left} more (see the contrasts)"]
+        rule = "" if self.min_group_size is None else f" (min_group_size={self.min_group_size})"
         message = (
-            f"Too small to be compared in full (min_group_size={self.min_group_size}): "
-            f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a "
-            "constant: nothing is. Merge small groups or use coarser strata to compare them."
+            f"Too small to be compared in full{rule}: {'; '.join(named)}. Too few rows: only the "
+            "means are compared; no rows, a constant or no difference beyond chance: nothing is. "
+            "Merge small groups or use coarser strata to compare them"
+            f"{'' if rule else ', or set min_group_size=2 to compare all'}."
         )
         return Note(SmallGroupWarning, message)
 

@@ -153,7 +153,7 @@ class FairProblem:
         compare: str = "one-vs-rest",
         joint: bool = False,
         reference: Any = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         **options: Any,
     ) -> FairProblem:
         """Pose the problem of moments; `dataclasses.replace` then varies it.

@@ -67,7 +67,7 @@ _SETTINGS: dict[str, tuple[str, Any, Any]] = {
     "joint": ("joint", To.toBoolean, False),
     "reference": ("reference", To.identity, None),
     "numeric": ("numeric", _names, None),
-    "minGroupSize": ("min_group_size", To.toInt, 2),
+    "minGroupSize": ("min_group_size", To.toInt, None),
     "certify": ("certify", To.toBoolean, True),
     "covShift": ("cov_shift", To.toFloat, None),
     "whiten": ("whiten", To.toBoolean, False),

@@ -1,0 +1,54 @@
+"""Which groups are too small to be compared; docs/design/small-groups.md has the measurements.
+
+A constraint costs a direction, however small the difference that it removes. A group of a few
+random rows would cost points of variance for nothing, so a small group is compared where its means
+differ by more than chance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import f as f_distribution
+
+from fairpca.moments._cells import Cell, mean_difference, merge
+
+SMALL_SHARE = 0.1  # of the rows of both sides
+COVARIANCE_ROWS = 500  # from which on the covariance of a small group is compared
+CHANCE = 0.001  # p-value below which means differ by more than chance
+COMPARED = "compared"
+_ROUNDING = 1e-9
+
+
+def comparison_status(plus: Cell, minus: Cell, min_group_size: int | None) -> str:
+    """Say what is compared of two sides, by their sizes and the rule of the module."""
+    least = min(plus.n_rows, minus.n_rows)
+    needed = 2 if min_group_size is None else min_group_size
+    if min_group_size is None and least < SMALL_SHARE * (plus.n_rows + minus.n_rows):
+        if not differ_beyond_chance(plus, minus):
+            return "not compared: no difference beyond chance"
+        needed = COVARIANCE_ROWS
+    return COMPARED if least >= needed else f"mean only: fewer than {needed} rows"
+
+
+def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:
+    """Whether Hotelling's T² of two means exceeds what a random choice of rows has.
+
+    The covariance is that of all rows, since a small group has none of its own to rely on. With
+    fewer rows than features there is no test, and the groups count as different.
+    """
+    whole = merge([plus, minus])
+    if whole.n_rows - 2 < len(whole.mean):
+        return True
+    deviation = np.sqrt(np.diag(whole.covariance))
+    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+    values, vectors = np.linalg.eigh(whole.covariance * np.outer(scale, scale))
+    kept = values > _ROUNDING * values[-1]
+    rank = int(np.count_nonzero(kept))
+    free = whole.n_rows - 1 - rank
+    if not rank or free < 1:
+        return True
+    gap = (mean_difference(plus, minus) * scale) @ vectors[:, kept]
+    # Share of the scatter, along the best direction, that lies between the two sides.
+    between = plus.weight * minus.weight / whole.weight**2 * float(gap**2 @ (1.0 / values[kept]))
+    ratio = between / max(1.0 - between, _ROUNDING) * free / rank
+    return bool(f_distribution.sf(ratio, rank, free) < CHANCE)
