@@ -93,6 +93,9 @@ def print_fit(
     if hasattr(fair, "path_"):
         out.print(_path(fair))
     out.print(_certificate(fair))
+    if hasattr(fair, "expected_gaps"):
+        forecast = fair.expected_gaps(refits=0).text()
+        out.print(f"By the counts of rows alone, {forecast}, in the units of the table above.")
     out.print()
     if groups:
         out.print(_group_losses(groups))

@@ -31,10 +31,15 @@ def expected_gaps(model: Any, n_new: int | None, confidence: float, refits: int)
     covariance = moments.pooled().covariance
     share = None if n_new is None else n_new / moments.n_samples
     constrained = model.mean_tol is not None
+    same = np.eye(len(directions))
+    turns = (same, in_deviations(same, directions @ covariance @ directions.T))
+    by_unit = _noise_by_unit(model)
     features, deviations = (
-        forecast_means(pairs, scaled, constrained, share, confidence)
-        for scaled in (directions, in_deviations(directions, covariance))
+        forecast_means(pairs, directions, turn, constrained, share, confidence, by_unit)
+        for turn in turns
     )
+    if by_unit is not None:  # drawn covariances would be those of as many rows
+        refits = 0
     if refits:
         drawn = [] if not pairs else _refit(model, moments, refits)
         gaps = [cov_gap_on(pairs, basis) for basis in drawn]
@@ -63,6 +68,14 @@ def _check(model: Any, n_new: Any, confidence: Any, refits: Any) -> None:
         raise InvalidInputError(
             f"refits={refits!r}: give a whole number of at least 0.", parameter="refits"
         )
+
+
+def _noise_by_unit(model: Any) -> dict[str, tuple[Array, int]] | None:
+    table = model.unit_noise_
+    if table is None:
+        return None
+    columns = zip(table["contrast"], table["noise"], table["free"], strict=True)
+    return {name: (np.array(noise), int(free)) for name, noise, free in columns}
 
 
 def _in_coordinates(model: Any) -> tuple[GroupMoments, Array]:

@@ -15,6 +15,7 @@ from fairpca.estimators._data_warnings import (
     warn_of_small_groups,
 )
 from fairpca.estimators._expected_gaps import expected_gaps
+from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
@@ -33,6 +34,7 @@ from fairpca.moments import (
     GroupMoments,
     Span,
 )
+from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
@@ -142,6 +144,12 @@ class FairPCA(LinearEstimator):
         (the difference) and weight (in the bound of the certificate; None: does not count).
     moments_ : GroupMoments
         What was learned from the rows; `partial_fit` adds to it.
+    effective_samples_ : ndarray of shape (n_components,), or None
+        How many normal rows would know the variance of each component as well: 2n / (κ - 1), at
+        most n, where κ is the kurtosis of its scores. None where rows were not in memory: streams,
+        Dask, `partial_fit` and `fit_moments`.
+    unit_noise_ : dict of lists, or None
+        Where `units` were given, what `expected_gaps` needs to know of them.
     n_iter_ : int
         Iterations of the solver, at least 1.
     n_features_in_, feature_names_in_
@@ -172,6 +180,8 @@ class FairPCA(LinearEstimator):
 
     moments_: GroupMoments
     group_variance_: dict[str, list[Any]] | None = None
+    effective_samples_: Array | None = None
+    unit_noise_: dict[str, list[Any]] | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearEstimator._parameter_constraints,
@@ -238,6 +248,7 @@ class FairPCA(LinearEstimator):
         sensitive_features: Any = None,
         control_features: Any = None,
         sample_weight: Any = None,
+        units: Any = None,
     ) -> Self:
         """Fit from rows; return the estimator.
 
@@ -259,10 +270,16 @@ class FairPCA(LinearEstimator):
             Strata inside which groups are compared.
         sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
+        units : array-like of shape (n_samples,), or a name, default=None
+            Persons, sites or households that rows belong to. The components do not depend on
+            them; `expected_gaps` then counts units instead of rows.
         """
         check_covariance_terms(self.cov_weight, self.cov_tol)
-        moments = self._sum_rows(X, sensitive_features, control_features, sample_weight)
-        self._solve_prepared(self._prepare(moments))
+        rows: list[Rows] = []
+        parts = (sensitive_features, control_features, sample_weight, units)
+        self._solve_prepared(self._prepare(self._sum_rows(X, *parts, keep=rows)))
+        if rows:
+            self.effective_samples_, self.unit_noise_ = look_at_scores(self, rows[0])
         return self
 
     @fit_context
@@ -335,7 +352,8 @@ class FairPCA(LinearEstimator):
         confidence : float, default=0.95
             Of the bound, over all contrasts together.
         refits : int, default=30
-            Number of fits for the covariance gap; 0: it is not computed.
+            Number of fits for the covariance gap; 0: it is not computed. Nor is it where `fit`
+            was given units, since draws count rows.
 
         Examples
         --------
@@ -407,6 +425,7 @@ class FairPCA(LinearEstimator):
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         self.moments_, self.mean_, self.scale_ = moments, mean, scale
+        self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))

@@ -137,6 +137,7 @@ class FairPCACV(FairnessEstimator):
         sensitive_features: Any = None,
         control_features: Any = None,
         sample_weight: Any = None,
+        units: Any = None,
     ) -> Self:
         """Choose and fit from rows; return the estimator.
 
@@ -144,9 +145,11 @@ class FairPCACV(FairnessEstimator):
         ----------
         X, y, sensitive_features, control_features, sample_weight
             As in `FairPCA.fit`.
+        units : array-like of shape (n_samples,), or a name, default=None
+            Persons, sites or households: rows of one unit stay together in folds.
         """
         reader = self._new_estimator()
-        parts = (sensitive_features, control_features, sample_weight)
+        parts = (sensitive_features, control_features, sample_weight, units)
         folded = reader._sum_rows(X, *parts, folds=self.folds)
         return self._choose(folded, getattr(reader, "other_columns_", ()))
 

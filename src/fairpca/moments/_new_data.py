@@ -8,7 +8,7 @@ all directions at once, and so for every subspace, whichever way it was chosen f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -106,21 +106,29 @@ class ExpectedGaps:
 
 def forecast_means(
     pairs: Sequence[tuple[Contrast, Sides]],
-    directions: FloatArray,
+    components: FloatArray,
+    turn: FloatArray,
     constrained: bool,
     new_share: float | None,
     confidence: float,
+    by_unit: Mapping[str, tuple[FloatArray, int]] | None = None,
 ) -> GapForecast:
-    """Largest expected mean gap and bound over contrasts, along directions of shape (d, p).
+    """Largest expected mean gap and bound over contrasts, along `turn` (k, d) times components.
 
-    `new_share` is the number of new rows over that of the fitted rows.
+    `new_share` is the number of new rows over that of the fitted rows. `by_unit` has the noise of
+    the gaps of the component scores, and its degrees of freedom, where rows belong to units.
     """
+    directions = turn @ components
     level = 1.0 - (1.0 - confidence) / max(len(pairs), 1)  # for all contrasts at once
     expected, on_new, bound = [0.0], [0.0], [0.0]
     for contrast, sides in pairs:
         assert contrast.mean_gap is not None
         parts = _noise_of_sides(contrast, sides)
         noise = directions @ sum(part for part, _ in parts) @ directions.T
+        rank, freedom = _rank_and_freedom(parts)
+        if by_unit is not None:
+            scores, freedom = by_unit.get(contrast.label, (np.zeros((len(components),) * 2), 0))
+            noise = turn @ scores @ turn.T
         fitted = float(np.sum((directions @ contrast.mean_gap) ** 2))
         error = float(np.trace(noise))
         # A constraint removes what the rows show, so that the error of f comes on top of it. Plain
@@ -130,7 +138,7 @@ def forecast_means(
         if new_share is not None:  # each group has its share of the new rows
             on_new.append((square + error / new_share) ** 0.5)
         largest = max(float(np.linalg.eigvalsh(noise)[-1]), 0.0)
-        bound.append(fitted**0.5 + (critical_value(parts, level) * largest) ** 0.5)
+        bound.append(fitted**0.5 + (hotelling(rank, freedom, level) * largest) ** 0.5)
     return GapForecast(max(expected), None if new_share is None else max(on_new), max(bound), None)
 
 
@@ -147,11 +155,16 @@ def _noise_of_sides(contrast: Contrast, sides: Sides) -> list[tuple[FloatArray, 
     return parts
 
 
-def critical_value(parts: Sequence[tuple[FloatArray, int]], confidence: float) -> float:
-    """Quantile of Hotelling's T², degrees of freedom as of Krishnamoorthy and Yu (2004).
+def hotelling(rank: int, freedom: float, confidence: float) -> float:
+    """Quantile of Hotelling's T²; it tends to that of χ², and is infinite with too few rows."""
+    left = freedom - rank + 1.0
+    if not rank or left <= 0.0:
+        return float(np.inf) if rank else 0.0
+    return float(freedom * rank / left * f_distribution.ppf(confidence, rank, left))
 
-    It tends to that of χ² with as many degrees of freedom as the noise has directions.
-    """
+
+def _rank_and_freedom(parts: Sequence[tuple[FloatArray, int]]) -> tuple[int, float]:
+    """Directions that the noise has, and its degrees of freedom (Krishnamoorthy and Yu, 2004)."""
     total = np.asarray(sum(part for part, _ in parts))
     deviation = np.sqrt(np.diag(total))
     scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
@@ -159,17 +172,13 @@ def critical_value(parts: Sequence[tuple[FloatArray, int]], confidence: float) -
     kept = values > ROUNDING * len(values) * max(values[-1], 0.0)
     rank = int(np.count_nonzero(kept))
     if not rank:
-        return 0.0
+        return 0, 1.0
     whiten = (scale[:, None] * vectors[:, kept]) / np.sqrt(values[kept])
     spread = 0.0
     for part, free in parts:
         inside = whiten.T @ part @ whiten
         spread += (float(np.sum(inside**2)) + float(np.trace(inside)) ** 2) / free
-    freedom = (rank + rank**2) / spread
-    left = freedom - rank + 1.0
-    if left <= 0.0:
-        return float(np.inf)
-    return float(freedom * rank / left * f_distribution.ppf(confidence, rank, left))
+    return rank, (rank + rank**2) / spread
 
 
 def draw_moments(moments: GroupMoments, random: np.random.Generator) -> GroupMoments:
