@@ -62,11 +62,14 @@ def form_contrasts(
         for position, (name, choices) in enumerate(levels.items()):
             groups = groups_of(cells, position)
             inside = [level for (level,) in groups]
+            kept = builder.different(groups)
             for plus, minus in face(compare, references.get(name), choices, inside):
                 negative = None if minus is None else (minus,)
-                builder.compare((name,), stratum, groups, (plus,), negative)
+                among = kept if minus is None and (plus,) in kept else groups
+                builder.compare((name,), stratum, among, (plus,), negative)
+        kept = builder.different(cells) if joint else {}
         for key in present if joint else ():
-            builder.compare(names, stratum, cells, key, None)
+            builder.compare(names, stratum, kept if key in kept else cells, key, None)
         for position, name in enumerate(table.numeric):
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
@@ -142,6 +145,21 @@ class _Builder:
         self.sides.append((plus, minus))
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
+
+    def different(self, groups: Mapping[Key, Cell]) -> Mapping[Key, Cell]:
+        """Leave out groups that differ from the rest by no more than chance, if two are left.
+
+        In the rest of another group they would turn its mean gap by a little, which is one more
+        direction to give up.
+        """
+        if self.min_group_size is not None or len(groups) < 3:
+            return groups
+        kept = {}
+        for key, cell in groups.items():
+            rest = merge([other for level, other in groups.items() if level != key])
+            if not comparison_status(cell, rest, None).startswith("not"):
+                kept[key] = cell
+        return kept if len(kept) > 1 else groups
 
     def correlate(self, attribute: str, stratum: str | None, position: int, cell: Cell) -> None:
         """Record how the features move with one numeric attribute."""

@@ -158,7 +158,7 @@ def _noise_of_sides(contrast: Contrast, sides: Sides) -> list[tuple[FloatArray, 
 def hotelling(rank: int, freedom: float, confidence: float) -> float:
     """Quantile of Hotelling's T²; it tends to that of χ², and is infinite with too few rows."""
     left = freedom - rank + 1.0
-    if not rank or left <= 0.0:
+    if not rank or left < 1.0:
         return float(np.inf) if rank else 0.0
     return float(freedom * rank / left * f_distribution.ppf(confidence, rank, left))
 

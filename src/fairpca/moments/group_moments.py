@@ -293,6 +293,7 @@ class GroupMoments(MomentsReprMixin):
             Rows that both sides need for their covariances to be compared; the means of all
             groups are. None: a side with less than a tenth of the rows is compared only where its
             means differ by more than chance (p < 0.001), and its covariance from 500 rows on.
+            A group that is not compared is in the rest of no other.
 
         Raises
         ------
