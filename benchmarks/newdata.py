@@ -187,8 +187,10 @@ def small(reps=10):
             size = max(round(share * len(X)), 2)
             new = [cost(X, _random_group(len(X), size, random), None) for _ in range(reps)]
             old = cost(X, _random_group(len(X), size, random), 2)
+            level = [added_level(X, z, size, random) for _ in range(3)]
             real = [_is_real(X, z, share, random) for _ in range(reps)]
             figures = {"rows": size, "d2": np.mean(new, axis=0)[0], "d5": np.mean(new, axis=0)[1]}
+            figures |= dict(zip(("level_d2", "level_d5"), np.mean(level, axis=0), strict=True))
             figures |= {"d2_all": old[0], "d5_all": old[1], "real_controlled": np.mean(real)}
             rows.append(
                 row | {"share": share} | {k: round(float(v), 3) for k, v in figures.items()}
@@ -207,6 +209,20 @@ def cost(X, group, min_group_size):
         costs.append(
             100 * (plain.explained_variance_ratio_ - model.explained_variance_ratio_).sum()
         )
+    return costs
+
+
+def added_level(X, z, size, random):
+    """Points that random rows cost as one more level of a real attribute, for d = 2 and 5."""
+    group = z.copy()
+    group[random.choice(len(X), size, replace=False)] = 2
+    costs = []
+    for d in (2, 5):
+        kept = [
+            FairPCA(d, certify=False).fit(X, sensitive_features=one).explained_variance_ratio_.sum()
+            for one in (z, group)
+        ]
+        costs.append(100 * (kept[0] - kept[1]))
     return costs
 
 

@@ -15,6 +15,7 @@ from support import projector
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import (
+    ExtremeRowsWarning,
     GroupsError,
     InfeasibleError,
     InvalidInputError,
@@ -195,7 +196,8 @@ def test_a_batch_that_allows_no_fit_yet_is_kept():
     X, z = rng.normal(size=(400, 4)), np.arange(400) % 2
     X[:20] *= 1 + 4 * z[:20, None]  # in these rows one group spreads more in every direction
     settings = {"n_components": 3, "mean_tol": None, "cov_tol": 3.0}
-    fair = FairPCA(**settings).fit(X, sensitive_features=z)
+    with pytest.warns(ExtremeRowsWarning, match="of 400"):
+        fair = FairPCA(**settings).fit(X, sensitive_features=z)
     batched = FairPCA(**settings)
     with pytest.warns(NotFittedYetWarning, match=r"20 rows so far are kept.*cov_tol=3 cannot"):
         batched.partial_fit(X[:20], sensitive_features=z[:20])

@@ -48,7 +48,7 @@ def test_a_group_of_random_rows_costs_no_variance():
     everything = FairPCA(2, min_group_size=2).fit(X, sensitive_features=group)
     kept = [model.explained_variance_ratio_.sum() for model in (fair, alone, everything)]
     assert kept[0] == pytest.approx(kept[1], abs=0.005)
-    assert kept[2] < kept[0] - 0.02
+    assert kept[2] < kept[0] - 0.015
 
 
 def test_a_real_difference_of_a_small_group_is_removed_from_the_means():

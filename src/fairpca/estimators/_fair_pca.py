@@ -86,9 +86,10 @@ class FairPCA(LinearEstimator):
         Sensitive columns to treat as numbers whatever their type.
     min_group_size : int or None, default=None
         Rows a group needs for its covariance to be compared, and to count in `objective`; the
-        means of all groups are compared. None: a group with less than a tenth of the rows that
-        are compared is left out unless its means differ by more than chance (p < 0.001), and its
-        covariance is compared from 500 rows on; 2 rows count in `objective`.
+        means of all groups are compared. None: the smallest groups, which together have less
+        than a tenth of the rows, are left out unless their means differ by more than chance
+        (p < 0.001), and their covariances are compared from 500 rows on; 2 rows count in
+        `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.

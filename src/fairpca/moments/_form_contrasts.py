@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod, sqrt
@@ -18,7 +18,12 @@ from fairpca.exceptions import (
     SmallGroupWarning,
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
-from fairpca.moments._small_groups import COMPARED, comparison_status
+from fairpca.moments._small_groups import (
+    COMPARED,
+    comparison_status,
+    differ_beyond_chance,
+    small_groups,
+)
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
 from fairpca.rows import Level
@@ -62,14 +67,14 @@ def form_contrasts(
         for position, (name, choices) in enumerate(levels.items()):
             groups = groups_of(cells, position)
             inside = [level for (level,) in groups]
-            kept = builder.different(groups)
+            small, kept = builder.find_small(groups)
             for plus, minus in face(compare, references.get(name), choices, inside):
                 negative = None if minus is None else (minus,)
                 among = kept if minus is None and (plus,) in kept else groups
-                builder.compare((name,), stratum, among, (plus,), negative)
-        kept = builder.different(cells) if joint else {}
+                builder.compare((name,), stratum, among, (plus,), negative, small)
+        small, kept = builder.find_small(cells) if joint else (frozenset(), {})
         for key in present if joint else ():
-            builder.compare(names, stratum, kept if key in kept else cells, key, None)
+            builder.compare(names, stratum, kept if key in kept else cells, key, None, small)
         for position, name in enumerate(table.numeric):
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
@@ -112,22 +117,27 @@ class _Builder:
         groups: Mapping[Key, Cell],
         positive: Key,
         negative: Key | None,
+        small: Container[Key] = (),
     ) -> None:
         """Record the contrast of two groups, by their levels of the attributes `names`.
 
-        None is the rest of the stratum. What is compared depends on the sizes of both sides.
+        None is the rest of the stratum. What is compared depends on the sizes of both sides, and
+        on whether one of them is of `small` groups.
         """
         plus, label = groups.get(positive), " × ".join(map(str, positive))
         if negative is None:
             others = [cell for key, cell in groups.items() if key != positive]
             minus, other = merge(others) if others else None, "rest"
+            facing = [key for key in groups if key != positive]
         else:
+            facing = [negative]
             minus, other = groups.get(negative), " × ".join(map(str, negative))
         n_plus, n_minus = (0 if side is None else side.n_rows for side in (plus, minus))
         mean_gap = cov_gap = None
         status = "not compared: empty"
         if plus is not None and minus is not None:
-            status = comparison_status(plus, minus, self.min_group_size)
+            is_small = positive in small or all(key in small for key in facing)
+            status = comparison_status(plus, minus, self.min_group_size, small=is_small)
             if not status.startswith("not"):
                 mean_gap = mean_difference(plus, minus)
             if status == COMPARED:
@@ -146,20 +156,20 @@ class _Builder:
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
 
-    def different(self, groups: Mapping[Key, Cell]) -> Mapping[Key, Cell]:
-        """Leave out groups that differ from the rest by no more than chance, if two are left.
+    def find_small(self, groups: Mapping[Key, Cell]) -> tuple[frozenset[Key], Mapping[Key, Cell]]:
+        """Return small groups, and all groups but the small ones that do not differ from the rest.
 
-        In the rest of another group they would turn its mean gap by a little, which is one more
+        In the rest of another group those would turn its mean gap by a little, which is one more
         direction to give up.
         """
-        if self.min_group_size is not None or len(groups) < 3:
-            return groups
-        kept = {}
-        for key, cell in groups.items():
+        if self.min_group_size is not None:
+            return frozenset(), groups
+        small, kept = small_groups(groups), dict(groups)
+        for key in small if len(groups) > 2 else ():
             rest = merge([other for level, other in groups.items() if level != key])
-            if not comparison_status(cell, rest, None).startswith("not"):
-                kept[key] = cell
-        return kept if len(kept) > 1 else groups
+            if not differ_beyond_chance(groups[key], rest):
+                del kept[key]
+        return small, kept if len(kept) > 1 else groups
 
     def correlate(self, attribute: str, stratum: str | None, position: int, cell: Cell) -> None:
         """Record how the features move with one numeric attribute."""

@@ -7,23 +7,44 @@ differ by more than chance.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import groupby
+
 import numpy as np
 from scipy.stats import f as f_distribution
 
 from fairpca.moments._cells import Cell, mean_difference, merge
+from fairpca.moments._table import Key
 
-SMALL_SHARE = 0.1  # of the rows of both sides
+SMALL_SHARE = 0.1  # of the rows, of all small groups together
 COVARIANCE_ROWS = 500  # from which on the covariance of a small group is compared
 CHANCE = 0.001  # p-value below which means differ by more than chance
 COMPARED = "compared"
 _ROUNDING = 1e-9
 
 
-def comparison_status(plus: Cell, minus: Cell, min_group_size: int | None) -> str:
-    """Say what is compared of two sides, by their sizes and the rule of the module."""
+def small_groups(groups: Mapping[Key, Cell]) -> frozenset[Key]:
+    """Return groups that, with all that are no larger, hold less than a tenth of the rows.
+
+    So an attribute of many groups of a few rows, such as ages, is not left out one by one.
+    """
+    limit = SMALL_SHARE * sum(cell.n_rows for cell in groups.values())
+    small, total = set[Key](), 0
+    for _, ties in groupby(
+        sorted(groups, key=lambda k: groups[k].n_rows), lambda k: groups[k].n_rows
+    ):
+        keys = list(ties)
+        total += sum(groups[key].n_rows for key in keys)
+        if total < limit:
+            small.update(keys)
+    return frozenset(small)
+
+
+def comparison_status(plus: Cell, minus: Cell, min_group_size: int | None, *, small: bool) -> str:
+    """Say what is compared of two sides; the rule of the module is for a side that is small."""
     least = min(plus.n_rows, minus.n_rows)
     needed = 2 if min_group_size is None else min_group_size
-    if min_group_size is None and least < SMALL_SHARE * (plus.n_rows + minus.n_rows):
+    if min_group_size is None and small:
         if not differ_beyond_chance(plus, minus):
             return "not compared: no difference beyond chance"
         needed = COVARIANCE_ROWS

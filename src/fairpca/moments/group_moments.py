@@ -291,8 +291,9 @@ class GroupMoments(MomentsReprMixin):
             The reference group, for each attribute where there are several.
         min_group_size : int or None, default None
             Rows that both sides need for their covariances to be compared; the means of all
-            groups are. None: a side with less than a tenth of the rows is compared only where its
-            means differ by more than chance (p < 0.001), and its covariance from 500 rows on.
+            groups are. None: the smallest groups, which together have less than a tenth of the
+            rows of a stratum, are compared only where their means differ by more than chance
+            (p < 0.001), and their covariances from 500 rows on.
             A group that is not compared is in the rest of no other.
 
         Raises
