@@ -16,7 +16,7 @@ import numpy as np
 import results
 
 from fairpca import FairPCA, GroupMoments
-from fairpca.estimators._held_out import plain_of
+from fairpca.estimators._comparison import plain_of
 from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.moments import FoldedMoments, gap_statistics
 from fairpca.moments._held_out import align, measure_fold, summarise_cov, summarise_mean
@@ -202,7 +202,7 @@ def small(reps=100):
 def cost(X, group, min_group_size):
     """Points of variance that a group costs, with 2 and with 5 components."""
     moments = GroupMoments.from_arrays(X, group)
-    if not moments.contrasts(min_group_size=min_group_size)[0].is_compared:
+    if moments.contrasts(min_group_size=min_group_size)[0].mean_gap is None:
         return [0.0, 0.0]  # plain PCA
     costs = []
     for d in (2, 5):
@@ -242,7 +242,7 @@ def _is_real(X, z, share, random):
     other = np.flatnonzero(z == 0)
     size = min(max(round(share * len(other)), 2), int(z.sum()))
     rows = np.r_[other, random.choice(np.flatnonzero(z == 1), size, replace=False)]
-    return GroupMoments.from_arrays(X[rows], z[rows]).contrasts()[0].is_compared
+    return GroupMoments.from_arrays(X[rows], z[rows]).contrasts()[0].mean_gap is not None
 
 
 def _print(rows):

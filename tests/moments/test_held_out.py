@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from fairpca import FairPCA
-from fairpca.estimators._held_out import held_out_summary, measure_held_out
+from fairpca.estimators._comparison import held_out_summary, measure_held_out
 from fairpca.moments import FoldedMoments
 from fairpca.moments._held_out import align, chance_levels, measure_fold, summarise_mean
 from fairpca.rows import Rows

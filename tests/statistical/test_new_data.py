@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairpca import FairPCA
-from fairpca.estimators._held_out import measure_held_out
+from fairpca.estimators._comparison import measure_held_out
 from fairpca.moments import FoldedMoments
 
 pytestmark = pytest.mark.slow

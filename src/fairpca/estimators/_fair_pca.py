@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from fairpca._choices import OBJECTIVES
+from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
@@ -27,20 +29,11 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import (
-    ContrastSet,
-    ExpectedGaps,
-    GroupCovariances,
-    GroupMoments,
-    Span,
-)
+from fairpca.moments import ExpectedGaps, GroupCovariances, GroupMoments
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
-
-PLAIN = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
-"""Parameters of plain PCA."""
 
 
 class FairPCA(LinearEstimator):
@@ -190,10 +183,7 @@ class FairPCA(LinearEstimator):
         "cov_shift": [NON_NEGATIVE, None],
     }
 
-    __metadata_request__partial_fit: ClassVar = {
-        "sensitive_features": True,
-        "control_features": True,
-    }
+    __metadata_request__partial_fit: ClassVar = ROUTED
 
     def __init__(
         self,
@@ -261,7 +251,6 @@ class FairPCA(LinearEstimator):
             `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
             relations, ADBC cursors.
         y : Ignored
-            Present for API consistency.
         sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
             If X is a table, the name of one of its columns, or a list of names: those columns
@@ -275,10 +264,9 @@ class FairPCA(LinearEstimator):
             Persons, sites or households that rows belong to. The components do not depend on
             them; `expected_gaps` then counts units instead of rows.
         """
-        check_covariance_terms(self.cov_weight, self.cov_tol)
         rows: list[Rows] = []
         parts = (sensitive_features, control_features, sample_weight, units)
-        self._solve_prepared(self._prepare(self._sum_rows(X, *parts, keep=rows)))
+        self._fit_sums(self._sum_rows(X, *parts, keep=rows))
         if rows:
             self.effective_samples_, self.unit_noise_ = look_at_scores(self, rows[0])
         return self
@@ -305,7 +293,6 @@ class FairPCA(LinearEstimator):
         NotFittedYetWarning
             If the rows so far can be compared, but no basis meets the constraints.
         """
-        check_covariance_terms(self.cov_weight, self.cov_tol)
         first = not hasattr(self, "moments_")
         parts = (sensitive_features, control_features, sample_weight)
         batch = self._sum_rows(X, *parts, reset=first, least=1)
@@ -314,7 +301,7 @@ class FairPCA(LinearEstimator):
         if self.moments_.n_samples < 2 or any(len(names) < 2 for names in levels):
             return self
         try:
-            self._solve_prepared(self._prepare(self.moments_), warn=False)
+            self._fit_sums(self.moments_, warn=False)
         except (InfeasibleError, GroupsError) as error:
             self.__dict__.pop("components_", None)  # they are those of fewer rows
             warn_user(
@@ -332,9 +319,7 @@ class FairPCA(LinearEstimator):
         moments : GroupMoments
             For instance the sum of the moments of many batches, or of a distributed table.
         """
-        self._check_moments(moments)
-        self._solve_prepared(self._prepare(moments))
-        return self
+        return self._fit_moments(moments)
 
     def expected_gaps(
         self, n_new: int | None = None, confidence: float = 0.95, refits: int = 30
@@ -368,9 +353,14 @@ class FairPCA(LinearEstimator):
         """
         return expected_gaps(self, n_new, confidence, refits)
 
-    def _check_moments(self, moments: GroupMoments) -> None:
-        """Check moments and learn the features they are of."""
+    def _validate_params(self) -> None:
+        """Check each parameter, and those that exclude each other."""
+        super()._validate_params()
         check_covariance_terms(self.cov_weight, self.cov_tol)
+        if self.objective != "total":
+            check_objective(self.objective, self.solver)
+
+    def _fit_moments(self, moments: GroupMoments, **options: Any) -> Self:
         if not isinstance(moments, GroupMoments):
             raise InvalidInputError(
                 f"moments is a {type(moments).__name__}; pass a GroupMoments, or rows to fit()."
@@ -378,132 +368,91 @@ class FairPCA(LinearEstimator):
         if not moments.attributes:
             self._require_groups_optional()
         self._learn_features(moments)
+        return self._fit_sums(moments, **options)
 
-    def _prepare(self, moments: GroupMoments) -> Prepared:
-        """Covariance and contrasts of scaled features, in the span of the rows if X is wide."""
+    def _fit_sums(
+        self,
+        moments: GroupMoments,
+        *,
+        on_problem_size: Callable[[int, int], None] | None = None,
+        tabulate: bool = False,
+        warn: bool = True,
+    ) -> Self:
+        """Scale, pose the problem, solve it, and set the attributes that end in an underscore."""
         famd = self.standardize == FAMD
         scaling = moments.standardization(famd=famd) if self.standardize else None
         scaled = moments.complete() if scaling is None else moments.standardized(scaling)
-        inner = scaled.coordinates()
+        inner, span = scaled.coordinates(), scaled.span  # the span of the rows, if X is wide
         _, mean, covariance = inner.pooled()
-        groups = None
-        if self.objective != "total":
-            check_objective(self.objective, self.solver)
-            if moments.attributes and not moments.categorical_attributes:
-                raise GroupsError(
-                    f"objective={self.objective!r} is about groups, but all sensitive_features "
-                    "are numbers: bin one of them, or use objective='total'.",
-                    parameter="objective",
-                )
-            groups = inner.group_covariances(self.joint)
-        if scaled.span is not None:
-            mean = scaled.span.place(mean)
-        mean, scale = (mean, None) if scaling is None else scaling
         contrasts = self._form_contrasts(inner)
-        return Prepared(moments, mean, scale, scaled.span, covariance, contrasts, groups)
-
-    def _solve_prepared(
-        self,
-        prepared: Prepared,
-        on_problem_size: Callable[[int, int], None] | None = None,
-        warn: bool = True,
-    ) -> None:
-        """Solve the problem, set the attributes of the solution, and warn of unsuitable data."""
-        moments, mean, scale, span, covariance, contrasts, groups = prepared
         try:
-            problem = self._form_problem(covariance, contrasts)
-            count = count_components(problem, self.n_components)
+            limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
+            pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
+            count = count_components(pose(1), self.n_components)
             if on_problem_size is not None:
                 on_problem_size(count, len(contrasts))
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            problem = self._form_problem(covariance, contrasts, count, padding)
-            if groups is None:
+            problem = pose(count, padding=padding)
+            if tabulate or self.objective != "total":
+                solution, self.group_variance_ = self._solve_groups(problem, inner, padding)
+            else:
                 options = {"tol": self.tol, "max_iter": self.max_iter, "cov_shift": self.cov_shift}
                 solution, self.group_variance_ = self._solve(problem, **options), None
-            else:
-                solution, self.group_variance_ = self._solve_groups(problem, groups, padding)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
-        self.moments_, self.mean_, self.scale_ = moments, mean, scale
+        mean = mean if span is None else span.place(mean)
+        self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
         self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             if self.mean_tol is not None or self.cov_weight != 0:
                 warn_of_small_groups(self.contrasts_, count, moments)
+        return self
 
     def _solve_groups(
-        self, problem: FairProblem, groups: GroupCovariances, padding: int
+        self, problem: FairProblem, moments: GroupMoments, padding: int
     ) -> tuple[Solution, dict[str, list[Any]]]:
         """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
+        groups = moments.group_covariances(self.joint)
         best = groups.best(problem.n_components)
-        weights: list[float | None] = [None] * len(groups)
+        weights: dict[int, float] = {}
         if self.objective == "total":  # plain PCA next to a model with another objective
             solution = self._solve(problem)
         else:
-            counted = self._large_groups(groups)
+            counted = self._large_groups(moments, groups)
             covariances = groups.covariances[counted]
             if padding:
                 covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
-            offsets = best[counted] if self.objective == "worst-loss" else np.zeros(len(counted))
-            options = {"tol": self.tol, "max_iter": self.max_iter}
-            solution = self._solve(problem, (covariances, offsets), **options)
+            offsets = best[counted] if self.objective == "worst-loss" else None
+            problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
+            solution = self._solve(problem, tol=self.tol, max_iter=self.max_iter)
             assert solution.weights is not None
-            for place, weight in zip(counted, solution.weights, strict=True):
-                weights[place] = float(weight)
+            weights = dict(zip(counted, solution.weights.tolist(), strict=True))
         table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
-        return solution, {**table, "weight": weights}
+        return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
 
-    def _large_groups(self, groups: GroupCovariances) -> list[int]:
+    def _large_groups(self, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
         """Return the positions of groups with enough rows, and name the others in a warning."""
-        least = self.min_group_size or 2
-        counted = [place for place, n_rows in enumerate(groups.n_rows) if n_rows >= least]
+        if moments.attributes and not moments.categorical_attributes:
+            raise GroupsError(
+                f"objective={self.objective!r} is about groups, but all sensitive_features are "
+                "numbers: bin one of them, or use objective='total'.",
+                parameter="objective",
+            )
+        least, sizes = self.min_group_size or 2, groups.n_rows
+        counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
         if not counted:
             raise GroupsError(
                 f"no group has min_group_size={least} rows: lower min_group_size or merge groups.",
                 parameter="min_group_size",
             )
         if len(counted) < len(groups):
-            small = [
-                f"{groups.label(place)} ({n_rows})"
-                for place, n_rows in enumerate(groups.n_rows)
-                if n_rows < least
-            ]
+            small = [f"{groups.label(i)} ({n})" for i, n in enumerate(sizes) if n < least]
             warn_user(
                 f"objective={self.objective!r} does not count groups with fewer than "
                 f"min_group_size={least} rows: {', '.join(small)}.",
                 SmallGroupWarning,
             )
         return counted
-
-
-class Prepared(NamedTuple):
-    """What a solve needs to know of moments, in the coordinates that it works in."""
-
-    moments: GroupMoments  # of the features in their own units
-    mean: Array  # of the features, in their own units
-    scale: Array | None  # what they are divided by
-    span: Span | None  # directions that the rows span, if there are more features than rows
-    covariance: Array
-    contrasts: ContrastSet
-    groups: GroupCovariances | None  # None: all rows count alike
-
-
-def fit_with_plain(
-    model: FairPCA,
-    moments: GroupMoments,
-    on_problem_size: Callable[[int, int], None] | None = None,
-) -> FairPCA:
-    """Fit a model; return plain PCA with the gaps of the same contrasts.
-
-    `on_problem_size` is called with the numbers of components and contrasts before the solve.
-    """
-    model._validate_params()
-    model._check_moments(moments)
-    prepared = model._prepare(moments)
-    model._solve_prepared(prepared, on_problem_size)
-    plain = clone(model).set_params(n_components=model.n_components_, **PLAIN)
-    plain._check_moments(moments)
-    plain._solve_prepared(prepared, warn=False)
-    return plain

@@ -241,4 +241,4 @@ def compared_pairs(
     options = (compare, joint, reference, min_group_size)
     contrasts = form_contrasts(moments.table, moments.n_features, *options, sides)
     pairs = zip(contrasts, sides, strict=True)
-    return [pair for pair in pairs if pair[0].is_compared]
+    return [pair for pair in pairs if pair[0].mean_gap is not None]

@@ -1,17 +1,18 @@
-"""What FairPCA and plain PCA show on held-out folds, from moments alone."""
+"""A fit next to plain PCA of the same rows, and copies of both on held-out rows."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from fairpca.estimators._fair_pca import PLAIN, FairPCA
+from fairpca.estimators._fair_pca import FairPCA
 from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.moments import (
@@ -33,6 +34,31 @@ from fairpca.moments._held_out import (
 from fairpca.moments.folds import sum_moments
 
 FIGURES = GapStatistics._fields
+
+
+def fit_with_plain(
+    model: FairPCA,
+    moments: GroupMoments,
+    on_problem_size: Callable[[int, int], None] | None = None,
+) -> FairPCA:
+    """Fit a model; return plain PCA with the gaps of the same contrasts.
+
+    `on_problem_size` is called with the numbers of components and contrasts before the solve.
+    """
+    model._validate_params()
+    model._fit_moments(moments, on_problem_size=on_problem_size)
+    plain = plain_of(model).set_params(n_components=model.n_components_)
+    with _silent():
+        return plain._fit_moments(moments, tabulate=model.objective != "total")
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Ignore warnings about data: the fit to all rows has warned."""
+    with warnings.catch_warnings():
+        for category in (FairnessWarning, ConvergenceWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 class HeldOut(NamedTuple):
@@ -70,14 +96,13 @@ def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
     options = (model.compare, model.joint, model.reference)
     result = HeldOut([], [], frozenset())
     reference: Array | None = None
-    with warnings.catch_warnings():
-        for category in (FairnessWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # the fit to all rows warns once
+    count = getattr(model, "n_components_", model.n_components)
+    with _silent():
         contrasts = model._form_contrasts(folded.total.coordinates())
-        compared = {contrast.label for contrast in contrasts if contrast.is_compared}
+        compared = {contrast.label for contrast in contrasts if contrast.mean_gap is not None}
         with_cov = frozenset(c.label for c in contrasts if c.cov_gap is not None)
         for number, (train, halves) in enumerate(folded.splits, start=1):
-            fair = _fit(model, train, f"fold {number} of {len(folded.splits)}")
+            fair = _fit(model, count, train, f"fold {number} of {len(folded.splits)}")
             if fair.scale_ is not None:
                 scaling = Standardization(fair.mean_, fair.scale_)
                 halves = tuple(half.standardized(scaling) for half in halves)
@@ -93,8 +118,8 @@ def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
     return result._replace(with_cov=with_cov)
 
 
-def _fit(model: FairPCA, train: GroupMoments, fold: str) -> FairPCA:
-    fair = clone(model).set_params(certify=False, verbose=0)
+def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:
+    fair = clone(model).set_params(n_components=count, certify=False, verbose=0)
     try:
         return fair.fit_moments(train)
     except GroupsError as error:
@@ -103,14 +128,16 @@ def _fit(model: FairPCA, train: GroupMoments, fold: str) -> FairPCA:
 
 def plain_of(model: FairPCA) -> FairPCA:
     """Return plain PCA with the same options, not fitted."""
-    return clone(model).set_params(**PLAIN)
+    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
+    return clone(model).set_params(**unfair)
 
 
 def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
     """Figures of the model, of plain PCA and of chance; None if a fold does not allow a fit."""
     try:
         fair = measure_held_out(model, folded)
-        plain = measure_held_out(plain_of(model), folded)
+        count = getattr(model, "n_components_", model.n_components)
+        plain = measure_held_out(plain_of(model).set_params(n_components=count), folded)
     except InvalidInputError:  # too few different rows, a group in one fold only
         return None
     summary: dict[str, float] = {"folds": len(folded.folds)}
