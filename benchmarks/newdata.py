@@ -29,7 +29,7 @@ LARGE = {
 }
 CHOSEN_ON = ("adult", "ecoli", "german_credit", "letter_recognition", "pima_diabetes")
 CHOSEN_ON += ("skillcraft", "steel_plates", "wine_quality")
-SHARES = (0.005, 0.01, 0.02, 0.05)
+SHARES = (0.005, 0.02, 0.05)
 OPTIONS = ("one-vs-rest", False, None)
 
 
@@ -187,8 +187,8 @@ def small(reps=100):
             size = max(round(share * len(X)), 2)
             new = [cost(X, _random_group(len(X), size, random), None) for _ in range(reps)]
             old = cost(X, _random_group(len(X), size, random), 2)
-            level = [added_level(X, z, size, random) for _ in range(4)]
-            real = [_is_real(X, z, share, random) for _ in range(20)]
+            level = [added_level(X, z, size, random) for _ in range(2)]
+            real = [_is_real(X, z, share, random) for _ in range(10)]
             figures = {"rows": size, "d2": np.mean(new, axis=0)[0], "d5": np.mean(new, axis=0)[1]}
             figures |= dict(zip(("level_d2", "level_d5"), np.mean(level, axis=0), strict=True))
             figures |= {"d2_all": old[0], "d5_all": old[1], "real_controlled": np.mean(real)}

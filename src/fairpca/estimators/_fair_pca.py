@@ -81,7 +81,7 @@ class FairPCA(LinearEstimator):
         Rows a group needs for its covariance to be compared, and to count in `objective`; the
         means of all groups are compared. None: the smallest groups, which together have less
         than a tenth of the rows, are left out unless their means differ by more than chance
-        (p < 0.001), and their covariances are compared from 500 rows on; 2 rows count in
+        (p < 0.0001), and their covariances are compared from 500 rows on; 2 rows count in
         `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem

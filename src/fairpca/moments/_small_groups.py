@@ -18,7 +18,7 @@ from fairpca.moments._table import Key
 
 SMALL_SHARE = 0.1  # of the rows, of all small groups together
 COVARIANCE_ROWS = 500  # from which on the covariance of a small group is compared
-CHANCE = 0.001  # p-value below which means differ by more than chance
+CHANCE = 0.0001  # p-value below which means differ by more than chance
 COMPARED = "compared"
 _ROUNDING = 1e-9
 
