@@ -118,7 +118,7 @@ def held_out(reps=10):
         for key in measured[0]
     ]
     _print(totals)
-    results.save("newdata_held_out", rows + totals)
+    results.save("newdata_held_out", totals, command="newdata.py held-out")
 
 
 def _errors(measured, key, row):
@@ -172,7 +172,7 @@ def coverage(reps=1000):
             row = {"setting": name, "n": n, "coverage": covered, "expected": round(expected, 4)}
             rows.append(row | {"true": round(true, 4), "bound": round(bound, 4)})
             _print(rows[-1:])
-    results.save("newdata_coverage", rows)
+    results.save("newdata_coverage", rows, command="newdata.py coverage")
 
 
 def small(reps=100):
@@ -196,7 +196,7 @@ def small(reps=100):
                 row | {"share": share} | {k: round(float(v), 3) for k, v in figures.items()}
             )
             _print(rows[-1:])
-    results.save("newdata_small", rows)
+    results.save("newdata_small", rows, command="newdata.py small")
 
 
 def cost(X, group, min_group_size):
