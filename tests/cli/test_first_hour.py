@@ -1,7 +1,11 @@
 """What a newcomer meets first: columns that are no features, groups that are missing."""
 
 import gzip
+import re
+import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +17,7 @@ from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, load_model
 from fairpca.exceptions import GroupsError, ImputedValuesWarning
 from fairpca.tables import open_table, project_table
 
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SEX = ("--sensitive", "sex", "--drop", "race,income")
 
 
@@ -123,3 +128,27 @@ def test_a_model_that_dropped_rows_scores_every_row_in_python_and_on_the_command
     short = run("transform", model, source, tmp_path / "short.csv", "--missing", "drop-rows")
     assert "2 rows lack a feature and were left out" in short.stderr
     assert len(pd.read_csv(tmp_path / "short.csv")) == 118
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test_a_report_without_its_packages_ends_before_the_table_is_read(
+    refused, monkeypatch, tmp_path, missing
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr("fairpca.cli._report.parse_request", None)
+    line = refused("report", "--out", tmp_path / "report.html")
+    assert line == f"fairpca report needs {missing}: pip install 'fairpca[cli]'"
+
+
+def test_the_extra_of_the_command_line_has_what_every_command_needs():
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+
+    def packages(extra):
+        for requirement in extras[extra]:
+            if found := re.match(r"fairpca\[(.*)\]", requirement):
+                for other in found[1].split(","):
+                    yield from packages(other)
+            else:
+                yield re.split(r"[\[>=]", requirement)[0]
+
+    assert {"click", "rich", "pyarrow", "jinja2", "matplotlib"} <= set(packages("cli"))
