@@ -92,7 +92,7 @@ def print_fit(
     forecast = None
     if hasattr(fair, "expected_gaps"):
         text = fair.expected_gaps(refits=0).text()
-        forecast = f"By the counts of rows alone, {text}, in the units of the table above."
+        forecast = f"{text[0].upper()}{text[1:]}, by the number of rows alone."
     _print(
         heading,
         _comparison(fair, plain, held_out),
@@ -116,7 +116,7 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     ):
         before, after = getattr(plain, f"{key}_"), getattr(fair, f"{key}_")
         gaps = [
-            held and f"{number(held[f'{kind}{key}'])} + {number(held[f'{kind}{key}_error'])}"
+            held and f"{number(held[f'{kind}{key}'])} ± {number(held[f'{kind}{key}_error'])}"
             for kind in ("plain_", "")
         ]
         chance = held and number(held[f"chance_{key}"])
@@ -124,7 +124,7 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
     caption = (
         f"Held-out: fitted to all but one of {held.get('folds')} folds, measured on that one, less "
-        "the noise of the fold; + one standard error. By chance: what groups that do not differ "
+        "the noise of the fold; ± one standard error. By chance: what groups that do not differ "
         "would show on the same folds, in the fair components."
     )
     head = (
