@@ -26,6 +26,7 @@ RENAMED = {
     "control_features": "control",
     "sample_weight": "weight",
     "overwrite": "force",
+    "units": "unit",
     "families": "family",
     "family": "adversary",
     "n_permutations": "permutations",

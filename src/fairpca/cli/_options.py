@@ -32,8 +32,8 @@ _MOST = 10**9
 EXPERT = {
     "--adversary", "--categorical", "--confidence", "--engine", "--famd", "--folds", "--master",
     "--max-cells", "--max-iter", "--max-levels", "--max-samples", "--min-group-size",
-    "--no-certify", "--no-cross-fit", "--no-notes", "--permutations", "--safe-csv", "--scheduler",
-    "--seed", "--slow-permutations", "--solver", "--tol",
+    "--no-certify", "--no-cross-fit", "--no-notes", "--only", "--permutations", "--safe-csv",
+    "--scheduler", "--seed", "--separator", "--slow-permutations", "--solver", "--tol",
 }  # fmt: skip
 
 
@@ -178,6 +178,7 @@ _FEATURES = (
 )
 _ROWS = (
     _columns(DATA, "--weight", "Column of row weights.", one=True),
+    _columns(DATA, "--unit", "Column of persons or sites whose rows stay together.", one=True),
     _choice(DATA, "--missing", MISSING, "Missing features: error (default), drop-rows or mean.",
             default=MISSING[0]),
     _columns(DATA, "--categorical", "Features to one-hot encode. Text columns always are."),
@@ -213,9 +214,13 @@ _PROBLEM = (
     _value(FAIRNESS, "--max-iter", _count(1), 5000,
            "Largest number of iterations of a relaxation."),
 )
+_HOLD_OUT = _value(FAIRNESS, "--hold-out", _SHARE, None,
+                   "Share of the rows to measure on and not to fit.")
+_ONLY = _option(DATA, "--only", "Audit only the rows that have this value in a column.",
+                metavar="COL=VALUE", multiple=True)
 _DELTA = (
     _value(FAIRNESS, "--delta", _SHARE, None,
-           "Largest allowed difference in selection rates on held-out rows, 0 to 1."),
+           "Largest difference in selection rates on held-out rows."),
     _choice(FAIRNESS, "--adversary", DELTA_FAMILIES,
             f"Classifier family used with --delta: {', '.join(DELTA_FAMILIES)}."),
 )
@@ -270,7 +275,7 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), *_PROBLEM, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, _HOLD_OUT, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),
@@ -282,12 +287,12 @@ AUDIT = (
     *_groups("pairs"), *_MEASURED, *_FEATURES,
     _columns(DATA, "--original", "Columns that the features represent: adds the loss per group."),
     _flag(DATA, "--standardize", "Give every column unit variance first."),
-    *_ROWS, _JSON, *_QUIET,
+    *_ROWS, _ONLY, _JSON, *_QUIET,
 )
 REPORT = (
     *_groups(COMPARE[0]), *_PROBLEM, *_MEASURED, *_FEATURES,
     _columns(DATA, "--target", "Columns that are not features."),
-    *_ROWS,
+    *_ROWS, _ONLY,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
     _path(OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
           default=Path("report.html"), show_default=True),

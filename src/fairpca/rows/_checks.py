@@ -237,6 +237,11 @@ _EXPECTED_PAIRS = 5.0
 _NAME = re.compile(r"(^|[^a-zA-Z])(id|ID|Id|uuid|index|key|unnamed: 0|Unnamed: 0)$|[a-z](Id|ID)$")
 
 
+def is_identifier(name: str) -> bool:
+    """Tell the name of a column that numbers rows or persons."""
+    return _NAME.search(name) is not None
+
+
 class Unique(NamedTuple):
     """Range of whole numbers that are all different, and how many pairs of them were compared."""
 
@@ -284,7 +289,7 @@ def find_identifiers(unique: Mapping[str, Unique], n_rows: int) -> list[str]:
         for name, (low, high, pairs) in unique.items()
         # What is different in every batch may still come again: there must be room for all rows.
         if n_rows <= (room := high - low + 1.0)
-        and (pairs / room >= _EXPECTED_PAIRS or _NAME.search(name))
+        and (pairs / room >= _EXPECTED_PAIRS or is_identifier(name))
     ]
 
 

@@ -329,11 +329,12 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
         raise no_rows_error(total.n_rows, total.incomplete, name)
     n_rows = total.n_rows - total.incomplete
     missing = total.missing if roles.missing == "mean" else {}
-    check_levels(total.levels, total.moments.n_samples, missing)
+    check_levels(total.levels, total.n_rows if missing else n_rows, missing)
     if identifiers := find_identifiers(total.unique, n_rows):
         warn_user(identifier_text(identifiers), IdentifierWarning)
     moments = total.moments if named else replace(total.moments, feature_names=None)
-    return FoldedMoments(roles.folds, moments) if roles.folds else moments
+    by_units = roles.unit is not None
+    return FoldedMoments(roles.folds, moments, by_units) if roles.folds else moments
 
 
 def check_missing(total: Partial, roles: Roles) -> None:
