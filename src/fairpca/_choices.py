@@ -26,7 +26,7 @@ PANEL = {
     "trees": "boosted trees",
     "mlp": "small network",
 }
-"""Adversaries of an audit, trained on one half of the rows and measured on the other; their names."""
+"""Adversaries of an audit, trained on one half of the rows and measured on the other; names."""
 ADVERSARIES = tuple(PANEL)
 EFFORTS = ("quick", "standard", "thorough")
 """How much an audit measures."""

@@ -13,6 +13,7 @@ from fairpca._choices import (
     ADVERSARIES,
     COMPARE,
     DELTA_FAMILIES,
+    EFFORTS,
     ENGINES,
     FAMILIES,
     GROUPLESS,
@@ -327,25 +328,13 @@ _MEASURED = (
         "(orthants). Default: all.",
         multiple=True,
     ),
-    _value(
-        AUDITING, "--budget", _NOT_NEGATIVE, 60.0, "Seconds of processor time. 0: no limit."
+    _choice(
+        AUDITING, "--effort", EFFORTS, "How many rows, repeats and permutations are measured.",
+        default=EFFORTS[1],
     ),
     _value(AUDITING, "--min-group", _count(2), 30, "Rows that a group of the headline needs."),
     _flag(GROUPS, "--leave-out-unknown", "Count rows whose group is missing and leave them out."),
-    _value(
-        AUDITING, "--permutations", _count(0), 200, "Permutations for fast statistics. 0: none.",
-        expert=True,
-    ),
-    _value(
-        AUDITING, "--slow-permutations", _count(0), 20, "Permutations for statistics that refit.",
-        expert=True,
-    ),
-    _flag(AUDITING, "--no-cross-fit", "Do not measure families on held-out rows.", expert=True),
     _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals.", expert=True),
-    _value(
-        AUDITING, "--max-samples", _count(10), 1000, "Most rows to train a Gaussian-kernel SVM on.",
-        expert=True,
-    ),
     _value(
         AUDITING, "--seed", click.IntRange(0, 2**32 - 1), 0, "Of permutations and splits.",
         expert=True,
@@ -378,7 +367,7 @@ FIT = (
 AUDIT = (
     _SENSITIVE,
     *_STRATA,
-    _compare("pairs"),
+    _compare(COMPARE[0]),
     _REFERENCE,
     _MISSING_GROUPS,
     *_MEASURED,

@@ -22,7 +22,7 @@ _COPIED = ("target", "keep", "original")
 _MEASURED = ("decision", "score", "label")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
            "tol", "max_iter", "missing", "missing_groups")  # fmt: skip
-_OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
+_OF_AUDIT = ("joint", "min_group", "effort", "confidence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,9 +302,7 @@ def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[st
         **{name: options[name] for name in _OF_AUDIT},
         "families": options["families"] or FAMILIES,
         "adversaries": [a for a in options["adversaries"] or ADVERSARIES if a != "none"],
-        "compare": options["compare"] or ("pairs" if reference is None else "reference"),
+        "compare": options["compare"] or (COMPARE[0] if reference is None else "reference"),
         "reference": reference,
-        "n_permutations": options["permutations"],
-        "cross_fit": not options["no_cross_fit"],
         "random_state": options["seed"],
     }

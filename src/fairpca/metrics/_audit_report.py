@@ -21,7 +21,7 @@ from fairpca.metrics._inference import (
     compare_largest,
     simultaneous_quantile,
 )
-from fairpca.metrics._result import DeltaResult
+from fairpca.metrics._result import DeltaResult, statistic_name
 from fairpca.metrics._verdict import Verdict, verdict
 from fairpca.rows import Level
 
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
 
 AUDITED = "audited"
 """Name of the representation that is compared with the others."""
-# Names of in-sample statistics, which no adversary has.
-STATISTICS = {
-    ("linear", "svm"): "half-space statistic, by SVM",
-    ("linear", "search"): "half-space statistic, by search",
-    ("linear", "exact"): "half-space statistic, exact",
-    ("rbf", "svm"): "Gaussian-kernel statistic",
-    ("cdf", "search"): "orthant statistic",
-}
 
 
 _NOTHING = verdict(None, 0.0, 0.0)
@@ -242,7 +234,7 @@ class Representation:
             "by_adversary": [row.to_dict() for row in self.by_adversary()],
             "in_sample": [
                 {
-                    "statistic": STATISTICS[result.family, result.method],
+                    "statistic": statistic_name(result.family, result.method),
                     "pair": result.worst.label(),
                     **result.to_dict(),
                 }
@@ -333,8 +325,8 @@ class AuditReport:
         kept = [k for k, one in enumerate(comparisons) if not one.small] or range(len(comparisons))
         differences = []
         for other, rates in zip(full[1:], columns[1:], strict=True) if measured else ():
-            both = ([some[k] for k in kept] for some in (columns[0], rates))
-            largest, rows = compare_largest(*both, confidence, seed)
+            one, two = ([some[k] for k in kept] for some in (columns[0], rates))
+            largest, rows = compare_largest(one, two, confidence, seed)
             named = tuple(zip((comparisons[k] for k in kept), rows, strict=True))
             differences.append(HeadlineDifference(full[0].name, other.name, *largest, named))
         return cls(tuple(full), tuple(differences), missing, settings=settings, **facts)
@@ -399,9 +391,8 @@ class AuditReport:
                 text = f"{row.held_out.text()}, chance {row.held_out.chance:.3f}"
                 lines.append(f"  {row.comparison.adversary:<20} {text}, {row.comparison.label()}")
             for result in one.in_sample:
-                text = (
-                    f"  in-sample, {STATISTICS[result.family, result.method]}: {result.value:.3f}"
-                )
+                name = statistic_name(result.family, result.method)
+                text = f"  in-sample, {name}: {result.value:.3f}"
                 if result.null is not None:
                     null = result.null
                     text += f", permuted {null.mean:.3f} to {null.quantile:.3f}, "

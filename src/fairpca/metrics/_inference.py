@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 from fairpca.linalg import Array
@@ -74,6 +75,35 @@ class HeldOut:
         return f"{self.estimate:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
+class _Side(NamedTuple):
+    """One group: how much of it each unit has, and how much of that is flagged."""
+
+    shares: Array
+    flagged: Array
+    n_rows: int
+
+    @classmethod
+    def of(cls, flags: Array, weights: Array, units: NDArray[np.intp], n_units: int) -> _Side:
+        share = weights / weights.sum()
+        sums = [np.bincount(units, column, minlength=n_units) for column in (share, share * flags)]
+        return cls(sums[0] * 1.0, sums[1] * 1.0, len(flags))
+
+    @property
+    def rate(self) -> float:
+        return min(float(self.flagged.sum()), 1.0)
+
+    @property
+    def n_units(self) -> int:
+        return int(np.count_nonzero(self.shares))
+
+    @property
+    def guard(self) -> float:
+        """Variance that one more flagged and one more unflagged unit add to a rate."""
+        size = 1.0 / float(self.shares @ self.shares)  # units of equal weight that say as much
+        moved = (self.rate * size + 1.0) / (size + 2.0)
+        return (moved * (1.0 - moved) - self.rate * (1.0 - self.rate)) / size
+
+
 class Rates(NamedTuple):
     """A difference of rates, and what every unit adds to its error."""
 
@@ -89,37 +119,35 @@ class Rates(NamedTuple):
     @classmethod
     def of(cls, flags: Array, signs: Signs, weights: Array | None, units: Any = None) -> Rates:
         """Compare how often rows of both groups are flagged; `flags` are from 0 to 1."""
-        sides = (-1, 1)
-        share = np.zeros(len(signs))
-        for sign in sides:
-            inside = signs == sign
-            weight = 1.0 if weights is None else weights[inside]
-            share[inside] = weight / np.sum(weight * np.ones(inside.sum()))
-        rates = {sign: float(share[signs == sign] @ flags[signs == sign]) for sign in sides}
-        size = len(signs) if units is None else int(units.max()) + 1
-        member = np.arange(size) if units is None else units
-        centre = np.where(signs > 0, rates[1], rates[-1])
-        by_unit = np.bincount(member, signs * share * (flags - centre), minlength=size)
-        pooled = 0.5 * (rates[1] + rates[-1])
-        alike = np.bincount(member, signs * share * (flags - pooled), minlength=size)
-        counts = [len(np.unique(member[signs == sign])) for sign in sides]
-        few = max(min(counts), 2)
-        guards = []
-        for sign in sides:
-            shares = np.bincount(member, np.where(signs == sign, share, 0.0))
-            units_alike = 1.0 / float(shares @ shares)  # as informative as so many alike
-            rate = min(max(rates[sign], 0.0), 1.0)
-            moved = (rate * units_alike + 1.0) / (units_alike + 2.0)
-            guards.append((moved * (1.0 - moved) - rate * (1.0 - rate)) / units_alike)
-        error, null_error = (
-            float(np.sqrt(_BOTH_WAYS * (few / (few - 1) * (column @ column) + sum(guards))))
-            for column in (by_unit, alike)
+        member = np.arange(len(signs)) if units is None else units
+        weight = np.ones(len(signs)) if weights is None else weights
+        parts = (
+            (flags[inside], weight[inside], member[inside]) for inside in (signs < 0, signs > 0)
         )
-        n_rows = (int((signs < 0).sum()), int((signs > 0).sum()))
+        minus, plus = (_Side.of(*part, int(member.max()) + 1) for part in parts)
+        pooled = 0.5 * (minus.rate + plus.rate)
+        columns = (
+            plus.flagged - one * plus.shares - (minus.flagged - other * minus.shares)
+            for one, other in ((plus.rate, minus.rate), (pooled, pooled))
+        )
+        influence, alike = columns
+        counts = (minus.n_units, plus.n_units)
+        few = max(min(counts), 2)
+        guard = minus.guard + plus.guard
+        error, null_error = (
+            float(np.sqrt(_BOTH_WAYS * (few / (few - 1) * float(column @ column) + guard)))
+            for column in (influence, alike)
+        )
         return cls(
-            rates[1] - rates[-1], (rates[-1], rates[1]), by_unit, error, null_error, few - 1,
-            n_rows, None if units is None else (counts[0], counts[1]),
-        )  # fmt: skip
+            plus.rate - minus.rate,
+            (minus.rate, plus.rate),
+            influence,
+            error,
+            null_error,
+            few - 1,
+            (minus.n_rows, plus.n_rows),
+            None if units is None else counts,
+        )
 
     def limits(self, quantile: float) -> tuple[float, float]:
         """Return the limits for a quantile of the normal distribution."""

@@ -18,6 +18,14 @@ _FAMILY_NAMES = {
     "rbf": "Gaussian-kernel surfaces",
     "cdf": "orthants (multivariate Kolmogorov–Smirnov)",
 }
+# In-sample statistics; no adversary has such a name.
+_STATISTICS = {"linear": "half-space", "rbf": "Gaussian-kernel", "cdf": "orthant"}
+_METHODS = {"svm": "by SVM", "search": "by search", "exact": "exact", "sample": "at rows"}
+
+
+def statistic_name(family: str, method: str) -> str:
+    """Return the name of an in-sample statistic."""
+    return f"{_STATISTICS[family]} statistic, {_METHODS[method]}"
 
 
 @dataclass(frozen=True, eq=False)
