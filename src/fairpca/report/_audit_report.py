@@ -175,7 +175,8 @@ def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
     worst = "" if report.headline is None else report.headline.comparison.attribute
     column = next((c for c in columns if c.name == worst), columns[0])
     sizes = np.bincount(column.codes, minlength=len(column.levels))
-    largest = np.sort(np.argsort(-sizes, kind="stable")[:_GROUPS])
+    shown_groups = min(_GROUPS, int(np.count_nonzero(sizes)))  # unknown groups have no rows here
+    largest = np.sort(np.argsort(-sizes, kind="stable")[:shown_groups])
     shown = np.isin(column.codes, largest)
     codes = np.searchsorted(largest, column.codes[shown])
     names = tuple(shorten(column.levels[index]) for index in largest)
