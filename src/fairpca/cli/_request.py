@@ -12,7 +12,7 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
+from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
@@ -293,6 +293,16 @@ def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str,
         "certify": not options["no_certify"],
         "standardize": "famd" if options["famd"] else not options["no_standardize"],
     }
+
+
+def delta_model(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    """Return the estimator of --delta, with what it shares with `FairPCA`."""
+    from fairpca.estimators import DeltaFairPCA
+
+    known = DeltaFairPCA().get_params()
+    shared = {name: value for name, value in settings.items() if name in known}
+    family = options["adversary"] or DELTA_FAMILIES[0]
+    return DeltaFairPCA(**shared, delta=options["delta"], family=family)
 
 
 def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
