@@ -143,7 +143,7 @@ def make_page(
     summary = summarise(report, about=about, rows=rows, fitted=fitted)
     tradeoff = [] if fitted is None else summary["fit"]["tradeoff"]
     drawings: dict[str, Callable[[], Any]] = {}
-    if report.representations[0].held_out or report.representations[0].in_sample:
+    if report.representations[0].held_out:
         drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
     path = None
     if fitted is not None and rows is not None:
