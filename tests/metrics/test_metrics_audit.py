@@ -114,7 +114,9 @@ class TestHeadline:
         U = rng.normal(size=(1200, 2))
         z = U[:, 0] * U[:, 1] > 0
         report = audit(U, z, families=(), effort="quick")
-        found = {row.comparison.adversary: row.held_out for row in report.representations[0].held_out}
+        found = {
+            row.comparison.adversary: row.held_out for row in report.representations[0].held_out
+        }
         assert set(found) == set(PANEL.values())
         assert found["linear SVM"].estimate < 0.3
         for name in ("Gaussian-kernel SVM", "boosted trees", "small network"):

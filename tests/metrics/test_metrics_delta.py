@@ -110,7 +110,7 @@ class TestEveryFamily:
         assert results[0].to_dict() == results[1].to_dict()
         assert results[0].null.p_value == pytest.approx(0.05)
         assert results[0].null.mean < results[0].null.quantile < results[0].value
-        assert 0 < results[0].worst.cross_fit_value <= 1
+        assert 0 < results[0].worst.held_out.estimate <= 1
         json.dumps(results[0].to_dict())
         other = delta_fairness(U, z, n_permutations=19, random_state=1, **way)
         assert other.value == results[0].value or way["family"] == "rbf"
@@ -237,7 +237,7 @@ class TestNearZeroWeights:
         U, z = self.matched(n=2000, spread=3.0)
         result = delta_fairness(U, z, cross_fit=True)
         assert "on 2 of the halves" in result.worst.note
-        assert 0.15 < result.worst.cross_fit_value < result.value
+        assert 0.15 < result.worst.held_out.estimate < result.value
 
     def test_cross_fitting_does_not_invent_what_is_not_there(self):
         values = [
@@ -246,7 +246,7 @@ class TestNearZeroWeights:
         ]
         assert np.mean([result.value for result in values]) > 0.1
         # Halves of matched groups lean opposite ways, so the bias is downwards.
-        assert -0.15 < np.mean([result.worst.cross_fit_value for result in values]) < 0.03
+        assert -0.15 < np.mean([result.worst.held_out.estimate for result in values]) < 0.03
 
     def test_a_clear_direction_has_no_note(self, shifted):
         U, z = shifted

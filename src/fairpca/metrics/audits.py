@@ -156,6 +156,7 @@ def audit(
         more["decisions"] = decision_rates(
             sensitive_features=rows.binarized_at_median(),
             sample_weight=rows.weights,
+            units=rows.units,
             min_group=min_group,
             confidence=confidence,
             **decisions,
