@@ -85,8 +85,10 @@ class _Side(NamedTuple):
     @classmethod
     def of(cls, flags: Array, weights: Array, units: NDArray[np.intp], n_units: int) -> _Side:
         share = weights / weights.sum()
-        sums = [np.bincount(units, column, minlength=n_units) for column in (share, share * flags)]
-        return cls(sums[0] * 1.0, sums[1] * 1.0, len(flags))
+        shares, flagged = np.zeros(n_units), np.zeros(n_units)
+        np.add.at(shares, units, share)
+        np.add.at(flagged, units, share * flags)
+        return cls(shares, flagged, len(flags))
 
     @property
     def rate(self) -> float:
