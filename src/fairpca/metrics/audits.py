@@ -364,7 +364,7 @@ class _Audit:
                 cost = 2 * effort.repeats * seconds
                 yield _Step(_milliseconds(cost), partial(self._cross_fit, number, key, k))
         for family, method, is_slow in _STATISTICS:
-            is_line = d == 1 and method == "search"  # a single component is exact
+            is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
             if family in self._settings["families"] and not is_line:
                 run = partial(self._measure, number, family, method, is_slow)
                 seconds = self._cost_of(family, method, is_slow, d)
