@@ -84,6 +84,9 @@ class InvalidInputError(MessageWithSettings, ValueError):
         Name of the argument concerned, by which the command line finds its own option.
     settings : iterable of (str, value)
         Parameters with values that would help, the end of the message.
+    is_subject : bool
+        Whether the message begins with the argument's name, for which the command line puts its
+        option.
 
     Examples
     --------
@@ -93,10 +96,15 @@ class InvalidInputError(MessageWithSettings, ValueError):
     """
 
     def __init__(
-        self, message: str, *, parameter: str | None = None, settings: Iterable[Setting] = ()
+        self,
+        message: str,
+        *,
+        parameter: str | None = None,
+        settings: Iterable[Setting] = (),
+        is_subject: bool = False,
     ) -> None:
         super().__init__(message, settings=settings)
-        self.parameter = parameter
+        self.parameter, self.is_subject = parameter, is_subject
 
     def at(self, place: str) -> Self:
         """Return the same error with the place where it was met in front, said only once."""
@@ -126,14 +134,7 @@ class GroupsError(InvalidInputError):
 class InfeasibleError(InvalidInputError):
     """No basis satisfies the fairness constraints.
 
-    Parameters
-    ----------
-    message : str
-        What cannot be met and what to do.
-    minimum : float or None
-        The smallest attainable value of the constrained quantity, where it is known.
-    parameter : str or None
-        The constraint concerned.
+    `minimum` is the smallest attainable value of the constrained quantity, where it is known.
 
     Examples
     --------
@@ -142,15 +143,8 @@ class InfeasibleError(InvalidInputError):
     0.2
     """
 
-    def __init__(
-        self,
-        message: str,
-        minimum: float | None = None,
-        *,
-        parameter: str | None = None,
-        settings: Iterable[Setting] = (),
-    ) -> None:
-        super().__init__(message, parameter=parameter, settings=settings)
+    def __init__(self, message: str, minimum: float | None = None, **options: Any) -> None:
+        super().__init__(message, **options)
         self.minimum = minimum
 
 
@@ -176,12 +170,7 @@ class FairnessWarning(MessageWithSettings, UserWarning):
 
 
 class AuditInterrupted(KeyboardInterrupt):
-    """An audit was interrupted; what it had measured by then is not lost.
-
-    Parameters
-    ----------
-    report : AuditReport
-        What was done so far.
+    """An audit was interrupted; `report` is the AuditReport of what it had measured by then.
 
     Examples
     --------

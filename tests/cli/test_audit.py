@@ -116,7 +116,7 @@ def test_quiet_prints_nothing(run, write, people):
         (["--confidence", "nan"], "'nan' is not a number between 0 and 1"),
         (["--effort", "60"], "--effort"),
         (["--family", "all"], "--family"),
-        (["--features", "q"], "--features: ['q'] is not among the columns"),
+        (["--features", "q"], "--features names ['q'], which is not among the columns"),
     ],
 )
 def test_bad_options(refused, write, people, arguments, complaint):
@@ -228,7 +228,7 @@ def test_an_interrupt_prints_what_is_ready(run, write, people, monkeypatch):
     ("arguments", "complaint"),
     [
         (["--label", "income"], "--label is the true outcome of a decision"),
-        (["--decision", "nix"], "--decision: ['nix'] is not among the columns"),
+        (["--decision", "nix"], "--decision names ['nix'], which is not among the columns"),
         (["--decision", "u"], "--decision: decision has the values"),
         (["--effort", "much"], "--effort"),
         (["--adversaries", "me"], "--adversaries"),

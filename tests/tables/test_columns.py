@@ -19,8 +19,9 @@ from fairpca import FairPCA
 from fairpca.estimators import load_model
 from fairpca.exceptions import GroupsError, IdentifierWarning, InvalidInputError
 from fairpca.tables import moments_from_files, open_table
-from fairpca.tables._kernel import encode_columns, summarise_batches
-from fairpca.tables._roles import assign_roles
+from fairpca.tables._kernel import encode_columns
+from fairpca.tables._roles import Columns, assign_roles
+from fairpca.tables._stream import sum_batches
 
 
 def by_parquet(frame, tmp_path, **asked):
@@ -170,9 +171,9 @@ def test_the_names_are_checked_against_the_table(tmp_path):
     schema = pa.schema({"a": pa.float64(), "b": pa.float64(), "g": pa.string(), "w": pa.float64()})
     wrong = {
         "sensitive names no column": {"sensitive": []},
-        r"\['x'\] is not among the columns": {"sensitive": ["x"]},
-        r"\['z'\] is not among the columns": {"sensitive": "g", "features": ["z"]},
-        r"\['a'\] is named more than once": {"sensitive": "g", "features": ["a", "a"]},
+        r"sensitive_features names \['x'\], which is not among the columns": {"sensitive": ["x"]},
+        r"features names \['z'\], which is not": {"sensitive": "g", "features": ["z"]},
+        r"features names \['a'\] more than once": {"sensitive": "g", "features": ["a", "a"]},
         r"\['g'\] cannot be features and groups": {"sensitive": "g", "features": ["a", "g"]},
         r"\['a'\] is not among the columns of sensitive": {"sensitive": "g", "numeric": ["a"]},
         r"\['g'\] are sensitive and control": {"sensitive": "g", "control": "g"},
@@ -211,7 +212,7 @@ def test_weights_must_be_numbers():
     batch = pa.RecordBatch.from_pydict({"a": [1.0], "g": ["x"], "w": ["heavy"]})
     roles = assign_roles(batch.schema, "g", features=["a"], weight="w")
     with pytest.raises(InvalidInputError, match="sample_weight cannot be read as numbers"):
-        summarise_batches([batch], roles)
+        sum_batches([Columns.of(batch, roles)], roles)
 
 
 def test_indicators_of_one_column_are_never_more_than_asked(tmp_path):

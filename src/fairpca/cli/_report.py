@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fairpca._present import visible
-from fairpca.cli._console import Stages, collected_notes, print_notes
+from fairpca.cli._console import running
 from fairpca.cli._request import (
     TableRequest,
     audit_settings,
@@ -27,8 +27,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
     """Read the rows once, fit, audit, and write the page, its figures and the card."""
     out, card = options["out"], options["card"]
     _check_places(out, card, options["force"])
-    notes: list[str] = []
-    with Stages(enabled=not options["quiet"]) as stages, collected_notes(notes):
+    with running(options) as (stages, notes):
         stages.begin("reading")
         request = parse_request(data, options)
         stages.begin(f"reading {request.name}")
@@ -56,7 +55,6 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         page.to_html(out)
         if card is not None:
             page.to_markdown(card)
-    print_notes(notes, options)
     if not options["quiet"]:
         click.echo(visible(f"Report written to {out}, its figures to {out.with_suffix('.json')}"))
         if card is not None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from importlib.metadata import metadata
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,10 +45,12 @@ from fairpca.rows._columns import (
     split_named,
     without_columns,
 )
-from fairpca.solvers import Certificate, FairProblem, Solution, solve, solve_worst
+from fairpca.solvers import Certificate, FairProblem, Solution, solve
 from fairpca.tables import is_stream
 
 FLOATS = [np.float64, np.float32]
+# Groups belong to every fit: request them wherever metadata is routed.
+ROUTED = {"sensitive_features": True, "control_features": True}
 
 
 class FairnessEstimator(
@@ -69,10 +70,8 @@ class FairnessEstimator(
     n_features_in_: int
 
     missing: str = MISSING[0]  # of those that do not have the parameter
-    _doc_link_module = "fairpca"
 
-    # Groups belong to every fit: request them wherever metadata is routed.
-    __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
+    __metadata_request__fit: ClassVar = ROUTED
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [AT_LEAST_ONE, SHARE, None],
@@ -86,25 +85,13 @@ class FairnessEstimator(
         "numeric": ["array-like", None],
         "min_group_size": [at_least(2)],
         "certify": ["boolean"],
-        "whiten": ["boolean"],
         "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
 
     @property
-    def _doc_link_template(self) -> str:
-        """Address of a class's page; empty while the package has no site of its own."""
-        site = documentation_address()
-        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
-
-    @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-    @property
-    def _whitening(self) -> Array:
-        deviation = np.sqrt(self.explained_variance_)
-        return np.where(deviation > 0.0, deviation, 1.0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -116,11 +103,9 @@ class FairnessEstimator(
     def _split(self, X: Any, parts: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
         """Take groups, strata and weights that are named out of a table."""
         check_container(X)
-        index = getattr(X, "index", None)
         for name, part in zip(PARTS, parts, strict=True):
-            other = getattr(part, "index", None)
-            if hasattr(index, "equals") and hasattr(other, "equals"):
-                warn_of_other_index(name, index, other)
+            if hasattr(X, "index") and hasattr(part, "index"):
+                warn_of_other_index(name, X.index, part.index)
         X, columns, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
         if others or hasattr(self, "other_columns_"):  # of a fit before
             self._set_other_columns(others)
@@ -177,9 +162,7 @@ class FairnessEstimator(
                     raise no_rows_error(report.n_rows, report.incomplete)
                 warn_user(report.dropped, DroppedRowsWarning)
                 X = _safe_indexing(X, kept)
-                parts = tuple(
-                    None if part is None else _safe_indexing(part, kept) for part in parts
-                )
+                parts = tuple(p if p is None else _safe_indexing(p, kept) for p in parts)
         sensitive_features, control_features, sample_weight = parts
         if sensitive_features is None:
             self._require_groups_optional()
@@ -209,24 +192,21 @@ class FairnessEstimator(
         groups = "own" if self.missing_groups == "own" else "raise"
         return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
-    def _lazy_options(self, X: Any, parts: Sequence[Any], reset: bool = True) -> dict[str, Any]:
-        """Check a Dask collection by its first rows; return the options of a pass over it."""
-        from fairpca.tables import sample  # needs pyarrow
+    def _dask_rows(self, X: Any, *parts: Any, reset: bool = True, folds: int = 0) -> Any:
+        """Check a Dask collection by its first rows; return its rows, of which none is read yet."""
+        from fairpca.tables import DaskRows, sample  # needs pyarrow
 
         if parts[0] is None:
             self._require_groups_optional()
         validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-        return {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
+        names = getattr(self, "feature_names_in_", None)
+        return DaskRows(X, *parts, names=names, folds=folds, **self._table_options())
 
     def _lazy_parts(self, X: Any, *parts: Any, size: int) -> tuple[GroupMoments, Rows, Callable]:
         """Return moments and a sample of a Dask collection, and what sums features of its rows."""
-        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample
-
-        options = self._lazy_options(X, parts)
-        parts = parts if parts[0] is not None else (None, None, parts[2])
-        moments = lazy_moments(X, *parts, at_least=2, **options)
-        rows = lazy_sample((X, *parts), moments, size, **options)
-        return moments, rows, partial(lazy_feature_moments, (X, *parts), **options)
+        rows = self._dask_rows(X, *parts)
+        moments = rows.moments(at_least=2)
+        return moments, rows.sample(moments, size), rows.feature_moments
 
     def _lazy_transform(self, X: Any, function: Callable, means: Array | None = None) -> Any:
         from fairpca.tables import lazy_transform, sample
@@ -249,34 +229,14 @@ class FairnessEstimator(
                 )
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
-    def _form_problem(
-        self, covariance: Array, contrasts: ContrastSet, n_components: int = 1, padding: int = 0
-    ) -> FairProblem:
-        return FairProblem.from_contrasts(
-            covariance,
-            contrasts,
-            n_components,
-            mean_tol=self.mean_tol,
-            cov_weight=self.cov_weight,
-            cov_tol=self.cov_tol,
-            padding=padding,
-        )
-
     @with_callbacks
-    def _solve(
-        self,
-        problem: FairProblem,
-        groups: tuple[Array, Array] | None = None,
-        **options: Any,
-    ) -> Solution:
-        """Solve for all rows, or for the worst of groups: their covariances and offsets."""
+    def _solve(self, problem: FairProblem, **options: Any) -> Solution:
+        """Solve the problem; steps go to `verbose` and callbacks."""
         options["certify"] = self.certify
         with fit_task(self, None) as context:
             if self.verbose or context is not None:
                 options["callback"] = solve_callback(self, context)
-            if groups is None:
-                return solve(problem, self.solver, **options)
-            return solve_worst(problem, *groups, self.objective, **options)
+            return solve(problem, self.solver, **options)
 
     def _keep(
         self,
@@ -312,13 +272,3 @@ class FairnessEstimator(
                 f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
             )
         return scores
-
-
-@cache
-def documentation_address() -> str:
-    """Address of the documentation as the package's metadata have it, or an empty text."""
-    for entry in metadata("fairpca").get_all("Project-URL") or ():
-        name, _, address = entry.partition(",")
-        if name.strip() == "Documentation":
-            return address.strip().rstrip("/")
-    return ""

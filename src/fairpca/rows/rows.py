@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.rows._checks import (
     Floats,
@@ -19,14 +18,16 @@ from fairpca.rows._checks import (
     dense_matrix,
     without_rounding,
 )
-from fairpca.rows._columns import find_missing, missing_in_parts
-from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
+from fairpca.rows._columns import PARTS, find_missing, missing_in_parts
+from fairpca.rows._containers import no_groups_error
+from fairpca.rows._pairs import Stratum, form_pairs, known_rows
 from fairpca.rows._sampling import Seed, draw, draw_units, fold_of, halves
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
     Groups,
     check_cells,
+    combine,
     encode_groups,
     encode_units,
 )
@@ -78,12 +79,9 @@ class Rows:
         control_features: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        numeric: Iterable[str] = (),
-        feature_names: Iterable[str] | None = None,
-        max_cells: int = MAX_CELLS,
         of: str = "X",
         unknown: str | None = None,
-        units: Any = None,
+        **options: Any,
     ) -> Rows:
         """Check that features, groups, strata and weights are of one length, finite and complete.
 
@@ -95,28 +93,23 @@ class Rows:
             Protected attributes, and strata or None; see `encode_groups` for their types.
         sample_weight : array-like, shape (n,), optional
             Weights ≥ 0.
-        numeric : iterable of str, default ()
-            Names of the sensitive columns that are numbers whatever their type.
-        feature_names : iterable of str, optional
-            Names of the features, where X does not have any.
-        max_cells : int, default 1000
-            Largest number of distinct combinations of groups and strata.
         of : str, default "X"
             Name of the argument that holds the features, for messages.
         unknown : str, optional
             Group of rows whose group is missing, which are refused without.
-        units : array-like, shape (n,), optional
-            Labels, of any kind, of the units that rows belong to.
+        **options
+            numeric: names of the sensitive columns that are numbers whatever their type;
+            feature_names: names of the features, where X does not have any; units: labels, of any
+            kind, of the units that rows belong to.
         """
         parts = (sensitive_features, control_features, sample_weight)
         known = sensitive_features if unknown is None else None
         matrix, names = check_matrix(X, of, partial(missing_in_parts, known, *parts[1:]))
         if sensitive_features is None:
-            raise _no_groups(of)
-        options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
-        options["units"] = units
-        options["feature_names"] = names if feature_names is None else feature_names
-        return cls.attach(matrix, *parts, numeric=numeric, **options)
+            raise no_groups_error(of)
+        if options.get("feature_names") is None:
+            options["feature_names"] = names
+        return cls.attach(matrix, *parts, of=of, unknown=unknown, **options)
 
     @classmethod
     def read_dense(
@@ -130,33 +123,27 @@ class Rows:
         unknown: str | None = None,
         units: Any = None,
     ) -> Rows:
-        """Check a representation to measure, dense float64; Rows bring groups of their own.
-
-        Parameters are those of `read`. A vector is one column.
-        """
+        """Check a representation to measure, as `read` does; Rows bring groups of their own."""
+        parts = (sensitive_features, control_features, sample_weight)
         if not isinstance(U, Rows):
-            parts = (sensitive_features, control_features, sample_weight)
             known = sensitive_features if unknown is None else None
             matrix = dense_matrix(U, "U", partial(missing_in_parts, known, *parts[1:]))
             if sensitive_features is None:
-                raise _no_groups("U")
-            options: dict[str, Any] = {"numeric": numeric, "unknown": unknown, "units": units}
-            return cls.attach(matrix, *parts, of="U", **options)
-        parameters = {
-            "sensitive_features": sensitive_features,
-            "control_features": control_features,
-            "sample_weight": sample_weight,
-            "numeric": tuple(numeric) or None,
-            "units": units,
-        }
-        extra = [name for name, value in parameters.items() if value is not None]
+                raise no_groups_error("U")
+            return cls.attach(matrix, *parts, numeric=numeric, unknown=unknown, units=units, of="U")
+        arguments = (
+            *zip(PARTS, parts, strict=True),
+            ("numeric", numeric or None),
+            ("units", units),
+        )
+        extra = [name for name, value in arguments if value is not None]
         if extra:
             raise InvalidInputError(
                 f"U is Rows, with groups, strata, weights and units of its own: leave out {extra}.",
                 parameter=extra[0],
             )
         if U.groups is None:
-            raise _no_groups("U")
+            raise no_groups_error("U")
         return U.with_features(without_rounding(U.X, "U"))
 
     @classmethod
@@ -169,7 +156,6 @@ class Rows:
         *,
         numeric: Iterable[str] = (),
         feature_names: Iterable[str] | None = None,
-        max_cells: int = MAX_CELLS,
         of: str = "X",
         unknown: str | None = None,
         unknown_strata: str | None = None,
@@ -209,7 +195,7 @@ class Rows:
             if report.arguments:
                 raise report.error(of) from None
             raise
-        check_cells((groups, strata), max_cells)
+        check_cells((groups, strata))
         codes = (None, None) if units is None else encode_units(units, n_rows, of)
         return cls(X, groups, strata, weights, names, *codes)
 
@@ -271,7 +257,7 @@ class Rows:
         """Return the number of the combination of groups and strata that each row belongs to."""
         parts = [part for part in (self.groups, self.strata) if part is not None]
         columns = [column for part in parts for column in part.categorical]
-        return combine(columns)[0] if columns else np.zeros(len(self), dtype=np.intp)
+        return combine(columns) if columns else np.zeros(len(self), dtype=np.intp)
 
     def pairs(
         self,
@@ -372,13 +358,6 @@ class Rows:
             binary[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
         columns = tuple(binary[name] for name in groups.names)
         return replace(self, groups=Groups(columns, (), groups.names, groups.n_rows))
-
-
-def _no_groups(of: str) -> GroupsError:
-    return GroupsError(
-        f"sensitive_features is None: give one group value for each row of {of}.",
-        parameter="sensitive_features",
-    )
 
 
 def numeric_strata_error(names: Iterable[str]) -> GroupsError:
