@@ -114,7 +114,9 @@ class TestHeadline:
         U = rng.normal(size=(1200, 2))
         z = U[:, 0] * U[:, 1] > 0
         report = audit(U, z, families=(), effort="quick")
-        found = {row.comparison.adversary: row.held_out for row in report.representations[0].held_out}
+        found = {
+            row.comparison.adversary: row.held_out for row in report.representations[0].held_out
+        }
         assert set(found) == set(PANEL.values())
         assert found["linear SVM"].estimate < 0.3
         for name in ("Gaussian-kernel SVM", "boosted trees", "small network"):
@@ -275,7 +277,8 @@ class TestSmallGroups:
         U, frame = people
         frame.loc[frame["race"] == "a", "sex"] = "f"
         frame.loc[:4, ["race", "sex"]] = ["a", "m"]
-        report = audit(U, frame, joint=True, **NOTHING)
+        with pytest.warns(SmallGroupWarning, match="race=a, sex=m"):
+            report = audit(U, frame, joint=True, **NOTHING)
         assert [(g.attribute, g.group, g.n_rows) for g in report.small_groups] == [
             ("race × sex", "a × m", 5)
         ]
@@ -324,7 +327,8 @@ class TestSamples:
         rng = np.random.default_rng(0)
         z = np.repeat(list("abcde"), [10_000, 5000, 100, 100, 100])
         U = rng.normal(size=(len(z), 2)) + 4.0 * (z > "b")[:, None]
-        report = audit(U, z, **FAST)
+        with pytest.warns(SmallGroupWarning, match="sensitive_feature=c"):
+            report = audit(U, z, **FAST)
         assert report.drawn[0] <= 4000 < report.n_rows
         rows = report.representations[0].held_out
         [estimate] = [r.held_out.estimate for r in rows if r.comparison.groups[1] == "a"]

@@ -123,7 +123,8 @@ def test_everything_that_was_promised_is_there(page):
     assert set(page.pictures) == pictures | {f"before_after {name}" for name in HOSTILE[:2]}
     summary = page.summary
     assert summary["fit"]["held_out"]["folds"] == 3
-    assert summary["fit"]["held_out"]["mean_gap"] > 0.0
+    assert summary["fit"]["held_out"]["mean_gap"] < summary["fit"]["held_out"]["plain_mean_gap"]
+    assert "plain, held-out" in html
     assert summary["fit"]["tradeoff"][0]["penalty"] == 0.0
     assert any(point["chosen"] for point in summary["fit"]["tradeoff"])
     assert len(summary["record"]["rows_sha256"]) == 64

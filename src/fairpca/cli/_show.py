@@ -88,11 +88,16 @@ def print_fit(
     heading: Sequence[str],
 ) -> None:
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
+    forecast = None
+    if hasattr(fair, "expected_gaps"):
+        text = fair.expected_gaps(refits=0).text()
+        forecast = f"{text[0].upper()}{text[1:]}, by the number of rows alone."
     _print(
         heading,
         _comparison(fair, plain, held_out),
         _path(fair) if hasattr(fair, "path_") else None,
-        f"{_certificate(fair)}\n",
+        _certificate(fair),
+        f"{forecast or ''}\n",
         _group_losses(groups) if groups else None,
         _contrasts(records(fair.contrasts_)),
     )
@@ -101,22 +106,35 @@ def print_fit(
 def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table:
     d = len(fair.components_)
     kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
-    variance = held_out and percent(held_out["variance"])
-    rows = [("variance kept", *kept, variance, "share of the total variance")]
+    held = held_out or {}
+    variance = [held and percent(held[f"{kind}variance"]) for kind in ("plain_", "")]
+    rows = [("variance kept", *kept, *variance, None, "share of the total variance")]
     for name, key, meaning in (
         ("mean gap", "mean_gap", "largest distance of group means"),
         ("covariance gap", "cov_gap", "largest difference of covariances"),
     ):
         before, after = getattr(plain, f"{key}_"), getattr(fair, f"{key}_")
-        gap = held_out and f"{number(held_out[key])} ± {number(held_out[f'{key}_std'])}"
-        rows.append((name, number(before), number(after, before), gap, meaning))
+        gaps = [
+            held and f"{number(held[f'{kind}{key}'])} ± {number(held[f'{kind}{key}_error'])}"
+            for kind in ("plain_", "")
+        ]
+        chance = held and number(held[f"chance_{key}"])
+        rows.append((name, number(before), number(after, before), *gaps, chance, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
-    folds = held_out and held_out["folds"]
     caption = (
-        f"Held-out rows: fitted to all but one of {folds} folds, measured on that one; mean ± "
-        "standard deviation over the folds."
+        f"Held-out: fitted to all but one of {held.get('folds')} folds, measured on that one, less "
+        "the noise of the fold; ± one standard error. By chance: what groups that do not differ "
+        "would show on the same folds, in the fair components."
     )
-    head = ("", "plain PCA", "fair PCA", "held-out rows", "meaning")
+    head = (
+        "",
+        "plain PCA",
+        "fair PCA",
+        "plain, held-out",
+        "fair, held-out",
+        "by chance",
+        "meaning",
+    )
     return _table(title, head, rows, caption if held_out else None)
 
 
@@ -202,15 +220,15 @@ def _contrasts(contrasts: list[dict[str, Any]]) -> Table:
 def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
     """Print adversaries, the largest, in-sample values, gaps, pairs and decisions."""
     audited, losses, decisions = report["representations"][0], report["losses"], report["decisions"]
-    held_out, in_sample = audited["held_out"], audited["in_sample"]
+    several = len(audited["held_out"]) > len(audited["by_adversary"])
     _print(
         heading,
-        _adversaries(report, audited) if held_out else None,
+        _adversaries(report, audited) if audited["held_out"] else None,
         *_sentences(report),
         "",
-        _in_sample(audited) if in_sample else None,
+        _in_sample(audited) if audited["in_sample"] else None,
         _gaps(audited["gaps"]),
-        _pairs(held_out) if len(held_out) > len(audited["by_adversary"]) else None,
+        _pairs(audited["held_out"]) if several else None,
         None if losses is None else _losses(losses),
         None if decisions is None else _decisions(decisions),
     )

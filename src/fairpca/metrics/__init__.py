@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fairpca._choices import ADVERSARIES, EFFORTS, FAMILIES, PANEL
-from fairpca.metrics._audit_report import AdversaryResult, AuditReport
+from fairpca.metrics._audit_report import AuditReport
 from fairpca.metrics._inference import HeldOut
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._verdict import verdict
@@ -30,7 +30,6 @@ __all__ = [
     "EFFORTS",
     "FAMILIES",
     "PANEL",
-    "AdversaryResult",
     "AuditReport",
     "DecisionReport",
     "DeltaPair",

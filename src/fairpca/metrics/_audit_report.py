@@ -54,32 +54,13 @@ class Comparison(NamedTuple):
 
 
 class AdversaryResult(NamedTuple):
-    """Difference in selection rates that one adversary attains for one pair of groups.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Adversary, attribute, groups and stratum, and whether a group is small; the group "rest" is
-        everybody else in the stratum.
-    held_out : HeldOut
-        Difference of rates on held-out rows, with its interval.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.metrics import audit
-    >>> z = np.repeat(["a", "b"], 60)
-    >>> U = np.random.default_rng(0).normal(size=(120, 2)) + (z == "b")[:, None]
-    >>> report = audit(U, z, families=(), adversaries=("linear",))
-    >>> report.representations[0].held_out[0].comparison.label()
-    'sensitive_feature: b vs a'
-    """
+    """A comparison, and the difference of rates on held-out rows."""
 
     comparison: Comparison
     held_out: HeldOut
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for a table or for JSON."""
+        """Return plain values."""
         return {**self.comparison.to_dict(), **self.held_out.to_dict()}
 
 
@@ -100,11 +81,7 @@ class Missing(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """The largest estimate over adversaries and pairs.
-
-    The interval, from the largest lower to the largest upper limit of `n_compared` comparisons,
-    covers the largest true value. `small`: every comparison has a small group.
-    """
+    """The largest of `n_compared` estimates; its interval covers the largest true value."""
 
     comparison: Comparison
     estimate: float
@@ -150,27 +127,7 @@ class HeadlineDifference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Representation:
-    """What an audit measured of one representation.
-
-    Parameters
-    ----------
-    name : str
-        "audited", or its name in `against`.
-    n_components : int
-        Columns.
-    mean_gap, cov_gap, mmd2, gaussian_bound : float
-        The measures of those names; mmd2 is None where it was not reached.
-    contrasts : tuple of dict
-        Mean and covariance gap of every contrast.
-    in_sample : sequence of DeltaResult
-        Δ̂ on the rows that classifiers are fitted to, with its permutation null.
-    held_out : tuple of AdversaryResult
-        One for each adversary and pair.
-    headline : Headline or None
-        The largest of them; None where nothing was measured.
-    verdict : Verdict
-        Word, level and reason.
-    """
+    """What an audit measured of one representation; the audited one is the first."""
 
     name: str
     n_components: int
@@ -179,8 +136,8 @@ class Representation:
     mmd2: float | None
     gaussian_bound: float
     contrasts: tuple[dict[str, Any], ...]
-    in_sample: Sequence[DeltaResult] = ()
-    held_out: tuple[AdversaryResult, ...] = ()
+    in_sample: Sequence[DeltaResult] = ()  # on the rows that classifiers are fitted to
+    held_out: tuple[AdversaryResult, ...] = ()  # one for each adversary and pair
     headline: Headline | None = None
     verdict: Verdict = _NOTHING
 
@@ -257,22 +214,17 @@ class AuditReport:
 
     Parameters
     ----------
-    representations : tuple of Representation
-        The audited one, and those it is compared with.
-    differences : tuple of HeadlineDifference
-        The audited representation less each of the others.
-    missing : tuple of Missing
+    representations : tuple
+        The audited one, and those it is compared with: name, held_out, headline, verdict,
+        in_sample, gaps.
+    differences : tuple
+        The audited representation less each of the others, with an interval.
+    missing : tuple
         What the panel of adversaries did not measure.
-    n_rows, n_units : int
-        Size of the representation; n_units is None without units.
-    drawn : tuple of two int
-        Rows and units that were drawn, held out and measured.
-    small_groups : tuple of SmallGroup
-        Groups too small for a headline.
-    effort : Effort
-        Sizes and counts.
-    settings : dict
-        Arguments of `audit`.
+    n_rows, n_units, drawn : int, int or None, tuple of two int
+        Rows and units in all, and those that were drawn and held out.
+    small_groups, effort, settings
+        Groups too small for a headline, sizes and counts, arguments of `audit`.
     unknown : dict
         Rows that were left out because their group is unknown, by attribute.
     decisions : DecisionReport or None

@@ -85,8 +85,10 @@ class _Side(NamedTuple):
     @classmethod
     def of(cls, flags: Array, weights: Array, units: NDArray[np.intp], n_units: int) -> _Side:
         share = weights / weights.sum()
-        sums = [np.bincount(units, column, minlength=n_units) for column in (share, share * flags)]
-        return cls(sums[0] * 1.0, sums[1] * 1.0, len(flags))
+        shares, flagged = np.zeros(n_units), np.zeros(n_units)
+        np.add.at(shares, units, share)
+        np.add.at(flagged, units, share * flags)
+        return cls(shares, flagged, len(flags))
 
     @property
     def rate(self) -> float:
@@ -224,19 +226,21 @@ def compare_largest(
         )
         for one, other in zip(rates, others, strict=True)
     ]
-    columns = [entry.influence for some in (rates, others, paired) for entry in some]
-    quantile = simultaneous_quantile(columns, confidence, seed)
-    one, other, both = (
-        np.array([[entry.estimate, *entry.limits(quantile)] for entry in some])
-        for some in (rates, others, paired)
-    )
-    rows = [Difference(*map(float, row)) for row in both]
-    # max a − max b is at most a − b where a is largest, and at least a − b where b is.
-    may_be_largest = (some[:, 2] >= some[:, 1].max() for some in (one, other))
-    up, down = (both[chosen] for chosen in may_be_largest)
-    high = min(up[:, 2].max(), one[:, 2].max() - other[:, 1].max())
-    low = max(down[:, 1].min(), one[:, 1].max() - other[:, 2].max())
-    return Difference(float(one[:, 0].max() - other[:, 0].max()), float(low), float(high)), rows
+    quantile = simultaneous_quantile([one.influence for one in paired], confidence, seed)
+    rows = [Difference(one.estimate, *one.limits(quantile)) for one in paired]
+    both = (*rates, *others)
+    draws = normal_draws([one.influence for one in both], seed)
+    estimates = np.array([one.estimate for one in both])
+    middle = float(estimates[: len(rates)].max() - estimates[len(rates) :].max())
+    if draws is None:  # no difference of largest values exceeds the largest difference
+        return Difference(middle, min(r.low for r in rows), max(r.high for r in rows)), rows
+    # Both largest values are drawn together, so that what they share cancels.
+    drawn = estimates + draws * np.array([one.error for one in both])
+    moved = drawn[:, : len(rates)].max(axis=1) - drawn[:, len(rates) :].max(axis=1) - middle
+    few = min(one.freedom for one in both)
+    heavier = t.isf(0.5 * (1.0 - confidence), few) / quantile_of_one(confidence)
+    reach = float(np.quantile(np.abs(moved), confidence) * heavier)
+    return Difference(middle, middle - reach, middle + reach), rows
 
 
 def _paired_error(one: Rates, other: Rates) -> float:

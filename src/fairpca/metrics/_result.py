@@ -208,21 +208,6 @@ class DeltaResult:
         """Largest Δ̂ over all pairs."""
         return self.worst.value
 
-    def by_attribute(self) -> dict[str, float]:
-        """Return the largest value of each protected attribute."""
-        largest: dict[str, float] = {}
-        for row in self.pairs:
-            largest[row.attribute] = max(row.value, largest.get(row.attribute, 0.0))
-        return largest
-
-    def by_stratum(self) -> dict[tuple[Level, ...], float]:
-        """Return the largest value of each stratum, by the values of the control features."""
-        largest: dict[tuple[Level, ...], float] = {}
-        for row in self.pairs:
-            key = tuple(row.stratum.values())
-            largest[key] = max(row.value, largest.get(key, 0.0))
-        return largest
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
         worst, null = self.worst, self.null

@@ -7,7 +7,7 @@ representation and measured on the other. docs/design/evidence-protocol.md says 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,12 +38,12 @@ from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
 from fairpca.rows._checks import dense_matrix
 from fairpca.rows._pairs import intersection, known_rows
 
-# Family, method, and whether a permutation repeats a costly fit.
-_STATISTICS = (
-    ("linear", "svm", False),
-    ("linear", "search", True),
-    ("rbf", "svm", True),
-    ("cdf", "search", False),
+# Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
+_STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
+    ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
+    ("linear", "search", True, lambda n, d: 2.5e-5 * n * (d + 1)),
+    ("rbf", "svm", True, lambda n, d: 7e-7 * n**2),
+    ("cdf", "search", False, lambda n, d: 3e-10 * n**2 * (d + 2)),
 )
 _ALL_ORTHANTS = 3  # components up to which every orthant is tried
 
@@ -156,6 +156,7 @@ def audit(
         more["decisions"] = decision_rates(
             sensitive_features=rows.binarized_at_median(),
             sample_weight=rows.weights,
+            units=rows.units,
             min_group=min_group,
             confidence=confidence,
             **decisions,
@@ -221,12 +222,7 @@ class _Target(NamedTuple):
     signs: Signs
 
 
-@dataclass(frozen=True)
-class _Step:
-    """Something to measure, what it costs in milliseconds, and how."""
-
-    cost: int
-    run: Callable[[], None]
+_Step = tuple[float, Callable[[], None]]  # expected seconds, and what to do
 
 
 class _Audit:
@@ -278,7 +274,7 @@ class _Audit:
             if min(row["n_positive"], row["n_negative"] or row["n_positive"]) >= least
         ] or table
         strata = groups.with_features(groups.X[:, place]).pairs(**self._how, strict=False)
-        bound = largest_gaussian_bound(without_small(strata, least))
+        bound = largest_gaussian_bound(_without_small(strata, least))
         return {
             "n_components": place.stop - place.start,
             "mean_gap": largest_gap(large, "mean_gap"),
@@ -292,11 +288,12 @@ class _Audit:
     def run(self, progress: Progress | None) -> AuditReport:
         """Take one step after the other."""
         steps = [step for number in range(len(self._names)) for step in self._steps(number)]
-        counter = Counter(sum(step.cost for step in steps), progress)
+        milliseconds = [max(1, round(1000 * seconds)) for seconds, _ in steps]
+        counter = Counter(sum(milliseconds), progress)
         with single_blas_thread():  # thin products: threads would wait for each other
-            for step in steps:
-                step.run()
-                counter.add(step.cost)
+            for (_, step), cost in zip(steps, milliseconds, strict=True):
+                step()
+                counter.add(cost)
         return self.report()
 
     def report(self) -> AuditReport:
@@ -360,15 +357,21 @@ class _Audit:
         for key in self._settings["adversaries"]:
             for k, size in enumerate(sizes):
                 seconds = CLASSIFIERS[key].cost(min(effort.trained, size), d)
-                cost = 2 * effort.repeats * seconds
-                yield _Step(_milliseconds(cost), partial(self._cross_fit, number, key, k))
-        for family, method, is_slow in _STATISTICS:
-            is_line = d == 1 and method == "search"  # a single component is exact
+                yield 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
+        for family, method, is_slow, cost in _STATISTICS:
+            is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
             if family in self._settings["families"] and not is_line:
-                run = partial(self._measure, number, family, method, is_slow)
-                seconds = self._cost_of(family, method, is_slow, d)
-                yield _Step(_milliseconds(seconds * len(self._targets)), run)
-        yield _Step(_milliseconds(1e-8 * d * effort.null_rows**2), partial(self._mmd2, number))
+                n, times = self._permuted(is_slow)
+                seconds = times * cost(n, d) * len(self._targets)
+                yield seconds, partial(self._measure, number, family, method, is_slow)
+        yield 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
+
+    def _permuted(self, is_slow: bool) -> tuple[int, int]:
+        """Return how many rows are permuted, and how often."""
+        effort = self._effort
+        if is_slow:
+            return effort.null_rows // 2, effort.slow_permutations
+        return effort.null_rows, effort.permutations
 
     def _cross_fit(self, number: int, key: str, target: int) -> None:
         """Flag every row of a pair by an adversary that was trained on the other half."""
@@ -383,44 +386,32 @@ class _Audit:
         """Pair the groups of the rows that in-sample values are of."""
         rows = self._in_sample.with_features(self._in_sample.X[:, self._places[number]])
         if is_slow:
-            rows = rows.take(rows.draw(self._effort.null_rows // 2, self._seed))
+            rows = rows.take(rows.draw(self._permuted(is_slow)[0], self._seed))
         return rows.pairs(**self._how, strict=False)
 
     def _measure(self, number: int, family: str, method: str, is_slow: bool) -> None:
         """Measure a family on the rows it is fitted to, with its null on the same rows."""
-        effort, strata = self._effort, self._drawn(number, is_slow)
+        strata = self._drawn(number, is_slow)
         d = strata[0].rows.X.shape[1]
         settings = Settings(
             family,
             "exact" if family == "linear" and d == 1 else method,
             "all" if family == "cdf" and d <= _ALL_ORTHANTS else "one",
-            max_samples=effort.null_rows,
+            max_samples=self._effort.null_rows,
             seed=self._seed,
             min_group=self._settings["min_group"],
         )
-        times = effort.slow_permutations if is_slow else effort.permutations
-        result = replace(measure(strata, settings, times), compare=self._settings["compare"])
+        result = measure(strata, settings, self._permuted(is_slow)[1])
+        result = replace(result, compare=self._settings["compare"])
         self._found[number]["in_sample"].append(result)
 
-    def _cost_of(self, family: str, method: str, is_slow: bool, d: int) -> float:
-        """Return the seconds of an in-sample value and its null, about, for one pair."""
-        n, effort = self._effort.null_rows // (2 if is_slow else 1), self._effort
-        once = {"linear": 4e-8 * n * (d + 1), "rbf": 7e-7 * n**2, "cdf": 3e-10 * n**2 * (d + 2)}
-        if (family, method) == ("linear", "search"):
-            once["linear"] = 2.5e-5 * n * (d + 1)
-        return once[family] * (effort.slow_permutations if is_slow else effort.permutations)
-
     def _mmd2(self, number: int) -> None:
-        strata = without_small(self._drawn(number, False), self._settings["min_group"])
+        strata = _without_small(self._drawn(number, False), self._settings["min_group"])
         gamma = median_gamma(np.concatenate([stratum.rows.X for stratum in strata]))
         self._found[number]["mmd2"] = largest_mmd2(strata, gamma)
 
 
-def _milliseconds(seconds: float) -> int:
-    return max(1, round(1000 * seconds))
-
-
-def without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
+def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
     """Leave out pairs of small groups, unless all are."""
     remaining = []
     for stratum in strata:

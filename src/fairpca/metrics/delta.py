@@ -147,27 +147,18 @@ def delta_fairness(
     >>> round(result.value, 2), result.null.p_value
     (0.74, 0.01)
     """
-    settings = check_settings(
-        family, method, orthants, C, gamma, max_samples, random_state, n_permutations
-    )
+    seed = 0 if random_state is None else random_state
     parts = (sensitive_features, control_features, sample_weight)
     rows = Rows.read_dense(U, *parts, units=units).counted()
+    settings = Settings(family, method, orthants, C, gamma, max_samples)  # type: ignore[arg-type]
+    settings = _check(settings, rows.X.shape[1], n_permutations, seed)
     strata = rows.pairs(compare, joint=joint, reference=reference)
-    settings = check_dimension(settings, rows.X.shape[1])
     return replace(measure(strata, settings, n_permutations, cross_fit), compare=compare)
 
 
-def check_settings(
-    family: str,
-    method: str | None,
-    orthants: str,
-    C: float | None,
-    gamma: float | None,
-    max_samples: int,
-    random_state: int | None,
-    n_permutations: int,
-) -> Settings:
-    """Check the options of a statistic."""
+def _check(settings: Settings, d: int, n_permutations: Any, random_state: Any) -> Settings:
+    """Refuse options that cannot be meant; a single component is always exact."""
+    family, method = settings.family, settings.method
     if family not in METHODS:
         raise InvalidInputError(
             f"family must be one of {tuple(METHODS)}, not {family!r}.", parameter="family"
@@ -178,45 +169,39 @@ def check_settings(
             f"family={family!r} knows the methods {METHODS[family]}, not {method!r}.",
             parameter="method",
         )
-    if orthants not in ("one", "all"):
+    if settings.orthants not in ("one", "all"):
         raise InvalidInputError(
-            f"orthants must be 'one' or 'all', not {orthants!r}.", parameter="orthants"
+            f"orthants must be 'one' or 'all', not {settings.orthants!r}.", parameter="orthants"
         )
-    for name, value in (("C", C), ("gamma", gamma)):
+    for name, value in (("C", settings.C), ("gamma", settings.gamma)):
         if value is not None and not (isinstance(value, Real) and value > 0):
             raise InvalidInputError(
                 f"{name} must be a positive number or None, not {value!r}.", parameter=name
             )
-    seed = 0 if random_state is None else random_state
-    whole = {"n_permutations": (n_permutations, 0), "max_samples": (max_samples, 10)}
-    whole["random_state"] = (seed, 0)
+    whole = {
+        "n_permutations": (n_permutations, 0),
+        "max_samples": (settings.max_samples, 10),
+        "random_state": (random_state, 0),
+    }
     for name, (number, least) in whole.items():
         if not isinstance(number, Integral) or number < least:
             raise InvalidInputError(
                 f"{name} must be a whole number of at least {least}, not {number!r}.",
                 parameter=name,
             )
-    seed = int(seed)
-    return Settings(family, method, orthants, C, gamma, max_samples, seed)
-
-
-def check_dimension(settings: Settings, d: int) -> Settings:
-    """Refuse what a dimension does not allow; a single component is always exact."""
-    limits = {"linear": (2, "search"), "cdf": (3, "search"), "rbf": (0, "")}
-    limit, instead = limits[settings.family]
-    if settings.method == "exact" and d > limit:
+    limit, instead = {"linear": (2, "search"), "cdf": (3, "search"), "rbf": (0, "")}[family]
+    if method == "exact" and d > limit:
         raise InvalidInputError(
-            f"family={settings.family!r}, method='exact' needs at most {limit} components, but U "
+            f"family={family!r}, method='exact' needs at most {limit} components, but U "
             f"has {d}: use method={instead!r}."
         )
-    if settings.family == "cdf" and settings.orthants == "all" and d > _MAX_ORTHANT_COMPONENTS:
+    if family == "cdf" and settings.orthants == "all" and d > _MAX_ORTHANT_COMPONENTS:
         raise InvalidInputError(
             f"orthants='all' tries 2^{d} orthants: use at most {_MAX_ORTHANT_COMPONENTS} "
             "components, or orthants='one'."
         )
-    if settings.family == "linear" and d == 1:
-        return replace(settings, method="exact")
-    return settings
+    method = "exact" if family == "linear" and d == 1 else method
+    return replace(settings, method=method, seed=int(random_state))
 
 
 def measure(

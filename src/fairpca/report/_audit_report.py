@@ -202,7 +202,7 @@ def _loadings(fitted: Fitted) -> Any:
 def _tradeoff(points: list[dict[str, Any]]) -> Any:
     """Draw the variance against Δ along the path of DeltaFairPCA, else against the gap."""
     of_delta = points[0].get("delta") is not None
-    value, error = ("delta", "delta_error") if of_delta else ("cov_gap", "cov_gap_std")
+    value, error = ("delta", "delta_error") if of_delta else ("cov_gap", "cov_gap_error")
     chosen = [index for index, point in enumerate(points) if point["chosen"]]
     return TradeoffDisplay(
         [point[value] for point in points],
