@@ -29,7 +29,6 @@ RENAMED = {
     "units": "unit",
     "families": "family",
     "family": "adversary",
-    "n_permutations": "permutations",
     "random_state": "seed",
 }
 

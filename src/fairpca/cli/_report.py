@@ -11,17 +11,17 @@ import click
 
 from fairpca._present import visible
 from fairpca.cli import check_packages
-from fairpca.cli._console import add_note, running
+from fairpca.cli._console import running
 from fairpca.cli._request import (
     TableRequest,
     audit_settings,
     check_place,
+    delta_model,
     fit_settings,
     parse_request,
     read_measured,
 )
 from fairpca.estimators import FairPCA
-from fairpca.metrics._audit_report import cut_in_a_line
 from fairpca.report import audit_report
 
 
@@ -41,7 +41,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         stages.begin(f"measuring {len(rows)} rows")
         page = audit_report(
             rows,
-            model=None if model is None else FairPCA(**model),
+            model=_model(model, options),
             folds=int(options["folds"]),
             name=request.name,
             title=options["title"] or "",
@@ -58,12 +58,17 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         page.to_html(out)
         if card is not None:
             page.to_markdown(card)
-        if cut := page.summary["audit"]["cut"]:
-            add_note(notes, f"cut to keep to the budget: {cut_in_a_line(cut)}.")
     if not options["quiet"]:
         click.echo(visible(f"Report written to {out}, its figures to {out.with_suffix('.json')}"))
         if card is not None:
             click.echo(visible(f"Model card written to {card}"))
+
+
+def _model(settings: dict[str, Any] | None, options: dict[str, Any]) -> Any:
+    """Return what to fit: nothing, or an estimator."""
+    if settings is None:
+        return None
+    return FairPCA(**settings) if options["delta"] is None else delta_model(settings, options)
 
 
 def _check_places(out: Path, card: Path | None, force: bool) -> None:
