@@ -6,7 +6,6 @@ These are a single bounded mean, the weight between two groups, and each compone
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -128,13 +127,12 @@ def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Arr
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
     """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound."""
     f, limit = reduced.F[0], reduced.mean_limit
-
-    def excess(V: Array) -> float:
-        return limit - float(np.sum((f @ V) ** 2))
-
-    step = np.trace(reduced.S) / reduced.size / max(float(f @ f), 1e-300)
-    pairs = partial(_eigenpairs_below, reduced.S, f, reduced.d)
-    return solve_dual(pairs, excess, target=-limit, first_step=step)[:2]
+    return solve_dual(
+        lambda t: _eigenpairs_below(reduced.S, f, reduced.d, t),
+        lambda V: limit - float(np.sum((f @ V) ** 2)),
+        target=-limit,
+        first_step=float(np.trace(reduced.S)) / reduced.size / max(float(f @ f), 1e-300),
+    )[:2]
 
 
 def _eigenpairs_below(S: Array, f: Array, d: int, t: float) -> tuple[Array, Array]:
