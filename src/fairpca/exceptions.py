@@ -212,6 +212,10 @@ class DominantFeatureWarning(FairnessWarning):
     """One feature holds nearly all the variance, and features are not scaled."""
 
 
+class EmptyComponentWarning(FairnessWarning):
+    """A component has no variance; the message names the contrast that leaves it none."""
+
+
 class IndexMismatchWarning(FairnessWarning):
     """Rows and groups have different pandas indexes, and are matched by position."""
 

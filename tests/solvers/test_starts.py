@@ -110,7 +110,7 @@ def test_all_ascents_of_a_solve_share_one_limit(monkeypatch):
     monkeypatch.setattr(_starts, "is_certified", lambda *_: False)
     solve(random_problem(3, 8, 4, 2, cov_tol=0.15))
     assert limits[:2] == [6000, 3500]  # and 1,000 are not worth another
-    assert limits[2:] == [5000, 300, 300, 300, 300, 300, 2500]  # as much again for a search
+    assert limits[2:] == [5000, 300, 300, 300, 300, 300, 2499]  # as much again for a search
 
 
 def small_problem(seed):

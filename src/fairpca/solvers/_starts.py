@@ -27,7 +27,7 @@ from fairpca.solvers._tight import solve_tight
 # Share of the objective that must be left to gain for one more ascent of a large problem, and for
 # one of a small problem from anywhere.
 _WORTH_A_GUESS = 1e-2
-# The same for a search that costs as much as all ascents before it.
+# The same for a search that takes about as long as all ascents before it.
 _WORTH_A_SEARCH = 5e-2
 # How much larger the first steps of the multipliers are in an ascent that stays next to the limits.
 _STIFF = 1000.0
@@ -127,14 +127,14 @@ def _search_further(
 ) -> Refined:
     """Ascend again from the best, the last, and from others while much is left to gain."""
     left, watch = sum(at.spent for at in candidates[:-1]), _below(watch, bound.value)
-    for start, stiffness, spent in _further_starts(reduced, candidates[-1].basis):
-        if left <= 0 or is_certified(reduced, candidates, bound, _WORTH_A_SEARCH):
-            break
+    starts = _further_starts(reduced, candidates[-1].basis)
+    while left > 0 and not is_certified(reduced, candidates, bound, _WORTH_A_SEARCH):
+        start, stiffness, spent = next(starts)
         # A stiff ascent goes on from what is known already.
         known = [at.basis for at in candidates if at.status.converged and stiffness == 1.0]
         ascent = refine(reduced, start, known=known, stiffness=stiffness, most=left, watch=watch)
         candidates.append(ascent)
-        left -= spent + ascent.spent
+        left -= 1 + spent + ascent.spent
     return best_feasible(reduced, candidates)
 
 
@@ -149,7 +149,7 @@ def _further_starts(reduced: ReducedProblem, best: Array) -> Iterator[tuple[Arra
         V, spent = step.basis, spent + step.spent
     yield V, 1.0, spent
     rng, spread = np.random.default_rng(1), np.sqrt(np.abs(np.diag(reduced.S)))[:, None]
-    for _ in range(_RANDOM_STARTS):
+    while True:
         yield np.linalg.qr(spread * rng.normal(size=(reduced.size, reduced.d)))[0], 1.0, 0
 
 
