@@ -216,6 +216,10 @@ class ExtremeRowsWarning(FairnessWarning):
     """A component rests on a few extreme rows; the message says how many rows it is worth."""
 
 
+class EmptyComponentWarning(FairnessWarning):
+    """A component has no variance; the message names the contrast that leaves it none."""
+
+
 class IndexMismatchWarning(FairnessWarning):
     """Rows and groups have different pandas indexes, and are matched by position."""
 

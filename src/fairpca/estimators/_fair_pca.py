@@ -13,6 +13,7 @@ from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
+    warn_of_empty_components,
     warn_of_features,
     warn_of_small_groups,
 )
@@ -407,6 +408,9 @@ class FairPCA(LinearEstimator):
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
+            basis, equal_means = solution.basis[: len(covariance)], self.mean_tol == 0
+            if self.cov_weight != 0:
+                warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
             if self.mean_tol is not None or self.cov_weight != 0:
                 warn_of_small_groups(self.contrasts_, count, moments)
         return self
