@@ -36,6 +36,7 @@ __all__ = [
     "spectral_norms",
     "symmetrize",
     "top_eigenpairs",
+    "varimax",
 ]
 
 _SLOPES = 64  # linearisations that the search for the worst direction starts from
@@ -148,6 +149,20 @@ def fix_signs(basis: Array) -> Array:
         return basis
     leading = basis[np.argmax(np.abs(basis), axis=0), np.arange(basis.shape[1])]
     return basis * np.where(leading < 0.0, -1.0, 1.0)
+
+
+def varimax(loadings: Array, max_iter: int = 500, tol: float = 1e-10) -> Array:
+    """Rotation (d, d) after which each column has few large loadings and many small ones."""
+    p, d = loadings.shape
+    R, last = np.eye(d), 0.0
+    for _ in range(max_iter if d > 1 else 0):
+        L = loadings @ R
+        left, sizes, right = np.linalg.svd(loadings.T @ (L**3 - L * np.mean(L**2, axis=0)))
+        R = left @ right
+        if sizes.sum() <= last * (1.0 + tol):
+            break
+        last = float(sizes.sum())
+    return R
 
 
 def project(X: Any, mean: Any, components: Any, scale: Any = None) -> Any:

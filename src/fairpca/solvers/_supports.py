@@ -86,7 +86,9 @@ def _grow(quotient: Quotient, size: int, n_starts: int) -> Array:
     """Add the best place again and again, from pairs that share few places."""
     # A support of m places meets m − 1 constraints at most, so that those come in one by one.
     p, r = quotient.n_places, len(quotient.C)
-    single = np.diagonal(quotient.A[0]) / np.maximum(np.diag(quotient.M), _scale(quotient.M) * _FLAT)
+    single = np.diagonal(quotient.A[0]) / np.maximum(
+        np.diag(quotient.M), _scale(quotient.M) * _FLAT
+    )
     if quotient.places is not None:
         single = np.append(single, -np.inf)[quotient.places].max(axis=1)
     first = np.argsort(-single, kind="stable")[:_MOST_FIRST, None]
@@ -104,7 +106,9 @@ def _grow(quotient: Quotient, size: int, n_starts: int) -> Array:
     supports = np.array([sorted(pair) for pair in pairs])
     while supports.shape[1] < min(size, p):
         m = supports.shape[1]
-        best = np.argmax(_addition_values(quotient._replace(C=quotient.C[: min(r, m)]), supports), 1)
+        best = np.argmax(
+            _addition_values(quotient._replace(C=quotient.C[: min(r, m)]), supports), 1
+        )
         supports = np.column_stack([supports, best])
     return supports
 
@@ -116,9 +120,7 @@ def _swap(quotient: Quotient, supports: Array) -> tuple[Array, Array]:
     values = np.full(n, -np.inf)
     active = np.arange(n)
     for _ in range(_SWAP_ROUNDS):
-        kept = np.array([np.delete(np.arange(m), i) for i in range(m)], dtype=int).reshape(m, m - 1)
-        smaller = supports[active][:, kept].reshape(-1, m - 1)
-        swapped = _addition_values(quotient, smaller).reshape(len(active), m * p)
+        swapped = swap_values(quotient, supports[active]).reshape(len(active), m * p)
         best = np.argmax(swapped, axis=1)
         value = swapped[np.arange(len(active)), best]
         better = value > values[active] + _IMPROVEMENT * np.abs(value)
@@ -128,6 +130,14 @@ def _swap(quotient: Quotient, supports: Array) -> tuple[Array, Array]:
             break
         supports[active, best // p] = best % p
     return np.sort(supports, axis=1), values
+
+
+def swap_values(quotient: Quotient, supports: Array) -> Array:
+    """Value of each support (n, m) with one place exchanged for another, (n, m, U)."""
+    n, m = supports.shape
+    kept = np.array([np.delete(np.arange(m), i) for i in range(m)], dtype=int).reshape(m, m - 1)
+    smaller = supports[:, kept].reshape(n * m, m - 1)
+    return _addition_values(quotient, smaller).reshape(n, m, quotient.n_places)
 
 
 def _addition_values(quotient: Quotient, T: Array) -> Array:
@@ -162,7 +172,9 @@ def _add_feature(quotient: Quotient, A: Array, T: Array) -> Array:
     WP = W.transpose(0, 2, 1) @ P
     g, h = WP @ (M[T] + MX), WP @ (A[T] + AX)
     size = np.diag(M) + np.sum(X * (2.0 * M[T] + MX) - g * g, axis=1)
-    corner = np.diag(A) + np.sum(X * (2.0 * A[T] + AX) - g * (2.0 * h - values[..., None] * g), axis=1)
+    corner = np.diag(A) + np.sum(
+        X * (2.0 * A[T] + AX) - g * (2.0 * h - values[..., None] * g), axis=1
+    )
     moves = met & (size > _FLAT * scale)
     size = np.where(moves, size, 1.0)
     border = (h - values[..., None] * g) / np.sqrt(size)[:, None]
@@ -215,7 +227,9 @@ def _add_places(quotient: Quotient, A: Array, T: Array) -> Array:
 
 def _whitening(M: Array, scale: float) -> Array:
     """Return L⁻¹ with LLᵀ = M, which is lifted by rounding so that it has one."""
-    return np.asarray(np.linalg.inv(np.linalg.cholesky(symmetrize(M) + _FLAT * scale * np.eye(M.shape[-1]))))
+    return np.asarray(
+        np.linalg.inv(np.linalg.cholesky(symmetrize(M) + _FLAT * scale * np.eye(M.shape[-1])))
+    )
 
 
 def _scale(M: Array) -> float:

@@ -1,0 +1,132 @@
+"""Components with few non-zero loadings whose scores explain as much of the table as possible.
+
+maximise tr[(VᵀSV)⁻¹VᵀS²V], the variance of all features that a regression on the scores explains,
+subject to FV = 0, at most k non-zero entries in each column, VᵀSV diagonal and, with a limit,
+max_c ‖GᵀQ_cG‖ ≤ limit for the whitened scores, G = V(VᵀSV)^-½. V itself is not orthonormal.
+S: covariance (p, p), F: independent mean gaps (K, p), Q: covariance gaps (C, p, p), V: (p, d).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from fairpca.linalg import Array, spectral_norms, symmetrize, top_eigenpairs
+
+# Eigenvalues of S below this share of the largest are rounding.
+_RANK_FLOOR = 1e-12
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class SparseProblem:
+    """What is explained, by how many components of how many places, under which constraints."""
+
+    S: Array
+    F: Array
+    Q: Array
+    d: int
+    k: int
+    limit: float | None = None
+    places: Array | None = None
+
+    square: Array = field(init=False, repr=False)
+    bound: float = field(init=False)
+    dense: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bound, dense = explained_bound(self.S, self.F, self.d)
+        values = {"square": self.S @ self.S, "bound": bound, "dense": dense}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def is_uncorrelated(self) -> bool:
+        """Whether a support always leaves room for scores without correlation."""
+        sizes = np.ones(self.k, int)
+        if self.places is not None:
+            sizes = np.sort(np.sum(self.places < len(self.S), axis=1))[: self.k]
+        return int(sizes.sum()) >= len(self.F) + self.d
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether many sets of supports can be solved at once."""
+        return self.is_uncorrelated and self.limit is None and self.places is None
+
+    def excess(self, V: Array) -> float:
+        """How far the whitened covariance gap lies above its limit."""
+        return 0.0 if self.limit is None else max(whitened_gap(self.S, self.Q, V) - self.limit, 0.0)
+
+    def value(self, V: Array) -> float:
+        """Explained variance less what correlation and a broken limit cost."""
+        # The correlation r of two scores costs the share r² of a component's worth. A gap above
+        # its limit costs more than all that could be explained by breaking it.
+        value = sum(explained_variances(self.S, V))
+        if not self.is_uncorrelated:
+            value -= self.bound / self.d * np.sum(np.triu(correlations(self.S, V), 1) ** 2)
+        excess = self.excess(V)
+        return float(value - 10.0 * self.bound * excess if excess > 0.0 else value)
+
+
+class State(NamedTuple):
+    """Components V (p, d) on supports, one row of places for each, and what they are worth."""
+
+    value: float
+    V: Array
+    supports: Array
+
+
+def explained_bound(S: Array, F: Array, d: int) -> tuple[float, Array]:
+    """Return the most that d scores of equal means explain, and directions (p, d) that do.
+
+    No set of d scores with FV = 0 explains more, however many features each of them uses.
+    """
+    # With v = UΛ^-½w the value is wᵀΛw/wᵀw, and the constraint FUΛ^-½w = 0.
+    values, U = np.linalg.eigh(S)
+    kept = values > _RANK_FLOOR * max(values[-1], 0.0)
+    root = U[:, kept] / np.sqrt(values[kept])
+    N = independent_rows(F @ root, 1e-12).T
+    inner = np.diag(values[kept])
+    inner = inner - N @ (N.T @ inner)
+    count = min(d, int(kept.sum()))
+    top, W = top_eigenpairs(symmetrize(inner - (inner @ N) @ N.T), count)
+    return float(np.maximum(top, 0.0).sum()), root @ W
+
+
+def independent_rows(rows: Array, floor: float) -> Array:
+    """Orthonormal rows of the same span; smaller singular values than `floor` are rounding."""
+    if not rows.size:
+        return np.zeros((0, rows.shape[1]))
+    _, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    return right[sizes > floor]
+
+
+def explained_variances(S: Array, V: Array) -> list[float]:
+    """Variance of all features that each score explains, given the scores before it."""
+    # A triangular factor of VᵀSV makes each score uncorrelated with those before.
+    SV = S @ V
+    scale = np.sqrt(np.maximum(np.sum(V * SV, axis=0), np.finfo(float).tiny))
+    M = (V.T @ SV) / np.outer(scale, scale)
+    L = np.linalg.cholesky(M + 1e-13 * np.eye(len(M)))
+    return [
+        float(x)
+        for x in np.sum(scipy.linalg.solve_triangular(L, (SV / scale).T, lower=True) ** 2, axis=1)
+    ]
+
+
+def correlations(S: Array, V: Array) -> Array:
+    """Correlation matrix of the scores."""
+    C = V.T @ S @ V
+    scale = np.sqrt(np.maximum(np.diag(C), np.finfo(float).tiny))
+    return np.asarray(C / np.outer(scale, scale))
+
+
+def whitened_gap(S: Array, Q: Array, V: Array) -> float:
+    """Largest spectral norm of a covariance gap of the whitened scores."""
+    scale = np.sqrt(np.maximum(np.sum(V * (S @ V), axis=0), np.finfo(float).tiny))
+    L = np.linalg.cholesky(correlations(S, V) + 1e-13 * np.eye(V.shape[1]))
+    G = scipy.linalg.solve_triangular(L, (V / scale).T, lower=True).T
+    return float(spectral_norms(symmetrize(G.T @ Q @ G)).max(initial=0.0))
