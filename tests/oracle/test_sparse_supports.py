@@ -22,7 +22,7 @@ def make_problem(seed, p, d, k):
     X = (X - X.mean(0)) / X.std(0)
     gap = X[group == 1].mean(0) - X[group == 0].mean(0)
     F = independent_rows(gap[None], 1e-11)
-    return SparseProblem(np.cov(X.T, bias=True), F, np.zeros((0, p, p)), d, k)
+    return SparseProblem.pose(np.cov(X.T, bias=True), F, np.zeros((0, p, p)), d, k)
 
 
 def best_single(problem):

@@ -63,51 +63,58 @@ class SupportSets:
         return np.einsum("nq,nqr,nr->n", y, self.A, y), self._lift(y)[:, :, 0]
 
     def solve(self, y: Array, steps: int = 8) -> tuple[Array, Array]:
-        """Return components (n, p, d) from a start, and what they explain; −inf where it fails."""
+        """Return components (s, n, p, d) from starts (s, n, dq), and what they explain, (s, n).
+
+        That is −inf where Newton's method ends nowhere.
+        """
         # Newton's method on the Lagrangian of max Σ y_jᵀA_jjy_j subject to y_iᵀM_ijy_j = δ_ij.
         # Any feasible point is a valid score, whether it is a maximum or not.
         A, M, column, q = self.A, self.M, self.column, self.q
         i, j = np.triu_indices(self.d)
         multipliers = None
         for step in range(steps + 3):
-            y = y / np.sqrt(np.add.reduceat(y**2, np.arange(0, len(column), q), axis=1))[:, column]
+            squares = np.add.reduceat(y**2, np.arange(0, len(column), q), axis=-1)
+            y = y / np.sqrt(squares)[..., column]
             J, residual = self._constraints(y)
-            JJ = J @ J.transpose(0, 2, 1) + 1e-12 * np.eye(len(i))
+            JJ = J @ np.swapaxes(J, -1, -2) + 1e-12 * np.eye(len(i))
             if step >= steps:  # back onto the constraints
-                y = y - np.einsum("ncq,nc->nq", J, _solve(JJ, residual))
+                y = y - np.einsum("...cq,...c->...q", J, _solve(JJ, residual))
                 continue
-            gradient = np.einsum("nqr,nr->nq", A, y)
+            gradient = (A @ y[..., None])[..., 0]
             if multipliers is None:
-                multipliers = _solve(JJ, np.einsum("ncq,nq->nc", J, gradient))
-            L = np.zeros((len(y), self.d, self.d))
-            L[:, i, j] = L[:, j, i] = multipliers
-            H = A - L[:, column[:, None], column] * M
+                multipliers = _solve(JJ, (J @ gradient[..., None])[..., 0])
+            L = np.zeros((*y.shape[:-1], self.d, self.d))
+            L[..., i, j] = L[..., j, i] = multipliers
+            H = A - L[..., column[:, None], column] * M
             slack = np.broadcast_to(1e-10 * np.eye(len(i)), JJ.shape)
-            system = np.block([[H, -J.transpose(0, 2, 1)], [J, slack]])
-            slope = np.einsum("nc,ncq->nq", multipliers, J) - gradient
-            move = _solve(system, np.concatenate([slope, -residual], axis=1))
-            length = np.linalg.norm(move[:, : len(column)], axis=1, keepdims=True)
+            system = np.block([[H, -np.swapaxes(J, -1, -2)], [J, slack]])
+            slope = (multipliers[..., None, :] @ J)[..., 0, :] - gradient
+            move = _solve(system, np.concatenate([slope, -residual], axis=-1))
+            length = np.linalg.norm(move[..., : len(column)], axis=-1, keepdims=True)
             damped = move * np.minimum(1.0, _LONGEST / np.maximum(length, 1e-300))
-            y, multipliers = y + damped[:, : len(column)], multipliers + damped[:, len(column) :]
-        feasible = np.abs(self._constraints(y)[1]).max(axis=1) < _FEASIBLE
-        return self._lift(y), np.where(feasible, np.einsum("nq,nqr,nr->n", y, A, y), -np.inf)
+            y, multipliers = y + damped[..., : len(column)], multipliers + damped[..., len(column) :]
+        feasible = np.abs(self._constraints(y)[1]).max(axis=-1) < _FEASIBLE
+        values = np.sum(y * (A @ y[..., None])[..., 0], axis=-1)
+        return self._lift(y), np.where(feasible, values, -np.inf)
 
     def _constraints(self, y: Array) -> tuple[Array, Array]:
         """Gradients (n, c, dq) of y_iᵀM_ijy_j, half of it for i = j, and what they lack of δ_ij."""
         i, j = np.triu_indices(self.d)
         half = np.where(i == j, 0.5, 1.0)
-        Y = y[:, :, None] * np.eye(self.d)[self.column]
+        Y = y[..., None] * np.eye(self.d)[self.column]
         MY = self.M @ Y
-        J = np.where(self.column == i[:, None], MY[:, :, j].transpose(0, 2, 1), 0.0)
-        J = J + np.where(self.column == j[:, None], MY[:, :, i].transpose(0, 2, 1), 0.0)
-        return J * half[:, None], half * ((Y.transpose(0, 2, 1) @ MY)[:, i, j] - (i == j))
+        back = np.swapaxes(MY, -1, -2)
+        J = np.where(self.column == i[:, None], back[..., j, :], 0.0)
+        J = J + np.where(self.column == j[:, None], back[..., i, :], 0.0)
+        return J * half[:, None], half * ((back @ Y)[..., i, j] - (i == j))
 
     def _lift(self, y: Array) -> Array:
-        n, d, m = self.supports.shape
-        parts = np.einsum("nmq,nq->nm", self.E, y).reshape(n, d, m)
-        V = np.zeros((n, d, len(self.S)))
-        np.put_along_axis(V, self.supports, parts, axis=2)
-        return V.transpose(0, 2, 1)
+        """Components (…, n, p, d) of coordinates (…, n, dq)."""
+        shape = (*y.shape[:-1], *self.supports.shape[1:])
+        V = np.zeros((*shape[:-1], len(self.S)))
+        parts = (self.E @ y[..., None])[..., 0].reshape(shape)
+        np.put_along_axis(V, np.broadcast_to(self.supports, shape), parts, axis=-1)
+        return np.swapaxes(V, -1, -2)
 
 
 def _solve(matrices: Array, right: Array) -> Array:

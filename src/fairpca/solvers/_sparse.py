@@ -7,6 +7,7 @@ S: covariance (p, p), F: independent mean gaps (K, p), Q: covariance gaps (C, p,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -31,12 +32,17 @@ _BLEND = 0.1
 _PENALTIES = (0.5, 2.0)
 _IMPROVEMENT = 1e-7
 # Sets of supports that are solved together at each exchange of a feature, and where it starts.
-_SHORTLIST = 64
+_SHORTLIST = 32
 _BEAM_SWAPS = 8
 _MOST_SWAPS = 50
+# Entries of their matrices, so that long supports do not take long.
+_ENTRIES = 200_000
 # Up to so many supports there are, all of them are tried.
 _FEW_SUPPORTS = 250
 _PAIRS = 200
+# Up to so many components local optima are worth several starts: more have better ones near them.
+_FEW_COMPONENTS = 3
+_NARROW = 2
 
 
 def solve_sparse(problem: SparseProblem, starts: Sequence[State] = ()) -> State | None:
@@ -45,14 +51,35 @@ def solve_sparse(problem: SparseProblem, starts: Sequence[State] = ()) -> State 
     `starts` are components with at most as many places, such as those of a smaller k.
     """
     with single_blas_thread():
-        states = [*_beam(problem), *_rotated(problem), *(_widen(problem, one) for one in starts)]
+        climb = _ascend if problem.is_plain else _sweep
+        # Apart from each other: good starts would crowd out what leads further.
+        sets = [[*_beam(problem), *_rotated(problem)], [_widen(problem, one) for one in starts]]
+        states = [*starts, *(climb(problem, some) for some in sets if some)]
         if not states:
             return None
-        best = _ascend(problem, states) if problem.is_plain else _sweep(problem, states)
-        best = max([best, *starts], key=lambda state: state.value)
+        best = max(states, key=lambda state: state.value)
     order = _explained_order(problem.S, best.V)
-    V = fix_signs(best.V[:, order])
+    # Adding zero turns −0 into 0.
+    V = fix_signs(best.V[:, order] / np.linalg.norm(best.V[:, order], axis=0)) + 0.0
     return State(best.value, V, best.supports[order])
+
+
+def solve_path(
+    problem: SparseProblem, sizes: Sequence[int], enough: float = 1.0
+) -> list[State | None]:
+    """Solve for rising numbers of places, each from the last, which is kept where it is better.
+
+    The path ends where that share of the bound is explained.
+    """
+    states: list[State | None] = []
+    last: list[State] = []
+    for size in sizes:
+        state = solve_sparse(replace(problem, k=size), last)
+        last = last if state is None else [state]
+        states.append(state)
+        if state is not None and state.value >= enough * problem.bound:
+            break
+    return states
 
 
 def _quotient(problem: SparseProblem, others: Array) -> Quotient:
@@ -80,17 +107,18 @@ def _beam(problem: SparseProblem) -> list[State]:
     """Add one component after the other, and follow several supports at a time."""
     empty = State(0.0, np.zeros((len(problem.S), 0)), np.zeros((0, problem.k), int))
     states = [empty]
+    width = _BEAM if problem.d <= _FEW_COMPONENTS else _NARROW
     for _ in range(problem.d):
         grown: dict[Any, State] = {}
         for state in states:
             quotient = _quotient(problem, state.V)
-            supports, _ = search_supports(quotient, problem.k, _STARTS)
-            for support in supports[:_BEAM]:
+            supports, _ = search_supports(quotient, problem.k, _STARTS if width == _BEAM else 4)
+            for support in supports[:width]:
                 for new in _with_direction(problem, quotient, state, support):
                     key = tuple(sorted(map(tuple, new.supports.tolist())))
                     if key not in grown or new.value > grown[key].value:
                         grown[key] = new
-        states = sorted(grown.values(), key=lambda state: -state.value)[:_BEAM]
+        states = sorted(grown.values(), key=lambda state: -state.value)[:width]
     return states
 
 
@@ -131,16 +159,18 @@ def _ascend(problem: SparseProblem, states: Sequence[State]) -> State:
         dense = np.broadcast_to(problem.dense, (len(supports), *problem.dense.shape))
         _solve_many(problem, known, supports, dense)
     expanded: set[Any] = set()
+    shortlist = min(_SHORTLIST, max(2 * problem.d, _ENTRIES // (problem.d * problem.k) ** 2))
+    width = _BEAM_SWAPS if problem.d <= _FEW_COMPONENTS else _NARROW
     for _ in range(_MOST_SWAPS):
-        best = sorted(known, key=lambda key: -known[key].value)[:_BEAM_SWAPS]
-        key = next((key for key in best if key not in expanded), None)
-        if key is None:
+        best = sorted(known, key=lambda key: -known[key].value)[:width]
+        fresh = [key for key in best if key not in expanded]
+        if not fresh:
             break
-        expanded.add(key)
-        supports = _swapped(problem, known[key], known)
-        if len(supports):
-            V = known[key].V
-            _solve_many(problem, known, supports, np.broadcast_to(V, (len(supports), *V.shape)))
+        expanded.update(fresh)
+        swapped = [_swapped(problem, known[key], known, shortlist) for key in fresh]
+        starts = np.repeat([known[key].V for key in fresh], [len(some) for some in swapped], axis=0)
+        if len(starts):
+            _solve_many(problem, known, np.concatenate([some for some in swapped if some]), starts)
     return max(known.values(), key=lambda state: state.value)
 
 
@@ -162,14 +192,20 @@ def _solve_many(problem: SparseProblem, known: dict[Any, State], supports: Array
     """Solve sets of supports (n, d, k), and keep what is better than is known of them."""
     sets = SupportSets(problem.S, problem.square, problem.F, supports)
     rising = list(range(problem.d))
-    for y in (sets.near(V), sets.deflated(rising), sets.deflated(rising[::-1])):
-        for components, value, some in zip(*sets.solve(y), supports, strict=True):
-            key = _key(some)
-            if key not in known or value > known[key].value:
-                known[key] = State(float(value), components, some)
+    starts = [sets.near(V)]
+    if problem.d <= _FEW_COMPONENTS:
+        starts += [sets.deflated(rising), sets.deflated(rising[::-1])]
+    components, values = sets.solve(np.stack(starts))
+    start = np.argmax(values, axis=0)
+    for place, some in enumerate(supports):
+        key, value = _key(some), float(values[start[place], place])
+        if key not in known or value > known[key].value:
+            known[key] = State(value, components[start[place], place], some)
 
 
-def _swapped(problem: SparseProblem, state: State, known: dict[Any, State]) -> Array:
+def _swapped(
+    problem: SparseProblem, state: State, known: dict[Any, State], shortlist: int
+) -> list[Array]:
     """Promising sets of supports with one feature of one component exchanged, (n, d, k)."""
     # Scored one by one with the others fixed, at a penalty on correlation in place of a ban:
     # under a ban nothing can move where each support has just enough features.
@@ -182,14 +218,14 @@ def _swapped(problem: SparseProblem, state: State, known: dict[Any, State]) -> A
         A = problem.square - worth * others @ others.T
         quotient = Quotient(A[None], problem.S, problem.F)
         values = swap_values(quotient, state.supports[j : j + 1])[0]
-        count = min(_SHORTLIST // problem.d, np.count_nonzero(np.isfinite(values)))
+        count = min(shortlist // problem.d, np.count_nonzero(np.isfinite(values)))
         for flat in np.argsort(-values, axis=None, kind="stable")[:count]:
             supports = state.supports.copy()
             supports[j, flat // len(SV)] = flat % len(SV)
             supports = np.sort(supports, axis=1)
             if _key(supports) not in known:
                 chosen.append(supports)
-    return np.array(chosen)
+    return chosen
 
 
 def _better(problem: SparseProblem, state: State) -> State:

@@ -30,18 +30,18 @@ class SparseProblem:
     Q: Array
     d: int
     k: int
+    square: Array
+    bound: float
+    dense: Array
     limit: float | None = None
     places: Array | None = None
 
-    square: Array = field(init=False, repr=False)
-    bound: float = field(init=False)
-    dense: Array = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        bound, dense = explained_bound(self.S, self.F, self.d)
-        values = {"square": self.S @ self.S, "bound": bound, "dense": dense}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @classmethod
+    def pose(
+        cls, S: Array, F: Array, Q: Array, d: int, k: int, limit: float | None = None, places: Array | None = None
+    ) -> SparseProblem:
+        """Compute what every k shares: S², the bound, and dense components that attain it."""
+        return cls(S, F, Q, d, k, S @ S, *explained_bound(S, F, d), limit, places)
 
     @property
     def is_uncorrelated(self) -> bool:
@@ -110,7 +110,7 @@ def explained_variances(S: Array, V: Array) -> list[float]:
     SV = S @ V
     scale = np.sqrt(np.maximum(np.sum(V * SV, axis=0), np.finfo(float).tiny))
     M = (V.T @ SV) / np.outer(scale, scale)
-    L = np.linalg.cholesky(M + 1e-13 * np.eye(len(M)))
+    L = np.linalg.cholesky(M + _ROUNDING * np.eye(len(M)))
     return [
         float(x)
         for x in np.sum(scipy.linalg.solve_triangular(L, (SV / scale).T, lower=True) ** 2, axis=1)
@@ -127,6 +127,6 @@ def correlations(S: Array, V: Array) -> Array:
 def whitened_gap(S: Array, Q: Array, V: Array) -> float:
     """Largest spectral norm of a covariance gap of the whitened scores."""
     scale = np.sqrt(np.maximum(np.sum(V * (S @ V), axis=0), np.finfo(float).tiny))
-    L = np.linalg.cholesky(correlations(S, V) + 1e-13 * np.eye(V.shape[1]))
+    L = np.linalg.cholesky(correlations(S, V) + _ROUNDING * np.eye(V.shape[1]))
     G = scipy.linalg.solve_triangular(L, (V / scale).T, lower=True).T
     return float(spectral_norms(symmetrize(G.T @ Q @ G)).max(initial=0.0))

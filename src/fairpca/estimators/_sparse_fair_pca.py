@@ -1,0 +1,374 @@
+"""SparseFairPCA: components of few features, with equal group means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fairpca.estimators._data_warnings import (
+    hint_numeric_attribute,
+    warn_of_features,
+    warn_of_small_groups,
+)
+from fairpca.estimators._fair_pca import FairPCA, Prepared
+from fairpca.estimators._sklearn import AT_LEAST_ONE, one_of
+from fairpca.exceptions import (
+    CorrelatedScoresWarning,
+    InfeasibleError,
+    InvalidInputError,
+    warn_user,
+)
+from fairpca.linalg import Array
+from fairpca.moments import GroupMoments
+from fairpca.solvers import Certificate
+from fairpca.solvers._problem import count_components
+from fairpca.solvers._sparse import solve_path
+from fairpca.solvers._sparse_problem import (
+    SparseProblem,
+    State,
+    correlations,
+    explained_variances,
+    independent_rows,
+    whitened_gap,
+)
+
+PATH = "path"
+COLUMNS = "columns"
+# Matrices of features × features of more would not fit into memory.
+_MOST_FEATURES = 5000
+# A mean gap this small against the spread of the features is rounding, not a difference.
+_MEAN_FLOOR = 1e-11
+# How much longer supports become from one point of the path to the next, and where it ends.
+_PATH_STEP = 1.3
+_PATH_END = 0.995
+# Share of the best of the path that its chosen point explains at least.
+_CHOSEN = 0.95
+_INHERITED = (
+    *("n_components", "cov_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
+    *("whiten", "standardize", "missing", "missing_groups", "verbose"),
+)
+
+
+class SparseFairPCA(FairPCA):
+    """Components that are made of few features, with exactly equal group means.
+
+    Each component has at most `n_nonzero` loadings that are not zero. The scores of the groups have
+    equal means all the same. What is maximised is how much of the table a linear regression on the
+    scores explains. Scores are uncorrelated, and components are not orthogonal.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=2
+        Number of components, as for `FairPCA`.
+    n_nonzero : int or "path", default=5
+        Most loadings of a component that are not zero. "path" fits rising numbers of them, see
+        `path_`, and chooses the smallest that explains 95 % of what the last one does.
+    mean_tol : 0 or None, default=0.0
+        0: the group means of every score are equal. None: they are not constrained.
+    cov_tol : float or None, default=None
+        Bound on the largest covariance gap of the whitened scores. None: no bound.
+    feature_groups : array-like of shape (n_features,), "columns" or None, default=None
+        A label for each feature: features of one label count once in `n_nonzero`. "columns": the
+        features ``column=value`` of one encoded column count once.
+    compare, joint, reference, numeric, min_group_size
+        Which groups are compared, as for `FairPCA`.
+    whiten, standardize, missing, missing_groups, verbose
+        As for `FairPCA`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Rows of unit length with exact zeros.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variance of each score.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Share of the total variance that a regression on the score explains, given those before it.
+    reconstruction_ : ndarray of shape (n_components, n_features)
+        Coefficients of that regression, which `inverse_transform` uses.
+    n_nonzero_ : ndarray of shape (n_components,)
+        Number of loadings that are not zero.
+    balance_ : ndarray of shape (n_contrasts, n_components, n_features)
+        Loading times group difference of the feature, for each contrast that is compared. Each row
+        sums to zero under `mean_tol` = 0. It shows which loadings cancel a group difference.
+    whitened_cov_gap_ : float
+        Largest covariance gap of the whitened scores, which `cov_tol` bounds.
+    correlation_ : float
+        Largest correlation of two scores: 0 unless `n_nonzero` is smaller than the number of
+        independent group differences plus `n_components`.
+    path_ : dict of lists
+        With n_nonzero="path": n_nonzero, explained_variance_ratio (of all components),
+        whitened_cov_gap and chosen.
+    path_components_ : ndarray of shape (n_points, n_components, n_features)
+        The components of each point of the path.
+    certificate_ : Certificate
+        Explained variance and a bound: no scores of equal means explain more, sparse or not.
+    mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
+feature_names_in_, other_columns_
+        As for `FairPCA`.
+
+    Examples
+    --------
+    >>> from fairpca import SparseFairPCA
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = SparseFairPCA(1, n_nonzero=3, standardize=True)
+    >>> fair = fair.fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
+    >>> fair.n_nonzero_.tolist(), bool(fair.mean_gap_ < 1e-12)
+    ([3], True)
+    """
+
+    # What a dense fit may choose and this one does not.
+    objective = "total"
+    cov_weight = 0.0
+    solver = "sparse"
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **{name: FairPCA._parameter_constraints[name] for name in _INHERITED},
+        "n_nonzero": [AT_LEAST_ONE, one_of({PATH})],
+        "mean_tol": FairPCA._parameter_constraints["mean_tol"],
+        "feature_groups": ["array-like", one_of({COLUMNS}), None],
+    }
+
+    def __init__(
+        self,
+        n_components: float | None = 2,
+        *,
+        n_nonzero: int | str = 5,
+        mean_tol: float | None = 0.0,
+        cov_tol: float | None = None,
+        feature_groups: Any = None,
+        compare: str = "one-vs-rest",
+        joint: bool = False,
+        reference: Any = None,
+        numeric: Sequence[str] | None = None,
+        min_group_size: int = 2,
+        whiten: bool = False,
+        standardize: bool | str = False,
+        missing: str = "error",
+        missing_groups: str = "raise",
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_nonzero = n_nonzero
+        self.mean_tol = mean_tol
+        self.cov_tol = cov_tol
+        self.feature_groups = feature_groups
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.whiten = whiten
+        self.standardize = standardize
+        self.missing = missing
+        self.missing_groups = missing_groups
+        self.verbose = verbose
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return what a linear regression on the scores predicts of the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+        """
+        U = self._check_scores(X)
+        if self.whiten:
+            U = U * self._whitening.astype(U.dtype)
+        back = U @ self.reconstruction_.astype(U.dtype)
+        if self.scale_ is not None:
+            back = back * self.scale_.astype(U.dtype)
+        return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self) -> Any:
+        """Refuse: the components are not orthogonal, as those of scikit-learn's PCA are."""
+        raise InvalidInputError(
+            "sparse components are not orthogonal, and sklearn.decomposition.PCA inverts its "
+            "transform as if they were: use save and load_model, or to_onnx, instead."
+        )
+
+    def _prepare(self, moments: GroupMoments) -> Prepared:
+        if moments.n_features > _MOST_FEATURES:
+            raise InvalidInputError(
+                f"X has {moments.n_features} features, and sparse components need a matrix of all "
+                f"pairs of them: choose at most {_MOST_FEATURES}, or use FairPCA."
+            )
+        if self.mean_tol:
+            raise InvalidInputError(
+                f"mean_tol={self.mean_tol!r}: sparse components have equal group means "
+                "(mean_tol=0.0) or means without a constraint (mean_tol=None).",
+                parameter="mean_tol",
+            )
+        return super()._prepare(moments.expanded())._replace(moments=moments)
+
+    def _solve_prepared(
+        self,
+        prepared: Prepared,
+        on_problem_size: Callable[[int, int], None] | None = None,
+        warn: bool = True,
+    ) -> None:
+        """Search the supports, set the attributes of the components, and warn of the data."""
+        contrasts = prepared.contrasts
+        dense = self._form_problem(prepared.covariance, contrasts)
+        try:
+            count = count_components(dense, self.n_components)
+            if on_problem_size is not None:
+                on_problem_size(count, len(contrasts))
+            problem = self._pose(prepared, count)
+            sizes = self._sizes(problem)
+            states = solve_path(problem, sizes, _PATH_END)
+            chosen = self._choose(problem, states)
+        except InfeasibleError as error:
+            raise hint_numeric_attribute(error, prepared.moments) from None
+        self.moments_, self.mean_, self.scale_ = prepared.moments, prepared.mean, prepared.scale
+        self._set_components(problem, prepared, states[chosen])
+        self._set_path(problem, sizes, states, chosen)
+        if warn:
+            warn_of_features(self.moments_, scaled=bool(self.standardize))
+            warn_of_small_groups(self.contrasts_, count, self.moments_)
+            if self.correlation_ > 1e-6:
+                needed = len(problem.F) + count
+                warn_user(
+                    f"two scores have a correlation of {self.correlation_:.2f}: {count} components "
+                    f"are uncorrelated with n_nonzero={needed} or more.",
+                    CorrelatedScoresWarning,
+                )
+
+    def _pose(self, prepared: Prepared, count: int) -> SparseProblem:
+        """Pose the problem of all features with the least number of places."""
+        S, gaps = prepared.covariance, prepared.contrasts.mean_gaps
+        spread = np.sqrt(np.trace(S) / len(S)) or 1.0
+        if self.mean_tol is None:
+            gaps = gaps[:0]
+        F = independent_rows(gaps / spread, _MEAN_FLOOR * np.sqrt(len(S)))
+        Q = prepared.contrasts.cov_gaps
+        limit = self.cov_tol if len(Q) else None
+        places = self._places(prepared.moments)
+        problem = SparseProblem.pose(S, F, Q, count, 1, limit, places)
+        if problem.dense.shape[1] + len(F) < count + len(F) or problem.dense.shape[1] < count:
+            raise InfeasibleError(
+                f"n_components={count} is too many: {problem.dense.shape[1]} directions vary "
+                "without a difference of group means. Lower n_components.",
+                parameter="n_components",
+            )
+        return problem
+
+    def _places(self, moments: GroupMoments) -> Array | None:
+        """Features of each label as rows, filled up with the number of features; None: singles."""
+        if self.feature_groups is None:
+            return None
+        p = moments.n_features
+        if isinstance(self.feature_groups, str):
+            names = moments.feature_names or [f"x{place}" for place in range(p)]
+            labels = [str(name).split("=", 1)[0] for name in names]
+        else:
+            labels = list(self.feature_groups)
+            if len(labels) != p:
+                raise InvalidInputError(
+                    f"feature_groups has {len(labels)} labels for {p} features: give one for each.",
+                    parameter="feature_groups",
+                )
+        members: dict[Any, list[int]] = {}
+        for place, label in enumerate(labels):
+            members.setdefault(label, []).append(place)
+        width = max(map(len, members.values()))
+        return np.array([some + [p] * (width - len(some)) for some in members.values()])
+
+    def _sizes(self, problem: SparseProblem) -> list[int]:
+        """Numbers of places to solve for; refuse those that cannot have equal means."""
+        K, d, p = len(problem.F), problem.d, len(problem.S)
+        n_places = p if problem.places is None else len(problem.places)
+        if self.n_nonzero == PATH:
+            sizes = [min(K + d, n_places)]
+            while sizes[-1] < n_places:
+                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), n_places))
+            return sizes
+        size = min(int(self.n_nonzero), n_places)
+        if problem.places is None and size <= K:
+            raise InfeasibleError(
+                f"n_nonzero={self.n_nonzero} is too few: equal means over {K} independent group "
+                f"difference(s) need n_nonzero={K + 1} or more, for which there must be as many "
+                "features. Raise n_nonzero or compare fewer groups.",
+                K + 1,
+                parameter="n_nonzero",
+            )
+        return [size]
+
+    def _choose(self, problem: SparseProblem, states: Sequence[State | None]) -> int:
+        """Return the first point of the path that explains enough within the limit."""
+        known = [state for state in states if state is not None]
+        if not known:
+            raise InfeasibleError(
+                f"n_nonzero={self.n_nonzero}: no choice of features has equal group means in "
+                f"{problem.d} components. Raise n_nonzero.",
+                parameter="n_nonzero",
+            )
+        smallest = min(problem.excess(state.V) for state in known)
+        if smallest > 0.0:
+            gap = smallest + float(problem.limit or 0.0)
+            raise InfeasibleError(
+                f"cov_tol={self.cov_tol:g} was not met by any components found: the smallest "
+                f"whitened covariance gap is {gap:.4g}. Raise cov_tol or n_nonzero.",
+                gap,
+                parameter="cov_tol",
+            )
+        explained = [
+            -np.inf if state is None or problem.excess(state.V) > 0.0 else state.value
+            for state in states
+        ]
+        return int(np.argmax(np.array(explained) >= _CHOSEN * max(explained)))
+
+    def _set_components(
+        self, problem: SparseProblem, prepared: Prepared, state: State | None
+    ) -> None:
+        assert state is not None
+        S, V, contrasts = problem.S, state.V, prepared.contrasts
+        total = float(np.trace(S)) or 1.0
+        SV = S @ V
+        explained = np.array(explained_variances(S, V))
+        self.components_, self.n_components_ = np.ascontiguousarray(V.T), problem.d
+        self.explained_variance_ = np.sum(V * SV, axis=0)
+        self.explained_variance_ratio_ = explained / total
+        self.reconstruction_ = np.linalg.solve(V.T @ SV, SV.T)
+        self.n_nonzero_ = np.count_nonzero(V, axis=0)
+        self.balance_ = contrasts.mean_gaps[:, None, :] * self.components_
+        self.whitened_cov_gap_ = whitened_gap(S, problem.Q, V)
+        self.correlation_ = float(np.abs(np.triu(correlations(S, V), 1)).max())
+        self.contrasts_ = contrasts.as_table(V)
+        gaps = contrasts.projected_gaps(V)
+        self.mean_gap_, self.cov_gap_ = (
+            max((gap for gap in side if gap is not None), default=0.0) for side in gaps
+        )
+        self.certificate_ = Certificate(
+            float(explained.sum()), problem.bound, self.mean_gap_, self.cov_gap_,
+            problem.bound, 0.0, self.solver, True, "explained",
+        )  # fmt: skip
+        self.n_iter_ = 1
+        if self.verbose:
+            print(f"[{type(self).__name__}] {self.certificate_!r}")
+
+    def _set_path(
+        self,
+        problem: SparseProblem,
+        sizes: Sequence[int],
+        states: Sequence[State | None],
+        chosen: int,
+    ) -> None:
+        """Set the table of the path; a fit of one size has none."""
+        for name in ("path_", "path_components_"):
+            self.__dict__.pop(name, None)
+        if self.n_nonzero != PATH:
+            return
+        S, total = problem.S, float(np.trace(problem.S)) or 1.0
+        points = [(n, state) for n, state in enumerate(states) if state is not None]
+        self.path_ = {
+            "n_nonzero": [sizes[n] for n, _ in points],
+            "explained_variance_ratio": [
+                sum(explained_variances(S, state.V)) / total for _, state in points
+            ],
+            "whitened_cov_gap": [whitened_gap(S, problem.Q, state.V) for _, state in points],
+            "chosen": [n == chosen for n, _ in points],
+        }
+        self.path_components_ = np.array([state.V.T for _, state in points])
