@@ -11,6 +11,7 @@ Engine = Literal["dask", "spark"]
 SOLVERS = ("refined", "deflation", "tight", "paper")
 OBJECTIVES = ("total", "worst-variance", "worst-loss")
 """Variance of all rows, or of the group that keeps least or loses most."""
+ROTATIONS = ("varimax",)
 COMPARE = ("one-vs-rest", "pairs", "reference")
 METHODS = {
     "linear": ("svm", "search", "exact"),

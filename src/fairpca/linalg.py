@@ -152,8 +152,8 @@ def fix_signs(basis: Array) -> Array:
 
 
 def varimax(loadings: Array, max_iter: int = 500, tol: float = 1e-10) -> Array:
-    """Rotation (d, d) after which each column has few large loadings and many small ones."""
-    p, d = loadings.shape
+    """Return the rotation (d, d) after which columns have few large and many small loadings."""
+    d = loadings.shape[1]
     R, last = np.eye(d), 0.0
     for _ in range(max_iter if d > 1 else 0):
         L = loadings @ R

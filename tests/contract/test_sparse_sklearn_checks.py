@@ -9,13 +9,18 @@ from sklearn.utils.estimator_checks import (
     check_transformer_get_feature_names_out_pandas,
     parametrize_with_checks,
 )
-from support import GroupsFromRowsMixin
+from support import GroupsFromRowsMixin, split_rows
 
 from fairpca import SparseFairPCA
 
 
 class SparseGroupsFromRows(GroupsFromRowsMixin, SparseFairPCA):
     """SparseFairPCA with groups read off each row."""
+
+    def partial_fit(self, X, y=None, *, sensitive_features=None, **options):
+        if sensitive_features is None:
+            sensitive_features = split_rows(X)
+        return super().partial_fit(X, y, sensitive_features=sensitive_features, **options)
 
 
 EXTRA_CHECKS = [

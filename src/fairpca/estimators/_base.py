@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
+from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, ROTATIONS, SOLVERS
 from fairpca.estimators._data_warnings import MANY_GROUPS, warn_of_other_index
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
@@ -27,7 +27,7 @@ from fairpca.estimators._sklearn import (
     with_callbacks,
 )
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputError, warn_user
-from fairpca.linalg import Array
+from fairpca.linalg import Array, fix_signs, varimax
 from fairpca.moments import ContrastSet, GroupMoments, Span
 from fairpca.moments.contrasts import ContrastTable
 from fairpca.rows import Rows
@@ -69,6 +69,7 @@ class FairnessEstimator(
     n_features_in_: int
 
     missing: str = MISSING[0]  # of those that do not have the parameter
+    rotation: str | None = None
     _doc_link_module = "fairpca"
 
     # Groups belong to every fit: request them wherever metadata is routed.
@@ -87,6 +88,7 @@ class FairnessEstimator(
         "min_group_size": [at_least(2)],
         "certify": ["boolean"],
         "whiten": ["boolean"],
+        "rotation": [one_of(ROTATIONS), None],
         "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
@@ -289,6 +291,8 @@ class FairnessEstimator(
         """Set the attributes that follow from the solution; `total` is all the variance."""
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
+        if self.rotation is not None:
+            components, basis = _rotated(components, basis, covariance)
         self.components_ = np.ascontiguousarray(components)
         self.n_components_ = len(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
@@ -312,6 +316,17 @@ class FairnessEstimator(
                 f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
             )
         return scores
+
+
+def _rotated(components: Array, basis: Array, covariance: Array) -> tuple[Array, Array]:
+    """Rotate components (d, p) and their coordinates (r, d) to few large loadings, by variance."""
+    # The subspace stays, and with it every gap ‖Vᵀf‖ and ‖VᵀQV‖ and the total variance.
+    turn = varimax(components.T)
+    order = np.argsort(-np.sum((basis @ turn) * (covariance @ basis @ turn), axis=0), kind="stable")
+    turn = turn[:, order]
+    rotated = components.T @ turn
+    leading = np.sign(np.sum(fix_signs(rotated) * rotated, axis=0))
+    return (rotated * leading).T, basis @ (turn * leading)
 
 
 @cache

@@ -94,6 +94,9 @@ class FairPCA(LinearEstimator):
         The paper's φ, for solver="paper" only; None: the smallest allowed.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
+    rotation : {"varimax"} or None, default=None
+        "varimax" rotates the components inside the fair subspace, so that each has few large
+        loadings. Gaps, total variance and certificate stay as they are; scores become correlated.
     standardize : bool or "famd", default=False
         Whether every feature is divided by its standard deviation over all rows (weights count; a
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
@@ -117,7 +120,8 @@ class FairPCA(LinearEstimator):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
+        Orthonormal rows, ordered by variance; the component scores are uncorrelated unless
+        `rotation` is set.
     mean_ : ndarray of shape (n_features,)
         Mean of the features.
     scale_ : ndarray of shape (n_features,), or None
@@ -201,6 +205,7 @@ class FairPCA(LinearEstimator):
         certify: bool = True,
         cov_shift: float | None = None,
         whiten: bool = False,
+        rotation: str | None = None,
         standardize: bool | str = False,
         tol: float = 1e-4,
         max_iter: int = 5000,
@@ -222,6 +227,7 @@ class FairPCA(LinearEstimator):
         self.certify = certify
         self.cov_shift = cov_shift
         self.whiten = whiten
+        self.rotation = rotation
         self.standardize = standardize
         self.tol = tol
         self.max_iter = max_iter
@@ -453,6 +459,7 @@ def fit_with_plain(
     prepared = model._prepare(moments)
     model._solve_prepared(prepared, on_problem_size)
     unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
+    unfair["rotation"] = None
     plain = clone(model).set_params(n_components=model.n_components_, **unfair)
     plain._check_moments(moments)
     plain._solve_prepared(prepared, warn=False)

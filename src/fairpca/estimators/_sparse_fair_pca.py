@@ -121,7 +121,7 @@ feature_names_in_, other_columns_
 
     # What a dense fit may choose and this one does not.
     objective = "total"
-    cov_weight = 0.0
+    cov_weight = None
     solver = "sparse"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -247,10 +247,11 @@ feature_names_in_, other_columns_
         limit = self.cov_tol if len(Q) else None
         places = self._places(prepared.moments)
         problem = SparseProblem.pose(S, F, Q, count, 1, limit, places)
-        if problem.dense.shape[1] + len(F) < count + len(F) or problem.dense.shape[1] < count:
+        if problem.dense.shape[1] < count:
             raise InfeasibleError(
-                f"n_components={count} is too many: {problem.dense.shape[1]} directions vary "
-                "without a difference of group means. Lower n_components.",
+                f"n_components={count} is too many: with n_features={len(S)} there are "
+                f"{problem.dense.shape[1]} uncorrelated directions without a difference of group "
+                "means. Lower n_components or compare fewer groups.",
                 parameter="n_components",
             )
         return problem
@@ -287,10 +288,10 @@ feature_names_in_, other_columns_
             return sizes
         size = min(int(self.n_nonzero), n_places)
         if problem.places is None and size <= K:
+            cause = "Raise n_nonzero" if p > K else f"There are n_features={p}: use more features"
             raise InfeasibleError(
                 f"n_nonzero={self.n_nonzero} is too few: equal means over {K} independent group "
-                f"difference(s) need n_nonzero={K + 1} or more, for which there must be as many "
-                "features. Raise n_nonzero or compare fewer groups.",
+                f"difference(s) need n_nonzero={K + 1} or more. {cause} or compare fewer groups.",
                 K + 1,
                 parameter="n_nonzero",
             )

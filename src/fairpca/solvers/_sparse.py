@@ -123,7 +123,7 @@ def _beam(problem: SparseProblem) -> list[State]:
 
 
 def _with_direction(
-    problem: SparseProblem, quotient: Quotient, state: State, support: Array
+    problem: SparseProblem, quotient: Quotient, state: State, support: Any
 ) -> Iterator[State]:
     """Append the best direction on a support for the value of all components, if there is one."""
     V = [np.column_stack([state.V, v]) for v in best_directions(quotient, support).T]
@@ -151,7 +151,9 @@ def _ascend(problem: SparseProblem, states: Sequence[State]) -> State:
     """Exchange one feature of one component at a time, from the best few sets of supports."""
     if problem.d == 1:
         return max(states, key=lambda state: state.value)
-    supports, starts = (np.array([getattr(one, name) for one in states]) for name in ("supports", "V"))
+    supports, starts = (
+        np.array([getattr(one, name) for one in states]) for name in ("supports", "V")
+    )
     known: dict[Any, State] = {}
     _solve_many(problem, known, supports, starts)
     if problem.d == 2 and comb(len(problem.S), problem.k) <= _FEW_SUPPORTS:
@@ -177,30 +179,32 @@ def _ascend(problem: SparseProblem, states: Sequence[State]) -> State:
 def _promising_pairs(problem: SparseProblem) -> Array:
     """Pairs of all supports whose own best directions explain most, correlation deducted."""
     supports = np.array(list(combinations(range(len(problem.S)), problem.k)))
-    values, W = SupportSets(problem.S, problem.square, problem.F, supports[:, None]).single()
+    sets = SupportSets(problem, supports[:, None])
+    y = sets.deflated([0])
+    values, W = sets.explained(y), sets.lift(y)[:, :, 0]
     shared = problem.bound / 2.0 * (W @ problem.S @ W.T) ** 2
     one, other = np.triu_indices(len(supports))
     order = np.argsort(shared[one, other] - values[one] - values[other], kind="stable")[:_PAIRS]
     return np.stack([supports[one[order]], supports[other[order]]], axis=1)
 
 
-def _key(supports: Array) -> Any:
+def _key(supports: Any) -> Any:
     return tuple(sorted(map(tuple, supports.tolist())))
 
 
-def _solve_many(problem: SparseProblem, known: dict[Any, State], supports: Array, V: Array) -> None:
+def _solve_many(problem: SparseProblem, known: dict[Any, State], supports: Any, V: Array) -> None:
     """Solve sets of supports (n, d, k), and keep what is better than is known of them."""
-    sets = SupportSets(problem.S, problem.square, problem.F, supports)
-    rising = list(range(problem.d))
+    sets, order = SupportSets(problem, supports), list(range(problem.d))
     starts = [sets.near(V)]
     if problem.d <= _FEW_COMPONENTS:
-        starts += [sets.deflated(rising), sets.deflated(rising[::-1])]
-    components, values = sets.solve(np.stack(starts))
-    start = np.argmax(values, axis=0)
-    for place, some in enumerate(supports):
-        key, value = _key(some), float(values[start[place], place])
+        starts += [sets.deflated(order), sets.deflated(order[::-1])]
+    y, values = sets.solve(np.stack(starts))
+    best = np.argmax(values, axis=0)
+    chosen = best, np.arange(len(supports))
+    for some, W, value in zip(supports, sets.lift(y[chosen]), values[chosen], strict=True):
+        key = _key(some)
         if key not in known or value > known[key].value:
-            known[key] = State(value, components[start[place], place], some)
+            known[key] = State(float(value), W, some)
 
 
 def _swapped(
@@ -232,8 +236,9 @@ def _better(problem: SparseProblem, state: State) -> State:
     """Refine all components together, if that helps."""
     if problem.d == 1 and problem.limit is None:
         return state
-    refined = refine(problem, state)
-    return state if refined is None or refined.value < state.value else refined
+    V = refine(problem, state.supports, state.V)
+    value = -np.inf if V is None else problem.value(V)
+    return state if V is None or value < state.value else State(value, V, state.supports)
 
 
 def _sweep(problem: SparseProblem, states: Sequence[State]) -> State:

@@ -8,8 +8,8 @@ S: covariance (p, p), F: independent mean gaps (K, p), Q: covariance gaps (C, p,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -34,11 +34,18 @@ class SparseProblem:
     bound: float
     dense: Array
     limit: float | None = None
-    places: Array | None = None
+    places: Any = None
 
     @classmethod
     def pose(
-        cls, S: Array, F: Array, Q: Array, d: int, k: int, limit: float | None = None, places: Array | None = None
+        cls,
+        S: Array,
+        F: Array,
+        Q: Array,
+        d: int,
+        k: int,
+        limit: float | None = None,
+        places: Any = None,
     ) -> SparseProblem:
         """Compute what every k shares: S², the bound, and dense components that attain it."""
         return cls(S, F, Q, d, k, S @ S, *explained_bound(S, F, d), limit, places)
@@ -56,6 +63,15 @@ class SparseProblem:
         """Whether many sets of supports can be solved at once."""
         return self.is_uncorrelated and self.limit is None and self.places is None
 
+    @property
+    def correlation_cost(self) -> float:
+        """Cost of a squared correlation of two scores, where they cannot be uncorrelated."""
+        return 0.0 if self.is_uncorrelated else self.bound / self.d
+
+    def features(self, support: Any) -> Any:
+        """Return the features of a support, rising."""
+        return features_of(support, self.places, len(self.S))
+
     def excess(self, V: Array) -> float:
         """How far the whitened covariance gap lies above its limit."""
         return 0.0 if self.limit is None else max(whitened_gap(self.S, self.Q, V) - self.limit, 0.0)
@@ -65,10 +81,9 @@ class SparseProblem:
         # The correlation r of two scores costs the share r² of a component's worth. A gap above
         # its limit costs more than all that could be explained by breaking it.
         value = sum(explained_variances(self.S, V))
-        if not self.is_uncorrelated:
-            value -= self.bound / self.d * np.sum(np.triu(correlations(self.S, V), 1) ** 2)
-        excess = self.excess(V)
-        return float(value - 10.0 * self.bound * excess if excess > 0.0 else value)
+        if self.correlation_cost:
+            value -= self.correlation_cost * np.sum(np.triu(correlations(self.S, V), 1) ** 2)
+        return float(value - 10.0 * self.bound * self.excess(V))
 
 
 class State(NamedTuple):
@@ -76,7 +91,7 @@ class State(NamedTuple):
 
     value: float
     V: Array
-    supports: Array
+    supports: Any
 
 
 def explained_bound(S: Array, F: Array, d: int) -> tuple[float, Array]:
@@ -91,7 +106,7 @@ def explained_bound(S: Array, F: Array, d: int) -> tuple[float, Array]:
     N = independent_rows(F @ root, 1e-12).T
     inner = np.diag(values[kept])
     inner = inner - N @ (N.T @ inner)
-    count = min(d, int(kept.sum()))
+    count = min(d, int(kept.sum()) - N.shape[1])
     top, W = top_eigenpairs(symmetrize(inner - (inner @ N) @ N.T), count)
     return float(np.maximum(top, 0.0).sum()), root @ W
 
@@ -130,3 +145,9 @@ def whitened_gap(S: Array, Q: Array, V: Array) -> float:
     L = np.linalg.cholesky(correlations(S, V) + _ROUNDING * np.eye(V.shape[1]))
     G = scipy.linalg.solve_triangular(L, (V / scale).T, lower=True).T
     return float(spectral_norms(symmetrize(G.T @ Q @ G)).max(initial=0.0))
+
+
+def features_of(support: Any, places: Any, p: int) -> Any:
+    """Return the features of a support, rising; `places` (U, w) has them, p: none."""
+    chosen = support if places is None else places[support].ravel()
+    return np.sort(chosen[chosen < p])

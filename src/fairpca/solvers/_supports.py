@@ -7,11 +7,12 @@ T: supports (n, m), rows of places. A place is a feature, or a set of features t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairpca.linalg import Array, complement_basis, symmetrize
+from fairpca.solvers._sparse_problem import features_of
 
 # Relative to the largest variance: less is a direction in which nothing varies.
 _FLAT = 1e-10
@@ -34,22 +35,17 @@ class Quotient(NamedTuple):
     A: Array
     M: Array
     C: Array
-    places: Array | None = None
+    places: Any = None
 
     @property
     def n_places(self) -> int:
         """Number of places to choose from."""
         return len(self.M) if self.places is None else len(self.places)
 
-    def features(self, support: Array) -> Array:
-        """Return the features of a support, rising."""
-        chosen = support if self.places is None else self.places[support].ravel()
-        return np.sort(chosen[chosen < len(self.M)])
-
 
 def search_supports(
-    quotient: Quotient, size: int, n_starts: int, starts: Array | None = None
-) -> tuple[Array, Array]:
+    quotient: Quotient, size: int, n_starts: int, starts: Any = None
+) -> tuple[Any, Array]:
     """Return supports of so many places and their values, the best first.
 
     Supports grow from the best pairs, then places are swapped while that helps. `starts` (n, size)
@@ -64,25 +60,25 @@ def search_supports(
     return supports[order], values[first][order]
 
 
-def best_directions(quotient: Quotient, support: Array) -> Array:
+def best_directions(quotient: Quotient, support: Any) -> Array:
     """Return the best direction on a support for each numerator, as columns (p, t) of unit length.
 
     There are no columns where the constraints leave no direction.
     """
-    chosen = quotient.features(support)
+    chosen = features_of(support, quotient.places, len(quotient.M))
     N = complement_basis(quotient.C[:, chosen], 1e-12)
     if not N.shape[1]:
         return np.zeros((len(quotient.M), 0))
     at = np.ix_(chosen, chosen)
-    inverse = _whitening(N.T @ quotient.M[at] @ N, _scale(quotient.M))
+    inverse = whitening(N.T @ quotient.M[at] @ N, _scale(quotient.M))
     A = N.T @ quotient.A[:, at[0], at[1]] @ N
     top = np.linalg.eigh(symmetrize(inverse @ A @ inverse.T))[1][:, :, -1]
     directions = np.zeros((len(quotient.M), len(A)))
     directions[chosen] = N @ (inverse.T @ top.T)
-    return directions / np.linalg.norm(directions, axis=0)
+    return np.asarray(directions / np.linalg.norm(directions, axis=0))
 
 
-def _grow(quotient: Quotient, size: int, n_starts: int) -> Array:
+def _grow(quotient: Quotient, size: int, n_starts: int) -> Any:
     """Add the best place again and again, from pairs that share few places."""
     # A support of m places meets m − 1 constraints at most, so that those come in one by one.
     p, r = quotient.n_places, len(quotient.C)
@@ -113,7 +109,7 @@ def _grow(quotient: Quotient, size: int, n_starts: int) -> Array:
     return supports
 
 
-def _swap(quotient: Quotient, supports: Array) -> tuple[Array, Array]:
+def _swap(quotient: Quotient, supports: Any) -> tuple[Any, Array]:
     """Exchange one place of each support for the best other, while that helps."""
     n, m = supports.shape
     p = quotient.n_places
@@ -132,7 +128,7 @@ def _swap(quotient: Quotient, supports: Array) -> tuple[Array, Array]:
     return np.sort(supports, axis=1), values
 
 
-def swap_values(quotient: Quotient, supports: Array) -> Array:
+def swap_values(quotient: Quotient, supports: Any) -> Array:
     """Value of each support (n, m) with one place exchanged for another, (n, m, U)."""
     n, m = supports.shape
     kept = np.array([np.delete(np.arange(m), i) for i in range(m)], dtype=int).reshape(m, m - 1)
@@ -140,7 +136,7 @@ def swap_values(quotient: Quotient, supports: Array) -> Array:
     return _addition_values(quotient, smaller).reshape(n, m, quotient.n_places)
 
 
-def _addition_values(quotient: Quotient, T: Array) -> Array:
+def _addition_values(quotient: Quotient, T: Any) -> Array:
     """Value of the best direction on each support with one more place, (n, U); −inf inside it."""
     n, m = T.shape
     step = max(1, _AT_ONCE // (max(m, 1) * quotient.n_places))
@@ -153,7 +149,7 @@ def _addition_values(quotient: Quotient, T: Array) -> Array:
     return np.concatenate(parts)
 
 
-def _add_feature(quotient: Quotient, A: Array, T: Array) -> Array:
+def _add_feature(quotient: Quotient, A: Array, T: Any) -> Array:
     """Rayleigh-Ritz on each support and one more feature, for all features at once."""
     # W: M-orthonormal eigenvectors on the support, eigenvalues λ. Feature j brings one direction
     # n_j = e_j + x_j that meets the constraints, x_j on the support. In the basis of W and of
@@ -186,7 +182,7 @@ def _eigenvectors(P: Array, A: Array, M: Array, scale: float) -> tuple[Array, Ar
     # Directions outside the range get an eigenvalue below all others, so that all shapes agree.
     outside = np.eye(P.shape[-1]) - P
     lowest = 10.0 * (np.abs(A).max(initial=0.0) / scale + scale)
-    inverse = _whitening(P @ M @ P + scale * outside, scale)
+    inverse = whitening(P @ M @ P + scale * outside, scale)
     back = inverse.transpose(0, 2, 1)
     values, vectors = np.linalg.eigh(
         symmetrize(inverse @ (P @ A @ P - lowest * scale * outside) @ back)
@@ -210,7 +206,7 @@ def _largest_root(values: Array, border: Array, corner: Array) -> Array:
     return root
 
 
-def _add_places(quotient: Quotient, A: Array, T: Array) -> Array:
+def _add_places(quotient: Quotient, A: Array, T: Any) -> Array:
     """Value of each support with each further place, by eigenproblems padded to one size."""
     places, scale = quotient.places, _scale(quotient.M)
     assert places is not None
@@ -225,7 +221,7 @@ def _add_places(quotient: Quotient, A: Array, T: Array) -> Array:
     return _eigenvectors(np.broadcast_to(P, M.shape), A, M, scale)[1][:, -1].reshape(len(T), U)
 
 
-def _whitening(M: Array, scale: float) -> Array:
+def whitening(M: Array, scale: float) -> Array:
     """Return L⁻¹ with LLᵀ = M, which is lifted by rounding so that it has one."""
     return np.asarray(
         np.linalg.inv(np.linalg.cholesky(symmetrize(M) + _FLAT * scale * np.eye(M.shape[-1])))
