@@ -37,7 +37,7 @@ from fairpca import DeltaFairPCA, FairPCA
 from fairpca.adversary import PathTarget, find_space, fit_path, random_frequencies
 from fairpca.estimators._delta_fair_pca import GAP_POINTS, PENALTIES
 from fairpca.estimators._path_delta import held_out_deltas
-from fairpca.linalg import complement_basis, orthonormalize
+from fairpca.linalg import complement_basis
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from reproduction.datasets import load_dataset
@@ -146,7 +146,7 @@ def erased(S, f, d):
     back = (vectors * np.where(np.isinf(values), 0.0, np.sqrt(values))) @ vectors.T
     keep = np.eye(len(S)) - back @ np.outer(direction, direction) @ white
     # The map is oblique: orthonormal directions of its span make variances comparable.
-    return orthonormalize(keep.T @ top(keep @ S @ keep.T, d))
+    return np.linalg.qr(keep.T @ top(keep @ S @ keep.T, d))[0]
 
 
 def mmd_basis(X, z, V, penalty, n_features=200, rounds=2):
@@ -168,7 +168,7 @@ def mmd_basis(X, z, V, penalty, n_features=200, rounds=2):
             return value, G.ravel()
 
         found = minimize(loss, V.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 60})
-        V = orthonormalize(found.x.reshape(shape))
+        V = np.linalg.qr(found.x.reshape(shape))[0]
     return V
 
 

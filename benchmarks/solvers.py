@@ -20,6 +20,7 @@ from fairpca.solvers._exact import deflate
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import refine
+from fairpca.solvers._solution import Options
 
 
 def make_moments(size, seed=0):
@@ -34,7 +35,9 @@ def make_moments(size, seed=0):
 
 
 def make_problem(moments, n_components, **options):
-    return FairProblem.from_moments(moments, n_components, **options)
+    return FairProblem.from_contrasts(
+        moments.pooled().covariance, moments.contrasts(), n_components, **options
+    )
 
 
 def seconds(function, repetitions=5):
@@ -102,7 +105,7 @@ def peers(with_clarabel):
         L = (vectors * np.sqrt(np.maximum(shift + sign * values, 0.0))) @ vectors.T
         constraints.append(cp.bmat([[t * eye, P @ L], [(P @ L).T, eye]]) >> 0)
     conic = cp.Problem(cp.Maximize(cp.trace(reduced.S @ P) - reduced.penalty * t), constraints)
-    reference = solve_paper(reduced, tol=1e-10, max_iter=50000)
+    reference = solve_paper(reduced, Options(tol=1e-10, max_iter=50000))
     constant = reduced.penalty * shift
     # What each peer reaches is measured, and ours is solved to a duality gap at least as small
     # (down to 1e-8).
@@ -117,7 +120,7 @@ def peers(with_clarabel):
         spent = time.perf_counter() - start
         error = abs(conic.value + constant - reference.value) / abs(reference.value - constant)
         tol = min(max(error, 1e-8), 1e-4)
-        ours = seconds(lambda: solve_paper(reduced, tol=tol, max_iter=50000))  # noqa: B023
+        ours = seconds(lambda: solve_paper(reduced, Options(tol=tol, max_iter=50000)))  # noqa: B023
         note = (
             f"({spent:.1f} s against {1e3 * ours:.0f} ms, its error {error:.0e}, ours <= {tol:.0e})"
         )

@@ -17,7 +17,7 @@ import results
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.linalg import single_blas_thread, top_eigenpairs
-from fairpca.solvers import FairProblem, solve_worst
+from fairpca.solvers import FairProblem, solve
 
 UCI = (
     *("adult", "biodeg", "ecoli", "energy", "german_credit", "image_segmentation"),
@@ -61,8 +61,8 @@ def solve_groups(groups, d, objective):
     if objective == "worst-loss":
         offsets = np.array([top_eigenpairs(S, d)[0].sum() for S in groups])
     empty = np.zeros((0, size)), np.zeros((0, size, size))
-    problem = FairProblem(groups.mean(axis=0), *empty, d, **PURE)
-    return solve_worst(problem, groups, offsets, objective), offsets
+    objectives = {"group_covariances": groups, "group_offsets": offsets}
+    return solve(FairProblem(groups.mean(axis=0), *empty, d, **PURE, **objectives)), offsets
 
 
 def multiplicative_weights(groups, offsets, d, rate, most):

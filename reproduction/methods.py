@@ -121,7 +121,8 @@ def fit_bases(
     methods: Sequence[str] = METHODS,
 ) -> dict[str, dict[str, Any]]:
     """Fit methods on standardised rows at the paper's μ: basis, variance and gaps of each."""
-    problem = FairProblem.from_moments(GroupMoments.from_arrays(X, z), 1)
+    moments = GroupMoments.from_arrays(X, z)
+    problem = FairProblem.from_contrasts(moments.pooled().covariance, moments.contrasts(), 1)
     used = int(np.sum(np.diag(problem.covariance) > 0.5))
     problem = replace(problem, cov_weight=cov_weight_from_paper(mu, len(X), used))
     fits: dict[str, dict[str, Any]] = {}

@@ -284,7 +284,9 @@ def planes() -> tuple[Any, Any, dict[str, Any]]:
     (X,), z = standardise(clouds.data), clouds.sensitive_features
     weight = cov_weight_from_paper(0.01, *X.shape)
     moments = GroupMoments.from_arrays(X, z)
-    both = FairProblem.from_moments(moments, 2, mean_tol=MEAN_TOL, cov_weight=weight)
+    both = FairProblem.from_contrasts(
+        moments.pooled().covariance, moments.contrasts(), 2, mean_tol=MEAN_TOL, cov_weight=weight
+    )
     mean = replace(both, cov_weight=0.0)
     problems = {"pca": replace(mean, mean_tol=None), "mean": mean, "both": both}
     return X, z, {name: solve(problem).basis for name, problem in problems.items()}
@@ -313,7 +315,8 @@ def figure2_cells(splits: int) -> list[dict[str, Any]]:
 def figure2(split: int, effort: Effort, cache: Cache) -> Rows:
     """Variance and linear Δ on wine quality, three components, for every δ and μ."""
     part = make_split("wine_quality", split)
-    problem = FairProblem.from_moments(GroupMoments.from_arrays(part.train, part.z_train), 3)
+    moments = GroupMoments.from_arrays(part.train, part.z_train)
+    problem = FairProblem.from_contrasts(moments.pooled().covariance, moments.contrasts(), 3)
     rows: Rows = []
     for delta in DELTAS:
         for method, mu, solution in _solutions(part, replace(problem, mean_tol=delta)):

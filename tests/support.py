@@ -42,6 +42,12 @@ def standardized_uci(name):
     return (X - X.mean(axis=0)) / np.where(deviation > 1e-12, deviation, 1.0), z
 
 
+def problem_from_moments(moments, d, **options):
+    """Problem of groups against the rest."""
+    covariance, contrasts = moments.pooled().covariance, moments.contrasts()
+    return FairProblem.from_contrasts(covariance, contrasts, d, **options)
+
+
 def problem_from_rows(X, z, n_components, **options):
     """The problem of one binary attribute, straight from the definition."""
     ones, zeros = X[z == 1], X[z == 0]

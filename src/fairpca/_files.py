@@ -115,14 +115,16 @@ def read_npz(
     name = os.fspath(path)
     try:
         # Opened here, since NumPy leaves a damaged file open.
-        with Path(path).open("rb") as handle, _offsets_checked():
+        with Path(path).open("rb") as handle:
             _check_members(handle)
             with np.load(handle, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
                 arrays = {key: file[key] for key in file.files if key != "header"}
         if header["format"] != format:
             raise ValueError("another format")
-    except DAMAGED:
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a place before the start
+            raise
         raise InvalidInputError(f"{name!r} is not {what}, or it is damaged.") from None
     if header.get("version") != VERSION:
         raise InvalidInputError(
@@ -145,33 +147,14 @@ def damaged_file(path: str | os.PathLike[str], error: BaseException) -> InvalidI
     )
 
 
+# JSON nested a thousand times is a RecursionError, an array that says it is larger than the file a
+# MemoryError, and NumPy reads the header of an array as Python.
 DAMAGED = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    NotImplementedError,
-    OverflowError,
-    RecursionError,  # JSON nested a thousand times
-    MemoryError,  # an array that says it is larger than the file
-    zipfile.BadZipFile,
-    zlib.error,
-    SyntaxError,  # NumPy reads the header of an array as Python
-    tokenize.TokenError,
+    *(ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, MemoryError),
+    *(NotImplementedError, RecursionError, SyntaxError, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
 )
 """What NumPy, JSON and zip raise where a file is not what it should be."""
-
-
-@contextmanager
-def _offsets_checked() -> Iterator[None]:
-    """Turn a place before the beginning of a file, which the system refuses, into a ValueError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        raise ValueError("a member lies outside the file") from error
 
 
 def _check_members(handle: IO[bytes]) -> None:

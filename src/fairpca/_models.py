@@ -35,14 +35,9 @@ class ModelFile(NamedTuple):
 def write_model(path: str | os.PathLike[str], model: ModelFile) -> Path:
     """Write a model; ``.npz`` is added to a name that does not end in it."""
     arrays: dict[str, Any] = {}
-    header = {
-        "written_by": version("fairpca"),
-        "class": model.kind,
-        "state": {name: _encode(value, name, arrays) for name, value in model.state.items()},
-        "parameters": {
-            name: _encode(value, name, arrays) for name, value in model.parameters.items()
-        },
-    }
+    header: dict[str, Any] = {"written_by": version("fairpca"), "class": model.kind}
+    for part, values in (("state", model.state), ("parameters", model.parameters)):
+        header[part] = {name: _encode(value, name, arrays) for name, value in values.items()}
     return write_npz(path, FORMAT, header, arrays)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.datasets import get_data_home, load_diabetes
 from sklearn.utils import Bunch, check_random_state
 
+from fairpca._files import replacing
 from fairpca.exceptions import InvalidInputError
 
 __all__ = [
@@ -46,14 +47,9 @@ def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
     Returns
     -------
     sklearn.utils.Bunch
-        data : ndarray or DataFrame of shape (442, 9)
-            Age, body mass index, blood pressure and six blood values, in their own units.
-        target : ndarray or Series of shape (442,)
-            Progression of the disease.
-        sensitive_features : ndarray of shape (442,) or DataFrame of shape (442, 1)
-            "sex 1" or "sex 2".
-        feature_names, sensitive_names, target_name, DESCR
-            Names of the columns, and a description.
+        `data` (442, 9): age, body mass index, blood pressure and six blood values, in their own
+        units. `target` (442,): progression of the disease. `sensitive_features` (442,), or (442, 1)
+        as a frame: "sex 1" or "sex 2". `feature_names, sensitive_names, target_name, DESCR`.
 
     Examples
     --------
@@ -62,19 +58,20 @@ def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
     >>> diabetes.data.shape, diabetes.feature_names[:3]
     ((442, 9), ['age', 'bmi', 'bp'])
     """
-    source = load_diabetes(scaled=False, as_frame=as_frame)
+    source = load_diabetes(scaled=False)
+    place = source.feature_names.index("sex")
     names = [name for name in source.feature_names if name != "sex"]
+    data, target = np.delete(source.data, place, axis=1), source.target
+    sensitive = np.array([f"sex {int(code)}" for code in source.data[:, place]])
     if as_frame:
-        data, codes = source.data[names], source.data["sex"]
-        sensitive = codes.astype(int).map("sex {}".format).to_frame()
-        source.target = source.target.rename("progression")
-    else:
-        place = source.feature_names.index("sex")
-        data = np.delete(source.data, place, axis=1)
-        sensitive = np.array([f"sex {int(code)}" for code in source.data[:, place]])
+        import pandas
+
+        data = pandas.DataFrame(data, columns=names)
+        target = pandas.Series(target, name="progression")
+        sensitive = pandas.DataFrame({"sex": sensitive})
     return Bunch(
         data=data,
-        target=source.target,
+        target=target,
         sensitive_features=sensitive,
         feature_names=names,
         sensitive_names=["sex"],
@@ -101,14 +98,8 @@ def make_two_gaussians(
     Returns
     -------
     sklearn.utils.Bunch
-        data : ndarray of shape (2 * n_samples, 3)
-            Points.
-        target : None
-            There is nothing to predict.
-        sensitive_features : ndarray of shape (2 * n_samples,)
-            Population: 0 for the first half, 1 for the second.
-        feature_names, sensitive_names, DESCR
-            Names of the columns, and a description.
+        `data` (2 n_samples, 3): points. `target`: None. `sensitive_features` (2 n_samples,): 0 for
+        the first population, 1 for the second. `feature_names, sensitive_names, DESCR`.
 
     Examples
     --------
@@ -149,20 +140,21 @@ _PROPUBLICA = (
 class _Published:
     """A data set as published. Names of columns are separated by blanks."""
 
-    name: str  # of the fetcher, without "fetch_"
     files: Mapping[str, str]  # name in the cache: address
     target: str
     sensitive: str
     digest: str  # SHA-256 of the table that `_read` returns, as CSV
     description: str
+    options: Mapping[str, Any] = field(default_factory=dict)  # of pandas.read_csv
     columns: str = ""  # of a file without header
     features: str = ""  # empty: all columns that are neither target nor sensitive
     identifiers: str = ""  # of persons; never returned
 
 
 _ADULT = _Published(
-    name="adult",
     files={name: f"{_UCI}/adult/{name}" for name in ("adult.data", "adult.test")},
+    # A blank after each comma; the test file begins with a remark, and its labels end in a dot.
+    options={"skipinitialspace": True, "comment": "|", "converters": {14: lambda s: s.strip(" .")}},
     columns="age workclass fnlwgt education education_num marital_status occupation relationship "
     "race sex capital_gain capital_loss hours_per_week native_country income",
     target="income",
@@ -173,7 +165,6 @@ _ADULT = _Published(
 )
 
 _COMPAS = _Published(
-    name="compas",
     files={"compas_two_years.csv": f"{_PROPUBLICA}/compas-scores-two-years.csv"},
     target="two_year_recid",
     sensitive="race sex age_cat age",
@@ -186,8 +177,8 @@ _COMPAS = _Published(
 )
 
 _GERMAN = _Published(
-    name="german",
     files={"german.data": f"{_UCI}/statlog/german/german.data"},
+    options={"sep": " "},
     columns="checking_account duration credit_history purpose amount savings employed_since "
     "instalment_rate personal_status_and_sex other_debtors residence_since property age "
     "other_instalment_plans housing existing_credits job people_liable telephone foreign_worker "
@@ -217,16 +208,9 @@ def fetch_adult(*, data_home: _Folder = None, as_frame: bool = True) -> Bunch:
     Returns
     -------
     sklearn.utils.Bunch
-        data : DataFrame or ndarray of shape (48842, 9)
-            Features.
-        target : Series or ndarray of shape (48842,)
-            ``"<=50K"`` or ``">50K"``.
-        sensitive_features : DataFrame or ndarray of shape (48842, 5)
-            sex, race, age, native_country and marital_status.
-        frame : DataFrame or None
-            All columns; None with ``as_frame=False``.
-        feature_names, sensitive_names, target_name, DESCR
-            Names of the columns, and a description.
+        `data` (48842, 9), `target` ("<=50K" or ">50K"), `sensitive_features` (48842, 5): sex, race,
+        age, native_country and marital_status. `frame`: all columns; None with ``as_frame=False``.
+        `feature_names, sensitive_names, target_name, DESCR`.
 
     Raises
     ------
@@ -297,11 +281,13 @@ def fetch_german(*, data_home: _Folder = None, as_frame: bool = True) -> Bunch:
 
 def _fetch(source: _Published, data_home: _Folder, as_frame: bool) -> Bunch:
     """Find or download the files, check their content and divide the columns."""
-    paths = _local_files(source, data_home) or [
-        _downloaded(url, Path(get_data_home(data_home), "fairpca", name))
-        for name, url in source.files.items()
-    ]
-    frame = _read_checked(source, paths)
+    paths = [_local_file(name, url, data_home) for name, url in source.files.items()]
+    frame = _read(source, paths)
+    # Of the table, not of the bytes: a compressed copy without the identifiers is as good.
+    text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if digest != source.digest:
+        raise _other_content(paths, f"its SHA-256 is {digest}, expected {source.digest}")
     sensitive = source.sensitive.split()
     taken = {source.target, *sensitive}
     features = source.features.split() or [name for name in frame.columns if name not in taken]
@@ -320,49 +306,25 @@ def _fetch(source: _Published, data_home: _Folder, as_frame: bool) -> Bunch:
     )
 
 
-def _local_files(source: _Published, data_home: _Folder) -> list[Path] | None:
-    """Compressed copies in the folder that FAIRPCA_DATA names, if all of them are there."""
-    folder = os.environ.get("FAIRPCA_DATA")
-    if data_home is not None or not folder:
-        return None
-    paths = [Path(folder, "raw", f"{name}.gz").expanduser() for name in source.files]
-    return paths if all(path.is_file() for path in paths) else None
-
-
-def _downloaded(url: str, path: Path) -> Path:
-    """Return the file in the cache, downloaded first if it is not there."""
-    if path.is_file():
-        return path
-    try:
-        with urlopen(url, timeout=60) as response:
-            content = response.read()
-    except OSError as error:
-        raise OSError(
-            f"{url} could not be downloaded ({error}). Save that file as {path} and try again."
-        ) from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)  # the file is complete or not there
+def _local_file(name: str, url: str, data_home: _Folder) -> Path:
+    """Return the copy in the folder of FAIRPCA_DATA or in the cache, downloaded where needed."""
+    folder = os.environ.get("FAIRPCA_DATA") if data_home is None else None
+    copy = Path(folder or "", "raw", f"{name}.gz").expanduser()
+    if folder and copy.is_file():
+        return copy
+    path = Path(get_data_home(data_home), "fairpca", name)
+    if not path.is_file():
+        try:
+            with urlopen(url, timeout=60) as response:
+                content = response.read()
+        except OSError as error:
+            raise OSError(
+                f"{url} could not be downloaded ({error}). Save that file as {path} and try again."
+            ) from error
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
     return path
-
-
-def _read_checked(source: _Published, paths: Sequence[Path]) -> Any:
-    """Read the files and compare the table with its checksum."""
-    try:
-        frame = _read(source, paths)
-        # Of the table, not of the bytes: a compressed copy without the identifiers is as good.
-        text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        digest = hashlib.sha256(text.encode()).hexdigest()
-    except ValueError as error:  # pandas cannot read it at all
-        digest = f"unknown ({error})"
-    if digest == source.digest:
-        return frame
-    listed = " and ".join(str(path) for path in paths)
-    raise InvalidInputError(
-        f"{listed}: this is not the table that was published. The SHA-256 of its content is "
-        f"{digest}, expected {source.digest}. Delete the file and call fetch_{source.name} again."
-    )
 
 
 def _read(source: _Published, paths: Sequence[Path]) -> Any:
@@ -370,16 +332,20 @@ def _read(source: _Published, paths: Sequence[Path]) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise ImportError(
-            f"fetch_{source.name} needs pandas: install it with pip install pandas."
-        ) from error
+        raise ImportError("Published data need pandas: pip install pandas.") from error
     names = source.columns.split() or None
     options: dict[str, Any] = {"header": None if names else 0, "names": names, "low_memory": False}
-    if source is _ADULT:  # a blank after each comma; the test file begins with a remark
-        options |= {"skipinitialspace": True, "comment": "|"}
-    if source is _GERMAN:
-        options["sep"] = " "
-    frame = pandas.concat([pandas.read_csv(path, **options) for path in paths], ignore_index=True)
-    if source is _ADULT:  # labels of the test file end in a full stop
-        frame["income"] = frame["income"].astype(str).str.removesuffix(".")
+    try:
+        frames = [pandas.read_csv(path, **options, **source.options) for path in paths]
+    except ValueError as error:  # pandas cannot read it at all
+        raise _other_content(paths, str(error)) from None
+    frame = pandas.concat(frames, ignore_index=True)
     return frame.drop(columns=source.identifiers.split(), errors="ignore")
+
+
+def _other_content(paths: Sequence[Path], reason: str) -> InvalidInputError:
+    listed = " and ".join(map(str, paths))
+    return InvalidInputError(
+        f"{listed}: this is not the table that was published ({reason}). Delete the file and try "
+        "again."
+    )

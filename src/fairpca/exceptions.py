@@ -126,14 +126,7 @@ class GroupsError(InvalidInputError):
 class InfeasibleError(InvalidInputError):
     """No basis satisfies the fairness constraints.
 
-    Parameters
-    ----------
-    message : str
-        What cannot be met and what to do.
-    minimum : float or None
-        The smallest attainable value of the constrained quantity, where it is known.
-    parameter : str or None
-        The constraint concerned.
+    `minimum` is the smallest attainable value of the constrained quantity, where it is known.
 
     Examples
     --------
@@ -142,15 +135,8 @@ class InfeasibleError(InvalidInputError):
     0.2
     """
 
-    def __init__(
-        self,
-        message: str,
-        minimum: float | None = None,
-        *,
-        parameter: str | None = None,
-        settings: Iterable[Setting] = (),
-    ) -> None:
-        super().__init__(message, parameter=parameter, settings=settings)
+    def __init__(self, message: str, minimum: float | None = None, **options: Any) -> None:
+        super().__init__(message, **options)
         self.minimum = minimum
 
 
@@ -176,12 +162,7 @@ class FairnessWarning(MessageWithSettings, UserWarning):
 
 
 class AuditInterrupted(KeyboardInterrupt):
-    """An audit was interrupted; what it had measured by then is not lost.
-
-    Parameters
-    ----------
-    report : AuditReport
-        What was done so far.
+    """An audit was interrupted; `report` is the AuditReport of what it had measured by then.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Small symmetric matrices: eigenpairs, norms, subspaces, level searches; the BLAS guard.
-
-Knows NumPy, SciPy and threadpoolctl only.
-"""
+"""Small symmetric matrices: eigenpairs, norms, subspaces, level searches; the BLAS guard."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from fairpca.exceptions import InvalidInputError
 
 __all__ = [
     "Array",
-    "clipping_level",
     "complement_basis",
     "eigenvalue_excess",
     "fantope_eigenvalues",
@@ -29,9 +25,9 @@ __all__ = [
     "fix_signs",
     "gaussian_delta",
     "ky_fan",
-    "orthonormalize",
     "project",
     "shared_level",
+    "shrink_means",
     "single_blas_thread",
     "spectral_norms",
     "symmetrize",
@@ -55,12 +51,9 @@ def release_control() -> None:
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """Keep BLAS at one thread inside the block.
-
-    The matrices here are small: handing a 50×50 product to a second thread costs more than the
-    product, and on a machine whose cores are busy the threads wait for each other. Blocks may
-    nest and run in several threads at once; BLAS gets its threads back when the last one ends.
-    """
+    """Keep BLAS at one thread inside the block; blocks may nest and run in several threads."""
+    # Handing a 50×50 product to a second thread costs more than the product, and where the cores
+    # are busy the threads wait for each other.
     global _users, _limits
     with _lock:
         if not _users:
@@ -101,11 +94,7 @@ def top_eigenpairs(matrix: Array, count: int) -> tuple[Array, Array]:
 
 
 def ky_fan(matrix: Array, count: int, *, nonnegative: bool = False) -> float:
-    """Sum of the `count` largest eigenvalues (of their positive parts where `nonnegative`).
-
-    This is the support function of the Fantope {0 ⪯ P ⪯ I, tr P = count}, and of the set
-    with tr P ≤ count where `nonnegative`; every dual bound ends in it.
-    """
+    """Largest ⟨matrix, P⟩ over the Fantope tr P = count, or tr P ≤ count where `nonnegative`."""
     top = np.linalg.eigvalsh(matrix)[len(matrix) - count :]
     return float(np.maximum(top, 0.0).sum() if nonnegative else top.sum())
 
@@ -118,23 +107,16 @@ def spectral_norms(matrices: Array) -> Array:
     return np.asarray(np.maximum(-values[..., 0], values[..., -1]))
 
 
-def eigenvalue_excess(values: Array, vectors: Array, level: Array | float) -> tuple[Array, Array]:
-    """Part of symmetric matrices above a level, and its eigenvalues, from their `eigh`."""
+def eigenvalue_excess(values: Array, vectors: Array, level: float) -> Array:
+    """Part of symmetric matrices above a level, from their `eigh`."""
     excess = np.maximum(values - level, 0.0)
-    return (vectors * excess[..., None, :]) @ np.swapaxes(vectors, -1, -2), excess
-
-
-def orthonormalize(matrix: Array) -> Array:
-    """Return an orthonormal basis of the columns of a full-rank tall matrix."""
-    return np.linalg.qr(matrix)[0]
+    return np.asarray((vectors * excess[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def complement_basis(vectors: Array, floor: float) -> Array:
-    """Orthonormal basis (columns) of the complement of the rows of `vectors`.
-
-    Directions whose singular value is at most `floor` count as zero, so dependent and zero
-    rows take no dimension away.
-    """
+    """Orthonormal basis (columns) of the complement of the rows of `vectors`, but for rounding."""
+    # Directions whose singular value is at most `floor` count as zero, so dependent and zero rows
+    # take no dimension away.
     size = vectors.shape[1]
     if not len(vectors):
         return np.eye(size)
@@ -143,11 +125,35 @@ def complement_basis(vectors: Array, floor: float) -> Array:
     return np.ascontiguousarray(right[rank:].T)
 
 
-def fix_signs(basis: Array) -> Array:
-    """Flip columns so that the entry of largest size in each is positive."""
+def shrink_means(F: Array, limit: float, V: Array, least: float = 1e-3) -> Array:
+    """Shrink what V has in the span of the rows of F until ‖Vᵀf‖² ≤ limit for all.
+
+    V is returned as it is where less than the share `least` of a direction lies outside the span.
+    """
+
+    def is_within(V: Array) -> bool:
+        return bool(np.sum((F @ V) ** 2, axis=1).max(initial=0.0) <= limit)
+
+    if not len(F) or is_within(V):
+        return V
+    outside = complement_basis(F, 1e-10 * float(np.linalg.norm(F)))
+    kept = outside @ (outside.T @ V)
+    if outside.shape[1] < V.shape[1] or np.linalg.svd(kept, compute_uv=False)[-1] < least:
+        return V
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        share = 0.5 * (low + high)
+        inside = is_within(np.linalg.qr(kept + share * (V - kept))[0])
+        low, high = (share, high) if inside else (low, share)
+    return np.linalg.qr(kept + low * (V - kept))[0]
+
+
+def fix_signs(basis: Array, scores: Array | None = None) -> Array:
+    """Flip columns so that the largest entry of each, or of its scores, is positive."""
     if not basis.size:
         return basis
-    leading = basis[np.argmax(np.abs(basis), axis=0), np.arange(basis.shape[1])]
+    scores = basis if scores is None else scores
+    leading = scores[np.argmax(np.abs(scores), axis=0), np.arange(basis.shape[1])]
     return basis * np.where(leading < 0.0, -1.0, 1.0)
 
 
@@ -214,30 +220,16 @@ def fantope_eigenvalues(values: Array, rank: float, *, at_most: bool = False) ->
     return np.asarray(np.clip(values - theta, 0.0, 1.0))
 
 
-def shared_level(values: Array, mass: float, weights: Array | None = None) -> float:
-    """Level s ≥ 0 with Σ weights·(values − s)₊ = mass; 0 where even s = 0 leaves less.
+def shared_level(values: Array, mass: float, growth: float = 0.0) -> float:
+    """Level s ≥ 0 with Σ(values − s)₊ = mass + growth·s; 0 where even s = 0 leaves less.
 
-    It is the multiplier of the shared bound in the proximal step of mass·max(values, 0).
+    It is the multiplier of the shared bound in the proximal step of mass·max(values, 0), and with
+    a growth of 2·penalty/step that of penalty·max(values, 0)².
     """
-    order = np.argsort(values)[::-1]
-    ordered = values[order]
-    weight = np.ones(len(values)) if weights is None else weights[order]
-    levels = (np.cumsum(weight * ordered) - mass) / np.cumsum(weight)
+    ordered = np.sort(values)[::-1]
+    levels = (np.cumsum(ordered) - mass) / (growth + np.arange(1, len(values) + 1))
     above = np.flatnonzero(ordered > levels)
     return max(float(levels[above[-1]]), 0.0) if len(above) else 0.0
-
-
-def clipping_level(singular_values: Array, penalty: float, step: float) -> float:
-    """Level s that minimises penalty·s² + step/2·Σ(σ − s)₊² over s ≥ 0.
-
-    Clipping all singular values of a set of matrices at s is the proximal step of
-    penalty·(largest singular value)².
-    """
-    ordered = np.sort(singular_values)[::-1]
-    counts = np.arange(1, len(ordered) + 1)
-    levels = step * np.cumsum(ordered) / (2.0 * penalty + step * counts)
-    above = np.flatnonzero(ordered > levels)
-    return float(levels[above[-1]]) if len(above) else 0.0
 
 
 def gaussian_delta(gap: Array, cov: Array, other: Array) -> float:

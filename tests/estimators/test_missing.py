@@ -174,13 +174,13 @@ def test_a_missing_category_counts_as_the_shares_of_all(rng):
 
 
 def _partial(table, roles):
-    from fairpca.tables._kernel import summarise_batches
+    from fairpca.tables._stream import sum_parts
 
-    return summarise_batches(table.batches(roles.columns), roles)
+    return sum_parts(table.parts, roles, table.role_schema(roles))
 
 
 def _merge(left, right, roles):
-    from fairpca.tables._partial import merge_partials
+    from fairpca.tables._kernel import merge_partials
 
     return merge_partials([left, right], roles)
 

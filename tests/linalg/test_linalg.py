@@ -9,7 +9,6 @@ from scipy.optimize import minimize_scalar
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairpca.linalg import (
-    clipping_level,
     complement_basis,
     fantope_eigenvalues,
     fix_signs,
@@ -56,18 +55,12 @@ def test_shared_level_spends_the_mass(values, mass):
         assert spent <= mass * (1 + 1e-12)
 
 
-@given(vectors, st.floats(0.01, 10))
-def test_shared_level_with_weights_equals_repetition(values, mass):
-    repeated = shared_level(np.repeat(values, 3), mass)
-    assert shared_level(values, mass, np.full(len(values), 3.0)) == pytest.approx(repeated)
-
-
 @given(vectors.map(np.abs), st.floats(0.05, 5), st.floats(0.05, 5))
-def test_clipping_level_minimises(values, penalty, step):
+def test_shared_level_with_growth_minimises_a_squared_bound(values, penalty, step):
     def cost(s):
         return penalty * s**2 + 0.5 * step * np.sum(np.maximum(values - s, 0.0) ** 2)
 
-    level = clipping_level(values, penalty, step)
+    level = shared_level(values, 0.0, 2.0 * penalty / step)
     best = minimize_scalar(cost, bounds=(0, values.max() + 1), method="bounded").fun
     assert cost(level) <= best + 1e-9
 

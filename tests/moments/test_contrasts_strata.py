@@ -209,7 +209,7 @@ def test_empty_cells_of_the_cross_table_are_said(rng):
     assert "sex=m, job=c (no rows)" in message
     (empty,) = [c for c in contrasts if c.positive == "m × c"]
     assert empty.status == "not compared: empty"
-    assert not empty.is_compared
+    assert empty.mean_gap is None
 
 
 def test_a_huge_cross_table_has_its_empty_cells_counted(rng):

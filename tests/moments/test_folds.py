@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
@@ -11,6 +12,7 @@ from fairpca.metrics import cov_gap, gaussian_bound, mean_gap
 from fairpca.moments import FoldedMoments, GroupMoments, gap_statistics
 from fairpca.rows import Rows
 from fairpca.rows._sampling import fold_of
+from fairpca.tables import moments_from_arrow
 
 
 @pytest.fixture
@@ -65,6 +67,51 @@ def test_numbers_that_a_batch_takes_for_groups_share_their_fold():
     whole = fold_of(Rows.read(X, age, numeric=["sensitive_feature"]), 7)
     pairs = [fold_of(Rows.read(X[i : i + 1], age[i : i + 1]), 7)[0] for i in range(5)]
     assert (whole == pairs).all()
+
+
+def test_an_array_a_frame_and_a_stream_of_the_same_numbers_share_their_folds(table):
+    z, s = table[["g", "h"]], table["x"] > 0
+    named = fold_of(Rows.read(table[FEATURES], z, s), 5)
+    plain = Rows.read(table[FEATURES].to_numpy(), z.to_numpy(), s.to_numpy())
+    assert (fold_of(plain, 5) == named).all()
+    renamed = Rows.read(table[FEATURES].add_prefix("other "), z.add_prefix("z"), s)
+    assert (fold_of(renamed, 5) == named).all()
+    whole = FoldedMoments.from_rows(plain, 5)
+    stream = pa.Table.from_pandas(table.assign(s=s)).to_reader(max_chunksize=70)
+    streamed = moments_from_arrow(stream, ["g", "h"], FEATURES, "s", folds=5)
+    for one, other in zip(streamed.folds, whole.folds, strict=True):
+        assert one.n_samples == other.n_samples
+        np.testing.assert_allclose(one.pooled().mean, other.pooled().mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 7, 600])
+def test_indicators_of_a_stream_do_not_depend_on_batches(table, size):
+    text = pa.Table.from_pandas(table.assign(job=np.arange(600) % 11).astype({"job": str}))
+    options = {"features": ["u"], "categorical": ["h", "job"], "folds": 3}
+    [one, other] = [
+        moments_from_arrow(pa.Table.from_batches(text.to_batches(n)[::-1]), "g", **options)
+        for n in (size, 50)
+    ]
+    assert one.feature_names == other.feature_names
+    for a, b in zip(one.folds, other.folds, strict=True):
+        np.testing.assert_allclose(a.pooled().mean, b.pooled().mean, atol=1e-12)
+
+
+def test_units_share_a_fold(table):
+    unit = np.arange(600) // 10
+    parts = (table[FEATURES], table["g"])
+    folded = FoldedMoments.from_arrays(*parts, folds=3, units=unit)
+    folds = Rows.read(*parts, units=unit).folds(3)
+    assert all(len(set(folds[unit == u])) == 1 for u in range(60))
+    for k, fold in enumerate(folded.folds):
+        assert fold.n_samples == np.count_nonzero(folds == k)
+        np.testing.assert_allclose(fold.pooled().mean, table[FEATURES][folds == k].mean())
+    halves = [
+        FoldedMoments.from_arrays(*(p[part] for p in parts), folds=3, units=unit[part])
+        for part in (slice(0, 333), slice(333, 600))
+    ]
+    for one, other in zip((halves[0] + halves[1]).folds, folded.folds, strict=True):
+        assert one.n_samples == other.n_samples
 
 
 @pytest.mark.parametrize("n_folds", [2, 5, 13])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairpca.linalg import top_eigenpairs
-from fairpca.solvers import FairProblem, solve_worst
+from fairpca.solvers import FairProblem, solve
 
 cp = pytest.importorskip("cvxpy", reason="the reference extra is not installed")
 
@@ -40,8 +40,16 @@ def test_relaxed_optimum(n_groups, size, d, objective):
     if objective == "worst-loss":
         offsets = np.array([top_eigenpairs(S, d)[0].sum() for S in groups])
     empty = np.zeros((0, size)), np.zeros((0, size, size))
-    problem = FairProblem(groups.mean(axis=0), *empty, d, mean_tol=None, cov_weight=0.0)
-    certificate = solve_worst(problem, groups, offsets, objective, tol=1e-6).certificate
+    problem = FairProblem(
+        groups.mean(axis=0),
+        *empty,
+        d,
+        mean_tol=None,
+        cov_weight=0.0,
+        group_covariances=groups,
+        group_offsets=offsets,
+    )
+    certificate = solve(problem, tol=1e-6).certificate
     reference = clarabel(groups, offsets, d)
     assert certificate.bound == pytest.approx(reference, rel=1e-5)
     assert certificate.relaxed_objective == pytest.approx(reference, rel=1e-5)
@@ -58,8 +66,16 @@ def test_equal_means_only_restrict_the_space(objective):
     offsets = np.zeros(4)
     if objective == "worst-loss":  # own bests are those of all features
         offsets = np.array([top_eigenpairs(S, d)[0].sum() for S in groups])
-    problem = FairProblem(groups.mean(axis=0), f, np.zeros((0, size, size)), d, cov_weight=0.0)
-    found = solve_worst(problem, groups, offsets, objective, tol=1e-6)
+    problem = FairProblem(
+        groups.mean(axis=0),
+        f,
+        np.zeros((0, size, size)),
+        d,
+        cov_weight=0.0,
+        group_covariances=groups,
+        group_offsets=offsets,
+    )
+    found = solve(problem, tol=1e-6)
     assert np.abs(f @ found.basis).max() < 1e-12
     reference = clarabel(N.T @ groups @ N, offsets, d)
     assert found.certificate.bound == pytest.approx(reference, rel=1e-5)

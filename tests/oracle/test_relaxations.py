@@ -11,6 +11,7 @@ from fairpca.solvers import _problem as problems
 from fairpca.solvers import solve
 from fairpca.solvers._paper import solve_paper
 from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._solution import Options
 from fairpca.solvers._tight import solve_tight
 
 cp = pytest.importorskip("cvxpy", reason="the reference extra is not installed")
@@ -87,7 +88,7 @@ PENALISED = [
 @pytest.mark.parametrize(("size", "contrasts", "options"), PENALISED)
 def test_tight_penalised(size, contrasts, options):
     reduced = reduce_problem(random_problem(size, size, contrasts, 2, **options))
-    assert_agrees(solve_tight(reduced, tol=1e-6, max_iter=20000), clarabel_tight(reduced))
+    assert_agrees(solve_tight(reduced, Options(tol=1e-6, max_iter=20000)), clarabel_tight(reduced))
 
 
 GROUPED = [{"cov_weight": 1.0}, {"cov_tol": 0.5}, {"cov_weight": 0.5, "mean_tol": 0.2}]
@@ -98,16 +99,20 @@ GROUPED = [{"cov_weight": 1.0}, {"cov_tol": 0.5}, {"cov_weight": 0.5, "mean_tol"
 def test_group_objectives_under_a_covariance_term(size, n_groups, options):
     rng = np.random.default_rng(size)
     roots = rng.normal(size=(n_groups, size, size)) / np.sqrt(size)
-    groups = problems.GroupObjectives(roots @ np.swapaxes(roots, 1, 2), rng.uniform(size=n_groups))
-    reduced = reduce_problem(random_problem(size, size, 2, 2, **options), groups)
-    bound = solve_tight(reduced, tol=1e-6, max_iter=20000)
+    problem = replace(
+        random_problem(size, size, 2, 2, **options),
+        group_covariances=roots @ np.swapaxes(roots, 1, 2),
+        group_offsets=rng.uniform(size=n_groups),
+    )
+    reduced = reduce_problem(problem)
+    bound = solve_tight(reduced, Options(tol=1e-6, max_iter=20000))
     assert_agrees(bound, clarabel_tight(reduced), rtol=2e-5)
     assert bound.weights.min() >= 0.0
     assert bound.weights.sum() == pytest.approx(1.0)
     # No fixed weights prove a smaller bound.
     for w in (bound.weights, np.full(n_groups, 1.0 / n_groups), np.eye(n_groups)[0]):
         S, offset = reduced.mixture(w)
-        fixed = solve_tight(replace(reduced, S=S, groups=None), tol=1e-6, max_iter=20000)
+        fixed = solve_tight(replace(reduced, S=S, groups=None), Options(tol=1e-6, max_iter=20000))
         assert bound.value <= fixed.value - offset + 1e-5 * abs(bound.value)
 
 
@@ -124,7 +129,7 @@ CONSTRAINED = [
 @pytest.mark.parametrize(("size", "contrasts", "options"), CONSTRAINED)
 def test_tight_constrained(size, contrasts, options):
     reduced = reduce_problem(random_problem(size, size, contrasts, 2, **options))
-    assert_agrees(solve_tight(reduced, tol=1e-6, max_iter=20000), clarabel_tight(reduced))
+    assert_agrees(solve_tight(reduced, Options(tol=1e-6, max_iter=20000)), clarabel_tight(reduced))
 
 
 @pytest.mark.parametrize("trace", ["at-most", "equal"])
@@ -141,14 +146,14 @@ def test_tight_constrained(size, contrasts, options):
 )
 def test_paper(size, contrasts, options, trace):
     reduced = reduce_problem(random_problem(size, size, contrasts, 2, **options))
-    bound = solve_paper(reduced, tol=1e-6, max_iter=20000, trace=trace)
+    bound = solve_paper(reduced, Options(tol=1e-6, max_iter=20000, trace=trace))
     assert_agrees(bound, clarabel_paper(reduced, trace))
 
 
 def test_size_20():
     reduced = reduce_problem(random_problem(20, 20, 1, 2))
-    assert_agrees(solve_tight(reduced, tol=1e-6, max_iter=20000), clarabel_tight(reduced))
-    bound = solve_paper(reduced, tol=1e-6, max_iter=20000, trace="equal")
+    assert_agrees(solve_tight(reduced, Options(tol=1e-6, max_iter=20000)), clarabel_tight(reduced))
+    bound = solve_paper(reduced, Options(tol=1e-6, max_iter=20000, trace="equal"))
     assert_agrees(bound, clarabel_paper(reduced, "equal"))
 
 
@@ -193,6 +198,6 @@ def test_real_data(name, X, z):
         X, z = standardized_uci(name)
         X = X[:, :features]
     reduced = reduce_problem(problem_from_rows(X, z, 2))
-    assert_agrees(solve_tight(reduced, tol=1e-6, max_iter=20000), clarabel_tight(reduced))
-    bound = solve_paper(reduced, tol=1e-6, max_iter=20000)
+    assert_agrees(solve_tight(reduced, Options(tol=1e-6, max_iter=20000)), clarabel_tight(reduced))
+    bound = solve_paper(reduced, Options(tol=1e-6, max_iter=20000))
     assert_agrees(bound, clarabel_paper(reduced, "at-most"))

@@ -55,6 +55,13 @@ def test_what_numpy_would_take_for_numbers(door):
     door(np.ma.array(X, mask=False), z, np.ma.array(ones))  # nothing is masked
 
 
+@pytest.mark.parametrize("door", DOORS, ids=["moments", "fit", "metric"])
+def test_names_of_features_that_repeat_are_refused_in_our_words(door):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(8, 3)), columns=["a", "b", "a"])
+    with pytest.raises(InvalidInputError, match=r"duplicate column names \['a'\]: rename"):
+        door(X, np.arange(8) % 2, None)
+
+
 def test_groups_that_are_printed_alike_are_refused():
     X = np.zeros((4, 1))
     with pytest.raises(GroupsError, match="'1' as int and as str"):

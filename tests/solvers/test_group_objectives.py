@@ -1,15 +1,18 @@
 """The smallest group objective: exact for two groups, certified for any number."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from support import projector, random_bases
 
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import top_eigenpairs
-from fairpca.solvers import FairProblem, solve_worst
+from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._exact import solve_two_groups
-from fairpca.solvers._problem import GroupObjectives, reduce_problem
+from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._solution import Options
 from fairpca.solvers._tight import solve_tight
 
 OBJECTIVES = ("worst-variance", "worst-loss")
@@ -39,9 +42,15 @@ def pure_problem(covariances, d, **options):
     return FairProblem(covariances.mean(0), np.zeros((0, p)), np.zeros((0, p, p)), d, **options)
 
 
+def grouped(problem, covariances, offsets):
+    """The same problem for the smallest group objective; zero offsets are those of the variance."""
+    offsets = offsets if offsets.any() else None
+    return replace(problem, group_covariances=covariances, group_offsets=offsets)
+
+
 def solve_groups(covariances, d, objective, **options):
     offsets = offsets_of(covariances, d, objective)
-    return solve_worst(pure_problem(covariances, d), covariances, offsets, objective, **options)
+    return solve(grouped(pure_problem(covariances, d), covariances, offsets), **options)
 
 
 def worst(covariances, offsets, V):
@@ -103,9 +112,9 @@ def test_bound_holds_and_relaxation_is_solved(n_groups, size, d, objective):
 
 def relaxed(groups, d, objective, tol):
     """The relaxation without limits, and its objectives in reduced units."""
-    objectives = GroupObjectives(groups, offsets_of(groups, d, objective))
-    reduced = reduce_problem(pure_problem(groups, d), objectives)
-    return solve_tight(reduced, tol=tol, max_iter=500), reduced.groups
+    problem = grouped(pure_problem(groups, d), groups, offsets_of(groups, d, objective))
+    reduced = reduce_problem(problem)
+    return solve_tight(reduced, Options(tol=tol, max_iter=500)), reduced.groups
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -134,8 +143,8 @@ def test_next_to_no_penalty_is_no_penalty(n_groups, objective):
     offsets, S = offsets_of(groups, 2, objective), groups.mean(axis=0)
     gaps = groups[1:] - groups[:1]
     found = [
-        solve_worst(
-            FairProblem(S, np.zeros((0, 7)), gaps, 2, cov_weight=weight), groups, offsets, objective
+        solve(
+            grouped(FairProblem(S, np.zeros((0, 7)), gaps, 2, cov_weight=weight), groups, offsets)
         ).certificate
         for weight in (0.0, 1e-9)
     ]
@@ -207,3 +216,14 @@ def test_groups_that_are_all_alike_but_for_a_permutation(d):
     certificate = solve_groups(groups, d, "worst-variance").certificate
     assert certificate.bound == pytest.approx(d / 6)
     assert certificate.objective == pytest.approx(d / 6, rel=1e-6)
+
+
+def test_group_objectives_are_checked():
+    groups = random_groups(0, 3, 5)
+    problem = grouped(pure_problem(groups, 2), groups, np.zeros(3))
+    with pytest.raises(InvalidInputError, match="worst-variance"):
+        solve(problem, "paper")
+    with pytest.raises(InvalidInputError, match="group_covariances has shape"):
+        replace(problem, group_covariances=groups[:, :4, :4])
+    with pytest.raises(InvalidInputError, match="group_offsets has shape"):
+        replace(problem, group_offsets=np.zeros(2))

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import random_problem
+from support import problem_from_moments, random_problem
 
 from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments
-from fairpca.solvers import SOLVERS, FairProblem, Status, _solve, solve
+from fairpca.solvers import SOLVERS, Status, _solve, solve
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import Refined
 from fairpca.solvers._solution import Bound
@@ -40,7 +40,7 @@ def one_dimension(mean_tol):
     z = np.repeat([0, 1], 50)
     x = rng.normal(size=(100, 1)) + 2 * z[:, None]
     moments = GroupMoments.from_arrays(x, z)
-    return FairProblem.from_moments(moments, 1, mean_tol=mean_tol)
+    return problem_from_moments(moments, 1, mean_tol=mean_tol)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -81,7 +81,7 @@ def test_an_unattainable_mean_of_three_groups_is_said_and_not_a_crash(seed):
     rng = np.random.default_rng(seed)
     z = rng.integers(0, 3, 60)
     X = rng.normal(size=(60, 2)) + rng.normal(size=(3, 2))[z]
-    problem = FairProblem.from_moments(GroupMoments.from_arrays(X, z), 2, mean_tol=0.3)
+    problem = problem_from_moments(GroupMoments.from_arrays(X, z), 2, mean_tol=0.3)
     smallest = np.linalg.norm(problem.mean_gaps, axis=1).max()  # two components keep everything
     with pytest.raises(InfeasibleError, match=r"mean_tol=0\.3 cannot be met") as caught:
         solve(problem)
@@ -93,7 +93,7 @@ def test_an_attainable_limit_with_two_attributes_is_met(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(200, 9))
     Z = rng.integers(0, 2, size=(200, 2))
-    problem = FairProblem.from_moments(GroupMoments.from_arrays(X, Z), 3, cov_tol=0.05)
+    problem = problem_from_moments(GroupMoments.from_arrays(X, Z), 3, cov_tol=0.05)
     if seed in (11, 17):
         with pytest.raises(InfeasibleError, match=r"cannot be met .* no basis gets below"):
             solve(problem)
@@ -117,7 +117,7 @@ def test_many_contrasts_and_few_rows_end_soon(solver):
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(50, 8)), np.arange(50) % 25
     moments = GroupMoments.from_arrays(X, z)
-    problem = FairProblem.from_moments(moments, 3, mean_tol=0.3)
+    problem = problem_from_moments(moments, 3, mean_tol=0.3)
     start = time.process_time()
     with pytest.raises(InfeasibleError, match=r"mean_tol=0\.3 cannot be met"):
         solve(problem, solver)
@@ -137,9 +137,7 @@ def test_a_high_penalty_ends_soon(solver, seed):
 def test_a_limit_that_only_the_smallest_features_meet_is_met():
     rng, p, d = np.random.default_rng(0), 30, 10
     X, Z = rng.normal(size=(200, p)) * 10.0 ** np.linspace(-2, 2, p), rng.integers(0, 3, (200, 2))
-    quiet = FairProblem.from_moments(GroupMoments.from_arrays(X[:, :d], Z), d)
+    quiet = problem_from_moments(GroupMoments.from_arrays(X[:, :d], Z), d)
     limit = 1.01 * np.abs(np.linalg.eigvalsh(quiet.cov_gaps)).max()
-    problem = FairProblem.from_moments(
-        GroupMoments.from_arrays(X, Z), d, mean_tol=None, cov_tol=limit
-    )
+    problem = problem_from_moments(GroupMoments.from_arrays(X, Z), d, mean_tol=None, cov_tol=limit)
     assert solve(problem, certify=False).certificate.cov_gap <= limit * (1 + 1e-6)

@@ -1,5 +1,7 @@
 """Newton's method for a basis: its derivatives, its last digits, and problems of low rank."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support import random_problem
@@ -17,7 +19,7 @@ from fairpca.solvers._newton import (
     ascend,
     polish,
 )
-from fairpca.solvers._problem import GroupObjectives, reduce_problem
+from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import initial_multipliers, orthonormal_factor, refine
 
 FORMS = [
@@ -158,7 +160,7 @@ def test_directions_without_variance_cost_nothing(options):
         **options,
     )
     assert reduce_problem(outer).size <= 9 + 2
-    assert reduce_problem(outer, GroupObjectives(outer.covariance[None], np.zeros(1))).size >= 59
+    assert reduce_problem(replace(outer, group_covariances=outer.covariance[None])).size >= 59
     few, many = solve(inner).certificate, solve(outer).certificate
     assert many.objective == pytest.approx(few.objective, rel=1e-6)
     assert many.bound == pytest.approx(few.bound, rel=1e-4)

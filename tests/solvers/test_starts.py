@@ -7,11 +7,12 @@ import pytest
 from support import random_problem
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.solvers import FairProblem, Status, _feasibility, _refinement, _starts, solve
+from fairpca.solvers import FairProblem, Status, _refinement, _starts, solve
 from fairpca.solvers._exact import complement_for_next, deflate
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, reduce_problem
 from fairpca.solvers._refinement import Refined, refine
+from fairpca.solvers._solution import Options
 from fairpca.solvers._tight import solve_tight
 
 
@@ -33,7 +34,7 @@ def test_refined_is_as_good_as_ascent_from_every_start(seed, contrasts, d, optio
     reduced = reduce_problem(problem)
     value = solve(problem).certificate.objective / reduced.scale
     first = refine(reduced, *deflate(reduced))
-    relaxed = solve_tight(reduced, tol=1e-4, max_iter=5000, known=first).rounded
+    relaxed = solve_tight(reduced, Options(max_iter=5000), first).rounded
     for start in (first.basis, relaxed, top_basis(reduced)):
         found = refine(reduced, start)
         if reduced.violation(found.basis) <= FEASIBLE:
@@ -137,9 +138,9 @@ def test_a_mean_is_measured_by_its_length():
 @pytest.mark.parametrize("seed", range(4))
 def test_many_contrasts_are_bounded_as_if_all_were_there_at_once(seed, monkeypatch):
     reduced = reduce_problem(random_problem(seed, 8, 6, 2, mean_tol=None, cov_weight=2.0))
-    some = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    some = solve_tight(reduced, Options(max_iter=5000))
     monkeypatch.setattr("fairpca.solvers._tight._FEW_CONTRASTS", 100)
-    every = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    every = solve_tight(reduced, Options(max_iter=5000))
     assert some.value == pytest.approx(every.value, rel=3e-4)
     assert some.relaxed_value <= every.value * (1 + 1e-9)
     assert some.status is every.status is Status.CONVERGED
@@ -153,7 +154,7 @@ def test_contrasts_that_were_overlooked_are_put_back():
         np.diag([6.0, 5.9, 5.8, 5.7, 5.6, 5.5]), np.zeros((0, 6)), Q, 1, cov_tol=0.5
     )
     reduced = reduce_problem(problem)
-    bound = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    bound = solve_tight(reduced, Options(max_iter=5000))
     # vᵀQ_kv = 10 v_k² (15 v_0²): at most 0.5/15 + 5·0.5/10 of the mass has room.
     with pytest.raises(InfeasibleError):
         solve(problem)
@@ -165,7 +166,7 @@ def test_a_guess_of_multipliers_above_the_penalty_proves_nothing():
     reduced = reduce_problem(problem)
     good = refine(reduced, top_basis(reduced))
     high = Refined(good.basis, 50.0 * good.multipliers, good.mean_costs, 0, Status.CONVERGED)
-    bound = solve_tight(reduced, tol=1e-4, max_iter=0, known=high)
+    bound = solve_tight(reduced, Options(max_iter=0), high)
     assert bound.value >= reduced.objective(good.basis) - 1e-9
 
 
@@ -173,7 +174,7 @@ def test_penalties_that_are_spent_are_raised():
     # Multipliers of a narrow limit are far larger than the first guess of them.
     problem = random_problem(2, 8, 2, 2, cov_tol=0.1)
     reduced = reduce_problem(problem)
-    bound = solve_tight(reduced, tol=1e-4, max_iter=5000)
+    bound = solve_tight(reduced, Options(max_iter=5000))
     best = solve(problem).certificate.objective / reduced.scale
     assert bound.status is Status.CONVERGED
     assert best - 1e-9 <= bound.value <= bound.relaxed_value + 2e-4 * abs(bound.value)
@@ -188,9 +189,9 @@ def test_random_starts_find_what_ascent_missed(monkeypatch):
     def stay(problem, start, *_, **__):
         return Refined(next(starts), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.CONVERGED)
 
-    monkeypatch.setattr(_feasibility, "refine", stay)
+    monkeypatch.setattr(_starts, "refine", stay)
     outside = Refined(top_basis(reduced), np.zeros((4, 1, 1)), np.zeros(0), 0, Status.UNSETTLED)
-    found = _feasibility.restore_feasibility(reduced, outside)
+    found = _starts.restore_feasibility(reduced, outside)
     assert reduced.violation(found.basis) <= FEASIBLE
 
 

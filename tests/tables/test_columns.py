@@ -19,8 +19,9 @@ from fairpca import FairPCA
 from fairpca.estimators import load_model
 from fairpca.exceptions import GroupsError, IdentifierWarning, InvalidInputError
 from fairpca.tables import moments_from_files, open_table
-from fairpca.tables._kernel import encode_columns, summarise_batches
-from fairpca.tables._roles import assign_roles
+from fairpca.tables._kernel import encode_columns
+from fairpca.tables._roles import Columns, assign_roles
+from fairpca.tables._stream import sum_batches
 
 
 def by_parquet(frame, tmp_path, **asked):
@@ -211,7 +212,7 @@ def test_weights_must_be_numbers():
     batch = pa.RecordBatch.from_pydict({"a": [1.0], "g": ["x"], "w": ["heavy"]})
     roles = assign_roles(batch.schema, "g", features=["a"], weight="w")
     with pytest.raises(InvalidInputError, match="sample_weight cannot be read as numbers"):
-        summarise_batches([batch], roles)
+        sum_batches([Columns.of(batch, roles)], roles)
 
 
 def test_indicators_of_one_column_are_never_more_than_asked(tmp_path):

@@ -17,7 +17,7 @@ from fairpca.exceptions import (
     ImputedValuesWarning,
     InvalidInputError,
 )
-from fairpca.tables import lazy_moments, lazy_sample
+from fairpca.tables import DaskRows
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not installed")
@@ -106,8 +106,9 @@ def test_missing_values_are_dropped_or_imputed_as_in_memory(missing, max_rows, f
 def drawn(frame, size, partitions=7):
     table = dd.from_pandas(frame, npartitions=partitions)
     parts = (table[FEATURES], table[["sex", "race"]], table["city"], table["w"])
-    moments = lazy_moments(*parts, names=FEATURES)
-    return moments, lazy_sample(parts, moments, size, names=FEATURES)
+    rows = DaskRows(*parts, names=FEATURES)
+    moments = rows.moments()
+    return moments, rows.sample(moments, size)
 
 
 def test_a_sample_has_rows_of_the_table_and_the_weight_of_every_cell(frame):

@@ -189,7 +189,7 @@ class TestDask:
             raise KeyError("a\nb")
 
         frame.to_csv(tmp_path / "one.csv", index=False)
-        monkeypatch.setattr("fairpca.tables.dask._compute", fail)
+        monkeypatch.setattr("fairpca.tables.dask.merge_tree", fail)
         with pytest.raises(InvalidInputError, match=r"the dask engine failed.*--engine") as e:
             by_engine("dask", tmp_path, "sex", features=FEATURES)
         assert "\n" not in str(e.value)

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fairpca._progress import Counter
-from fairpca.adversary._leakage import Leakage, random_frequencies
-from fairpca.adversary._targets import Targets, form_targets
+from fairpca.adversary._leakage import Leakage, Targets, form_targets, random_frequencies
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import (
     Array,
     fix_signs,
-    orthonormalize,
     project,
+    shrink_means,
     single_blas_thread,
     top_eigenpairs,
 )
@@ -37,7 +36,6 @@ _ZERO = 1e-10
 _START_WEIGHTS = (0.0, 1.0, 10.0)
 # Of the directions in which covariances differ the most, at most so many are left out of a start.
 _MOST_DROPPED = 32
-_BISECTIONS = 40
 # Room for rounding in a covariance gap that is made a limit.
 _SLACK = 1e-6
 # Every step sees so many rows and features, drawn anew: a basis cannot learn to hide from what
@@ -149,20 +147,14 @@ class Ascent:
 
         def ascend(path_targets: Sequence[PathTarget]) -> None:
             for target in path_targets:
-                candidates.append(
-                    self._point(feasible(self.ascend(best(target).basis, target)), test)
-                )
+                V = feasible(self.ascend(best(target).basis, target))
+                candidates.append(self._point(V, test))
                 if counter is not None:
                     counter.add()
 
         penalties = [target for target in path_targets if not target.rise]
-        ascend(
-            (
-                *penalties[::2],
-                *penalties[1::2][::-1],
-                *(target for target in path_targets if target.rise),
-            )
-        )
+        rising = [target for target in path_targets if target.rise]
+        ascend([*penalties[::2], *penalties[1::2][::-1], *rising])
         new = _targets_in_gaps([best(target) for target in path_targets], gap_points)
         ascend(new)
         points = [best(target) for target in path_targets]
@@ -183,9 +175,7 @@ class Ascent:
             penalty = target.penalty_at(variance / self.total)
             slope *= 2.0 / variance
             slope -= penalty * self._leakage(V.shape[1], _ROWS, _FEATURES)(V)[1]
-            slope /= (
-                1.0 + penalty
-            )  # one scale for the averages below, wherever the penalty is going
+            slope /= 1.0 + penalty  # one scale for the averages below, whatever the penalty
             slope = self.stretch * (slope - V @ (V.T @ slope))
             slope -= V @ (V.T @ slope)
             momentum = _MEMORY * momentum + (1.0 - _MEMORY) * slope
@@ -195,7 +185,8 @@ class Ascent:
                 return V
             # Both averages start at zero, which is divided out.
             pace = momentum / (1.0 - _MEMORY**step) / np.sqrt(size / (1.0 - _SLOW_MEMORY**step))
-            V = orthonormalize(V + 0.5 * _LENGTH * (1.0 + np.cos(np.pi * step / _STEPS)) * pace)
+            length = 0.5 * _LENGTH * (1.0 + np.cos(np.pi * step / _STEPS))
+            V = np.linalg.qr(V + length * pace)[0]
         return V
 
     def _point(self, V: Array, test: Leakage) -> Point:
@@ -241,15 +232,13 @@ class Space:
         return np.asarray(project(X, self.mean, self.directions), dtype=np.float64)
 
     def starts(self) -> list[Array]:
-        """Bases to start from: fair in means and covariances, or of less variance or smaller gaps.
-
-        An ascent leaves directions of much variance only where a little of another one helps.
-        """
+        """Fair bases to start from, and some of less variance or smaller gaps."""
+        # An ascent leaves directions of much variance only where a little of another one helps.
         bases = []
         for weight in _START_WEIGHTS:
             problem = replace(self.problem, cov_weight=weight)
             V = self.inner.T @ solve(problem, certify=False).basis[: len(self.inner)]
-            bases.append(orthonormalize(V))
+            bases.append(np.linalg.qr(V)[0])
         r, d = self.inner.shape[1], self.problem.n_components
         first = d
         while first < r:
@@ -272,26 +261,22 @@ class Space:
     def plain(self) -> Point:
         """Return the point without a penalty."""
         V = np.eye(len(self.variances))[:, : self.problem.n_components]
-        return Point(
-            PathTarget(0.0), V, float(self.variances[: V.shape[1]].sum()) / self.total, 0.0
-        )
+        variance = float(self.variances[: V.shape[1]].sum()) / self.total
+        return Point(PathTarget(0.0), V, variance, 0.0)
 
     def bounded(self, V: Array, mean_gap: float, cov_gap: float, *, certify: bool) -> Solution:
-        """Return a basis with the bound on the variance of all bases with gaps as small.
-
-        Every basis with the means of `mean_tol` and covariances as close as here is a feasible
-        one of the problem that is bounded.
-        """
+        """Return a basis with the bound on the variance of all bases with gaps as small."""
+        # Every basis with the means of `mean_tol` and covariances as close as here is a feasible
+        # one of the problem that is bounded.
         problem = replace(self.problem, cov_weight=0.0)
         if certify and cov_gap > 0.0:
             problem = replace(problem, cov_tol=cov_gap * (1.0 + _SLACK))
         solution = solve(problem, certify=certify)
         variance = float(np.sum(V * (self.problem.covariance @ V)))
-        bound = max(solution.certificate.bound, variance)
         certificate = replace(
             solution.certificate,
             objective=variance,
-            bound=bound,
+            bound=max(solution.certificate.bound, variance),
             mean_gap=mean_gap,
             cov_gap=cov_gap,
             solver="adversary",
@@ -301,23 +286,7 @@ class Space:
     def within_means(self, V: Array) -> Array:
         """Turn a basis towards equal means until `mean_tol` holds."""
         tol = self.problem.mean_tol
-        if not len(self.mean_gaps) or tol is None:
-            return V
-        outer = np.linalg.svd(self.mean_gaps.T, full_matrices=False)[0]
-
-        def turned(t: float) -> Array:
-            return orthonormalize(V - t * outer @ (outer.T @ V))
-
-        def is_within(t: float) -> bool:
-            return bool(np.linalg.norm(self.mean_gaps @ turned(t), axis=1).max() <= tol)
-
-        if is_within(0.0):
-            return V
-        low, high = 0.0, 1.0
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if is_within(middle) else (middle, high)
-        return turned(high)
+        return V if tol is None else shrink_means(self.mean_gaps, tol**2, V, least=1e-9)
 
     def ordered(self, V: Array) -> Array:
         """Return a basis of the same subspace with uncorrelated scores of falling variance."""
@@ -366,10 +335,7 @@ def fit_path(
     *,
     gap_points: int = 0,
 ) -> list[Point]:
-    """Find the best basis for every target, with leakage measured on rows (a sample, as a rule).
-
-    As many more points as `gap_points` are sought where the path has the largest gaps.
-    """
+    """Find the best basis for every target, and `gap_points` more; leakage is that of the rows."""
     targets, order = form_targets(rows, form_contrasts)
     X = space.coordinates(rows.X)[order]
     ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)

@@ -46,7 +46,7 @@ from fairpca.rows._columns import (
     split_named,
     without_columns,
 )
-from fairpca.solvers import Certificate, FairProblem, Solution, solve, solve_worst
+from fairpca.solvers import Certificate, FairProblem, Solution, solve
 from fairpca.tables import is_stream
 
 FLOATS = [np.float64, np.float32]
@@ -211,24 +211,21 @@ class FairnessEstimator(
         groups = "own" if self.missing_groups == "own" else "raise"
         return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
-    def _lazy_options(self, X: Any, parts: Sequence[Any], reset: bool = True) -> dict[str, Any]:
-        """Check a Dask collection by its first rows; return the options of a pass over it."""
-        from fairpca.tables import sample  # needs pyarrow
+    def _dask_rows(self, X: Any, *parts: Any, reset: bool = True, folds: int = 0) -> Any:
+        """Check a Dask collection by its first rows; return its rows, of which none is read yet."""
+        from fairpca.tables import DaskRows, sample  # needs pyarrow
 
         if parts[0] is None:
             self._require_groups_optional()
         validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
-        return {"names": getattr(self, "feature_names_in_", None), **self._table_options()}
+        names = getattr(self, "feature_names_in_", None)
+        return DaskRows(X, *parts, names=names, folds=folds, **self._table_options())
 
     def _lazy_parts(self, X: Any, *parts: Any, size: int) -> tuple[GroupMoments, Rows, Callable]:
         """Return moments and a sample of a Dask collection, and what sums features of its rows."""
-        from fairpca.tables import lazy_feature_moments, lazy_moments, lazy_sample
-
-        options = self._lazy_options(X, parts)
-        parts = parts if parts[0] is not None else (None, None, parts[2])
-        moments = lazy_moments(X, *parts, at_least=2, **options)
-        rows = lazy_sample((X, *parts), moments, size, **options)
-        return moments, rows, partial(lazy_feature_moments, (X, *parts), **options)
+        rows = self._dask_rows(X, *parts)
+        moments = rows.moments(at_least=2)
+        return moments, rows.sample(moments, size), rows.feature_moments
 
     def _lazy_transform(self, X: Any, function: Callable, means: Array | None = None) -> Any:
         from fairpca.tables import lazy_transform, sample
@@ -265,20 +262,12 @@ class FairnessEstimator(
         )
 
     @with_callbacks
-    def _solve(
-        self,
-        problem: FairProblem,
-        groups: tuple[Array, Array] | None = None,
-        **options: Any,
-    ) -> Solution:
-        """Solve for all rows, or for the worst of groups: their covariances and offsets."""
+    def _solve(self, problem: FairProblem, **options: Any) -> Solution:
         options["certify"] = self.certify
         with fit_task(self, None) as context:
             if self.verbose or context is not None:
                 options["callback"] = solve_callback(self, context)
-            if groups is None:
-                return solve(problem, self.solver, **options)
-            return solve_worst(problem, *groups, self.objective, **options)
+            return solve(problem, self.solver, **options)
 
     def _keep(
         self,

@@ -26,7 +26,7 @@ from fairpca.estimators._sklearn import (
     one_of,
 )
 from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning, warn_user
-from fairpca.linalg import Array
+from fairpca.linalg import Array, fix_signs
 from fairpca.rows import Rows
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms
@@ -298,8 +298,8 @@ class FairKernelPCA(FairnessEstimator):
         equivalent = kernels.equivalent_kernel(self.kernel, self.gamma_, rows.X)
         anchors = replace(anchors, equivalent=equivalent)
         self._anchors, space = self._build_space(rows, anchors, sum_features)
-        if space.clipped is not None:
-            warn_user(space.clipped.message, PositiveSpectrumWarning)
+        if space.warning is not None:
+            warn_user(space.warning, PositiveSpectrumWarning)
         if space.is_rough:
             warn_user(
                 "the kernel's values differ from each other in their last digits only, so that "
@@ -318,7 +318,7 @@ class FairKernelPCA(FairnessEstimator):
                 parameter="n_components",
             )
         solution = self._solve(replace(problem, n_components=count), **(self.solver_options or {}))
-        basis = space.oriented(solution.basis)
+        basis = fix_signs(solution.basis, space.reference @ solution.basis)
         self.X_fit_ = self._anchors.rows
         self.eigenvalues_ = space.eigenvalues
         self._shift, self._offset = space.shift, space.offset @ basis

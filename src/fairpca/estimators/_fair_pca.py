@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -401,9 +402,9 @@ class FairPCA(LinearEstimator):
             covariances = groups.covariances[counted]
             if padding:
                 covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
-            offsets = best[counted] if self.objective == "worst-loss" else np.zeros(len(counted))
-            options = {"tol": self.tol, "max_iter": self.max_iter}
-            solution = self._solve(problem, (covariances, offsets), **options)
+            offsets = best[counted] if self.objective == "worst-loss" else None
+            problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
+            solution = self._solve(problem, tol=self.tol, max_iter=self.max_iter)
             assert solution.weights is not None
             for place, weight in zip(counted, solution.weights, strict=True):
                 weights[place] = float(weight)

@@ -52,10 +52,7 @@ class LinearEstimator(FairnessEstimator):
             return self._sum_stream(X, *parts, folds=folds)
         X, parts = self._split(X, parts)
         if is_lazy(X):
-            from fairpca.tables import lazy_moments  # needs pyarrow
-
-            options = self._lazy_options(X, parts, reset)
-            return lazy_moments(X, *parts, at_least=least, folds=folds, **options)
+            return self._dask_rows(X, *parts, reset=reset, folds=folds).moments(least)
         rows = self._read_rows(X, *parts, reset=reset, ensure_min_samples=least)
         return sum_in_memory(rows, impute=self.missing == "mean", folds=folds)
 

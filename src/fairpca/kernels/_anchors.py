@@ -35,16 +35,12 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Training rows, landmarks, or columns of a precomputed kernel.
+    """Training rows, landmarks, or columns of a precomputed kernel."""
 
-    `function` gives the kernel values of the rows of X against those of Y (X itself where None).
-    Where the kernel is precomputed there is no function and no `rows` (m, p), and `columns` (m,)
-    are those of the anchors; None: all.
-    """
-
+    # Kernel values of the rows of X against those of Y; None where they are precomputed.
     function: Callable[[Any, Any], Any] | None
-    rows: Any
-    columns: NDArray[np.intp] | None = None
+    rows: Any  # (m, p); None where the kernel is precomputed
+    columns: NDArray[np.intp] | None = None  # those of a precomputed kernel; None: all
     # Differs from `function` by what centring removes, and loses fewer digits to it.
     equivalent: Callable[[Array, Array], Array] | None = None
 
@@ -79,11 +75,9 @@ class Anchors:
 
 
 def equivalent_kernel(kernel: object, gamma: float, X: Any) -> Callable[[Any, Any], Any] | None:
-    """Return a kernel that is the same once it is centred, and precise far from zero; or None.
-
-    Rows are moved to their mean, which no distance notices, and of the Gaussian kernel one is
-    subtracted, next to which small distances would be lost.
-    """
+    """Return a kernel that is the same once it is centred, and precise far from zero; or None."""
+    # Rows are moved to their mean, which no distance notices, and of the Gaussian kernel one is
+    # subtracted, next to which small distances would be lost.
     if not isinstance(X, np.ndarray) or kernel not in ("linear", "rbf"):
         return None
     origin = X.astype(np.float64).mean(axis=0)
@@ -128,11 +122,7 @@ def few_rows(
     random: np.random.RandomState,
     cluster: Cluster | None = None,
 ) -> tuple[Anchors, Array]:
-    """Return landmarks among the rows of `all_rows`, and their kernel matrix.
-
-    They are centres that `cluster` finds; without it, and where the kernel is precomputed, they
-    are drawn from the rows.
-    """
+    """Return landmarks and their kernel matrix: centres of clusters, or rows that are drawn."""
     if anchors.function is not None:
         landmarks, _ = choose_landmarks(rows, count, random, cluster)
         few = Anchors(anchors.function, landmarks, equivalent=anchors.equivalent)
@@ -201,11 +191,9 @@ def inverse_coefficients(
         raise InvalidInputError("fit_inverse_transform=True needs dense features, but X is sparse.")
     K = anchors.kernel(scores)
     # Weights belong to the training rows; landmarks have none.
-    K[np.diag_indices_from(K)] += (
-        alpha if weights is None or len(weights) != len(K) else alpha / weights
-    )
-    solution = scipy.linalg.solve(K, dense(anchors.rows), assume_a="pos", overwrite_a=True)
-    return np.asarray(solution)
+    has_weights = weights is not None and len(weights) == len(K)
+    K[np.diag_indices_from(K)] += alpha / np.asarray(weights) if has_weights else alpha
+    return np.asarray(scipy.linalg.solve(K, dense(anchors.rows), assume_a="pos", overwrite_a=True))
 
 
 def row_batches(n_rows: int, width: int) -> list[slice]:
@@ -217,8 +205,7 @@ def row_batches(n_rows: int, width: int) -> list[slice]:
 def check_gram_memory(n_rows: int, *, partial: bool, inverse: bool) -> None:
     """Refuse a kernel matrix that does not fit into the memory of the machine, before it is built.
 
-    `partial`: some eigenvectors only, computed inside the matrix; `inverse`: a second matrix
-    follows for the inverse transform.
+    With `partial` eigenvectors are computed inside it, with `inverse` a second matrix follows.
     """
     matrix = 8 * n_rows**2
     # LAPACK's divide and conquer holds the vectors and twice their size besides the matrix.

@@ -53,38 +53,16 @@ class SpectrumOptions:
     random: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(0))
 
 
-class Clipped(NamedTuple):
-    """What a kernel that is not positive semidefinite loses."""
-
-    most_negative: float
-    largest: float
-
-    @property
-    def message(self) -> str:
-        """What to tell the user."""
-        return (
-            "the kernel is not positive semidefinite: the most negative eigenvalue of its centred "
-            f"matrix is {self.most_negative:.6g}, the largest {self.largest:.6g}. Negative "
-            "eigenvalues are clipped to zero, so the fit is that of the nearest positive "
-            "semidefinite kernel."
-        )
-
-
 class Spectrum(NamedTuple):
-    """Positive eigenpairs of √w·HKHᵀ·√w, in falling order.
+    """Positive eigenpairs of √w·HKHᵀ·√w, in falling order."""
 
-    values (r,), vectors (n, r), shift (n,): weighted column means of K, trace and square: sums of
-    all eigenvalues and of their squares, clipped: what was negative, where there was any, is_rough:
-    whether centring took so many digits that scores have few.
-    """
-
-    values: Array
-    vectors: Array
-    shift: Array
-    trace: float
-    square: float
-    clipped: Clipped | None
-    is_rough: bool
+    values: Array  # (r,)
+    vectors: Array  # (n, r)
+    shift: Array  # (n,): weighted column means of K
+    trace: float  # sum of all eigenvalues
+    square: float  # sum of their squares
+    warning: str | None  # what a kernel that is not positive semidefinite loses
+    is_rough: bool  # whether centring took so many digits that scores have few
 
 
 def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) -> Spectrum:
@@ -112,15 +90,20 @@ def centred_spectrum(K: Array, weights: Array | None, options: SpectrumOptions) 
             "the centred kernel matrix is zero: to this kernel all rows are alike. Give rows that "
             "differ, or another kernel or gamma."
         )
-    is_negative = smallest < -max(_NEGATIVE, len(K) * options.precision) * largest
+    warning = None
+    if smallest < -max(_NEGATIVE, len(K) * options.precision) * largest:
+        warning = (
+            "the kernel is not positive semidefinite: the most negative eigenvalue of its centred "
+            f"matrix is {smallest:.6g}, the largest {largest:.6g}. Negative eigenvalues are "
+            "clipped to zero, so the fit is that of the nearest positive semidefinite kernel."
+        )
     kept = values > max(max(_ZERO, options.precision) * largest, rounding)
     vectors = np.ascontiguousarray(vectors[:, kept])
     # Rounding mixes the direction that centring removed into eigenvectors of tiny eigenvalues,
     # whose coordinates are divided by the root of those: a constant of a row would come back.
     vectors -= np.outer(null, (null @ vectors) / (null @ null))
-    clipped = Clipped(smallest, largest) if is_negative else None
     is_rough = rounding > _ROUGH * largest
-    return Spectrum(values[kept], vectors, shift, trace, square, clipped, is_rough)
+    return Spectrum(values[kept], vectors, shift, trace, square, warning, is_rough)
 
 
 def _eigenpairs(K: Array, options: SpectrumOptions) -> tuple[Array, Array, float]:
@@ -153,7 +136,6 @@ FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
 class KernelSpace:
     """The map from kernel values to coordinates, their second moments and the contrasts in them."""
 
-    shift: Array  # (m,)
     projection: Array  # (m, r)
     offset: Array  # (r,)
     variances: Array  # (r,): diagonal of the pooled covariance, in falling order
@@ -161,15 +143,9 @@ class KernelSpace:
     total: float  # all the variance there is, whatever the truncation
     contrasts: ContrastSet
     reference: Array  # (k, r): coordinates of the training rows or landmarks
-    clipped: Clipped | None  # what a kernel that is not positive semidefinite lost
+    shift: Array  # (m,): subtracted from the kernel values of a row
+    warning: str | None  # what a kernel that is not positive semidefinite lost
     is_rough: bool  # whether centring took so many digits that scores have few
-
-    def oriented(self, basis: Array) -> Array:
-        """Flip columns of a basis so that the row farthest out is on the positive side."""
-        # Eigenvectors have no sign of their own.
-        scores = self.reference @ basis
-        leading = scores[np.argmax(np.abs(scores), axis=0), np.arange(basis.shape[1])]
-        return basis * np.where(leading < 0.0, -1.0, 1.0)
 
 
 def exact_space(
@@ -181,7 +157,6 @@ def exact_space(
     # With negative eigenvalues clipped the trace is too small, without truncation by rounding.
     total = max(spectrum.trace, float(spectrum.values.sum()))
     return KernelSpace(
-        spectrum.shift,
         projection,
         np.zeros(len(spectrum.values)),
         spectrum.values / rows.weight,
@@ -189,7 +164,8 @@ def exact_space(
         total / rows.weight,
         form_contrasts(GroupMoments.from_rows(rows.with_features(features))),
         features,
-        spectrum.clipped,
+        spectrum.shift,
+        spectrum.warning,
         spectrum.is_rough,
     )
 
@@ -235,12 +211,10 @@ def landmark_space(
     options: SpectrumOptions,
     form_contrasts: FormContrasts,
 ) -> KernelSpace:
-    """Span of the centred landmarks, rotated so that the covariance of the rows is diagonal.
-
-    `summed` gives the moments of the features of all rows, such as `sum_in_batches` of some rows;
-    `rank` is applied to the rows' covariance, not to the landmarks' kernel matrix `K`, which is
-    overwritten.
-    """
+    """Span of the centred landmarks, rotated so that the covariance of the rows is diagonal."""
+    # `summed` gives the moments of the features of all rows, such as `sum_in_batches` of some;
+    # `rank` is applied to the rows' covariance, not to the landmarks' kernel matrix `K`, which is
+    # overwritten.
     spectrum = centred_spectrum(K, None, replace(options, rank=None))
     projection, features = _whitened(spectrum, None)
     moments = summed(LandmarkFeatures(anchors, spectrum.shift, projection))
@@ -250,7 +224,6 @@ def landmark_space(
     kept = np.flatnonzero(variances > _ZERO * variances[-1])[::-1][:keep]
     variances, rotation = variances[kept], rotation[:, kept]
     return KernelSpace(
-        spectrum.shift,
         projection @ rotation,
         mean @ rotation,
         variances,
@@ -258,7 +231,8 @@ def landmark_space(
         float(np.trace(covariance)),
         _rotated(form_contrasts(moments), rotation),
         (features - mean) @ rotation,
-        spectrum.clipped,
+        spectrum.shift,
+        spectrum.warning,
         spectrum.is_rough,
     )
 
@@ -279,25 +253,22 @@ def _rotated(contrasts: ContrastSet, rotation: Array) -> ContrastSet:
 def coefficient_space(
     rows: Rows, K: Array, options: SpectrumOptions, form_contrasts: FormContrasts
 ) -> KernelSpace:
-    """Return the paper's coefficients α, restricted to the range of K, where alone they count.
-
-    With α = Uβ the objective αᵀK²α/n is βᵀΛ²β/n and αᵀα = βᵀβ. Outside the range of K the
-    objective, f_k and Q_k all vanish. `K` is overwritten; the rows have no weights.
-    """
+    """Return the paper's coefficients α in the range of K, where alone they count; overwrites K."""
+    # With α = Uβ the objective αᵀK²α/n is βᵀΛ²β/n and αᵀα = βᵀβ. Outside the range of K the
+    # objective, f_k and Q_k all vanish. The rows have no weights.
     spectrum = centred_spectrum(K, None, options)
     features = spectrum.vectors * spectrum.values  # the rows of KU
+    unit_vectors = rows.with_features(np.eye(len(rows)))
     return KernelSpace(
-        spectrum.shift,
         spectrum.vectors,
         np.zeros(len(spectrum.values)),
         spectrum.values**2 / len(rows),
         spectrum.values,
         spectrum.square / len(rows),
-        _printed_contrasts(
-            form_contrasts(GroupMoments.from_rows(rows.with_features(np.eye(len(rows))))), features
-        ),
+        _printed_contrasts(form_contrasts(GroupMoments.from_rows(unit_vectors)), features),
         features,
-        spectrum.clipped,
+        spectrum.shift,
+        spectrum.warning,
         spectrum.is_rough,
     )
 

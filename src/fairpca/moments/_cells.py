@@ -251,23 +251,20 @@ def map_features(cell: Cell, linear: Callable[[FloatArray], FloatArray]) -> Cell
     )
 
 
+_BY_ATTRIBUTE = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")
+
+
 def with_attribute(cell: Cell, position: int, value: float) -> Cell:
     """Add a numeric attribute that has the same value in every row of the cell."""
-    return replace(
-        cell,
-        z_mean=np.insert(cell.z_mean, position, value),
-        z_mean_rest=np.insert(cell.z_mean_rest, position, 0.0),
-        z_scatter=np.insert(cell.z_scatter, position, 0.0),
-        cross=np.insert(cell.cross, position, 0.0, axis=0),
-        third=np.insert(cell.third, position, 0.0, axis=0),
-    )
+    parts = {n: np.insert(getattr(cell, n), position, 0.0, axis=0) for n in _BY_ATTRIBUTE}
+    parts["z_mean"][position] = value
+    return replace(cell, **parts)
 
 
 def permute_attributes(cell: Cell, order: Sequence[int]) -> Cell:
     """Put the numeric attributes in another order."""
     index = np.array(order, dtype=np.intp)
-    names = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")
-    return replace(cell, **{name: getattr(cell, name)[index] for name in names})
+    return replace(cell, **{name: getattr(cell, name)[index] for name in _BY_ATTRIBUTE})
 
 
 # Above this share of non-zeros a column is centred as a dense one.
@@ -281,7 +278,10 @@ def _summarise_sparse(x: Any, z: FloatArray, weights: FloatArray | None) -> Cell
     z_mean = centre(z, w, total)
     u = z * w[:, None]
     columns = csc_array(x)
-    full = _full_columns(columns, w, total)
+    # Columns whose non-zeros hold more than half the rows or half the weight.
+    present = csc_array((np.ones_like(columns.data), columns.indices, columns.indptr), x.shape)
+    full = np.diff(columns.indptr) > DENSE_SHARE * len(w)
+    full |= present.T @ w > DENSE_SHARE * total
     thin = np.flatnonzero(~full)
     dense = np.asfortranarray(columns[:, np.flatnonzero(full)].toarray())
     means = centre(dense, w, total)
@@ -303,17 +303,6 @@ def _summarise_sparse(x: Any, z: FloatArray, weights: FloatArray | None) -> Cell
     z_scatter = np.einsum("ij,ij->j", u, z)
     features = (mean, mean_rest, symmetrize(scatter))
     return Cell(x.shape[0], total, *features, *z_mean, z_scatter, cross, symmetrize(third))
-
-
-def _full_columns(columns: Any, w: FloatArray, total: float) -> NDArray[np.bool_]:
-    """Mark the columns whose non-zeros hold more than half the rows or half the weight."""
-    present = csc_array(
-        (np.ones_like(columns.data), columns.indices, columns.indptr), shape=columns.shape
-    )
-    count = np.diff(columns.indptr)
-    marked: NDArray[np.bool_] = count > DENSE_SHARE * columns.shape[0]
-    marked |= present.T @ w > DENSE_SHARE * total
-    return marked
 
 
 def _second_moments(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod, sqrt
@@ -43,17 +43,10 @@ def form_contrasts(
     """
     levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
     references = check_compare(levels, compare, reference)
-    if not isinstance(min_group_size, Integral) or min_group_size < 2:
-        raise InvalidInputError(
-            f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
-            "row has no covariance.",
-            parameter="min_group_size",
-        )
-    _check_attributes(table, levels)
+    _check_attributes(table, levels, min_group_size)
     builder = _Builder(int(min_group_size), sides=sides)
-    names = table.categorical
-    joint = joint and len(names) > 1
-    present = dict.fromkeys(key[: len(names)] for key in table.cells)
+    joint = joint and len(levels) > 1
+    present = dict.fromkeys(key[: len(levels)] for key in table.cells)
     for stratum, cells in strata_of(table):
         for position, (name, choices) in enumerate(levels.items()):
             groups = groups_of(cells, position)
@@ -62,11 +55,11 @@ def form_contrasts(
                 negative = None if minus is None else (minus,)
                 builder.compare((name,), stratum, groups, (plus,), negative)
         for key in present if joint else ():
-            builder.compare(names, stratum, cells, key, None)
+            builder.compare(table.categorical, stratum, cells, key, None)
         for position, name in enumerate(table.numeric):
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
-        _record_empty_cells(builder, table, levels)
+        _record_empty_cells(builder, table, levels, present)
     compared = set()
     for contrast in builder.contrasts:
         for gap in (contrast.mean_gap, contrast.cov_gap):
@@ -81,10 +74,10 @@ def form_contrasts(
                 "control_features.",
                 parameter="sensitive_features",
             )
-    notes = _nesting_notes(table, levels) if len(levels) > 1 else ()
+    notes = list(_nesting_notes(table, levels)) if len(levels) > 1 else []
     if builder.small:
-        notes += (builder.note(),)
-    return ContrastSet(tuple(builder.contrasts), n_features, notes)
+        notes.append(builder.note())
+    return ContrastSet(tuple(builder.contrasts), n_features, tuple(notes))
 
 
 @dataclass(eq=False)
@@ -104,10 +97,7 @@ class _Builder:
         positive: Key,
         negative: Key | None,
     ) -> None:
-        """Record the contrast of two groups, by their levels of the attributes `names`.
-
-        None is the rest of the stratum. What is compared depends on the sizes of both sides.
-        """
+        """Record the contrast of two groups, by their levels of `names`; None is all others."""
         plus, label = groups.get(positive), " × ".join(map(str, positive))
         if negative is None:
             others = [cell for key, cell in groups.items() if key != positive]
@@ -128,8 +118,8 @@ class _Builder:
         if n_plus < self.min_group_size:
             self._note(_name(names, positive), stratum, n_plus)
         if n_minus < self.min_group_size:
-            name = f"all but {_name(names, positive)}" if negative is None else ""
-            self._note(name or _name(names, negative or ()), stratum, n_minus)
+            rest = f"all but {_name(names, positive)}"
+            self._note(rest if negative is None else _name(names, negative), stratum, n_minus)
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
 
@@ -175,8 +165,16 @@ def numeric_deviation(cell: Cell, position: int) -> float:
     return deviation if deviation > ROUNDING * abs(float(cell.z_mean[position])) else 0.0
 
 
-def _check_attributes(table: Table, levels: Mapping[str, Sequence[Level]]) -> None:
-    """Refuse attributes with nothing to compare anywhere."""
+def _check_attributes(
+    table: Table, levels: Mapping[str, Sequence[Level]], min_group_size: Any
+) -> None:
+    """Refuse attributes with nothing to compare anywhere, and groups of one row."""
+    if not isinstance(min_group_size, Integral) or min_group_size < 2:
+        raise InvalidInputError(
+            f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
+            "row has no covariance.",
+            parameter="min_group_size",
+        )
     if not table.cells:
         raise GroupsError("the moments hold no rows: nothing can be compared.")
     n_rows = sum(cell.n_rows for cell in table.cells.values())
@@ -223,16 +221,17 @@ def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
 
 
 def _record_empty_cells(
-    builder: _Builder, table: Table, levels: Mapping[str, Sequence[Level]]
+    builder: _Builder,
+    table: Table,
+    levels: Mapping[str, Sequence[Level]],
+    present: Collection[Key],
 ) -> None:
     """Say which intersections no row belongs to."""
     names = table.categorical
-    present = {key[: len(names)] for key in table.cells}
     total = prod(len(choices) for choices in levels.values())
-    if total > MAX_LISTED_CELLS:
-        if total > len(present):
-            empty = total - len(present)
-            builder.small[f"{empty} of {total} cells of {' × '.join(names)}"] = "no rows"
+    empty = total - len(present)
+    if empty and total > MAX_LISTED_CELLS:
+        builder.small[f"{empty} of {total} cells of {' × '.join(names)}"] = "no rows"
         return
     everyone: dict[Key, Cell] = {(): merge(list(table.cells.values()))}
     for key in product(*levels.values()):
@@ -240,7 +239,7 @@ def _record_empty_cells(
             builder.compare(names, None, everyone, key, None)
 
 
-def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> tuple[Note, ...]:
+def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
@@ -253,10 +252,9 @@ def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> tuple
             nested.append(f"{one!r} determines {other!r}")
         elif second_decides:
             nested.append(f"{other!r} determines {one!r}")
-    if not nested:
-        return ()
-    message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
-    return (Note(NestedAttributeWarning, message),)
+    if nested:
+        message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
+        yield Note(NestedAttributeWarning, message)
 
 
 def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCovariances:

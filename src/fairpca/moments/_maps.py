@@ -152,9 +152,7 @@ def join(left: Span, right: Span) -> Span:
     return Span(left.origin, basis)
 
 
-def align(
-    left: tuple[Table, Span | None], right: tuple[Table, Span | None]
-) -> tuple[Span | None, Table, Table]:
+def align(left: Content, right: Content) -> tuple[Span | None, Table, Table]:
     """Bring two tables into the same coordinates; None stands for the features themselves."""
     (mine, old), (theirs, other) = left, right
     n_rows = sum(cell.n_rows for table in (mine, theirs) for cell in table.cells.values())
@@ -222,36 +220,22 @@ def find_scaling(
         mean, variance = span.place(mean), span.spread(covariance)
     deviation = np.sqrt(np.maximum(variance, 0.0))
     scale = np.where(deviation <= ROUNDING * np.abs(mean), 1.0, deviation)
-    if known is not None:
-        indicators = _find_indicators(mean, variance, covariance, span, known)
-        scale[indicators] = np.sqrt(mean[indicators])
-    return Standardization(mean, scale)
-
-
-def _find_indicators(
-    mean: FloatArray,
-    variance: FloatArray,
-    covariance: FloatArray,
-    span: Span | None,
-    known: FloatArray,
-) -> NDArray[np.intp]:
-    """Places of the zeros and ones of which two are never one together.
-
-    Zeros and ones have the variance m(1 − m), the largest that values between them can have; where
-    two are never one together their covariance is −mn. Where values are missing and count as the
-    mean, both are smaller by the share that is `known` (p,).
-    """
+    if known is None:
+        return Standardization(mean, scale)
+    # Zeros and ones have the variance m(1 − m), the largest that values between them can have;
+    # where two are never one together their covariance is −mn. Where values are missing and count
+    # as the mean, both are smaller by the share that is known.
     inside = (mean > 0.0) & (mean < 1.0)
     allowed = known * mean * (1.0 - mean)
     binary = np.flatnonzero(inside & (np.abs(variance - allowed) <= _CLOSE * mean))
     if span is None:
         block = covariance[np.ix_(binary, binary)]
     else:
-        basis = span.basis[:, binary]
-        block = basis.T @ covariance @ basis
+        block = span.basis[:, binary].T @ covariance @ span.basis[:, binary]
     product = np.outer(mean[binary], known[binary] * mean[binary])
-    apart = np.abs(block + product) <= _CLOSE * product
-    return np.asarray(binary[apart.any(axis=1)])
+    indicators = binary[(np.abs(block + product) <= _CLOSE * product).any(axis=1)]
+    scale[indicators] = np.sqrt(mean[indicators])
+    return Standardization(mean, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,33 +265,25 @@ def fill_missing(
     """Fill NaN with the mean of the rows at hand (sparse: zero), and append indicators."""
     names, is_sparse = tuple(columns), issparse(X)
     if masks is None:
-        absent = csr_array((np.isnan(X.data), X.indices, X.indptr), X.shape) if is_sparse else None
-        masks = {name: _mask(X, absent, index) for index, name in enumerate(names)}
-        masks = {name: mask for name, mask in masks.items() if mask.any()}
-    incomplete = tuple(sorted(masks))
-    fill = np.zeros(len(names))
-    indicators = MissingIndicators(names, incomplete, fill)
-    ones = [masks[column].astype(X.dtype)[:, None] for column in incomplete]
+        by_column = X.tocsc() if is_sparse else X
+        marks = (
+            np.isnan(by_column[:, [i]].toarray()[:, 0] if is_sparse else X[:, i])
+            for i in range(len(names))
+        )
+        masks = {name: mask for name, mask in zip(names, marks, strict=True) if mask.any()}
+    indicators = MissingIndicators(names, tuple(sorted(masks)), np.zeros(len(names)))
+    ones = [masks[column].astype(X.dtype)[:, None] for column in indicators.incomplete]
     if is_sparse:
         values = np.where(np.isnan(X.data), 0.0, X.data)
         filled = csr_array((values, X.indices, X.indptr), X.shape)
-        return csr_array(hstack([filled, *map(csr_array, ones)])), MissingIndicators(
-            names, incomplete, fill
-        )
+        return csr_array(hstack([filled, *map(csr_array, ones)])), indicators
     filled = X.copy(order="K")
-    for index in MissingIndicators(names, incomplete, fill).features:
+    for index in indicators.features:
         mask = masks[names[index]]
         if not mask.all():
-            fill[index] = X[~mask, index].mean(dtype=np.float64)
-        filled[mask, index] = fill[index]
+            indicators.fill[index] = X[~mask, index].mean(dtype=np.float64)
+        filled[mask, index] = indicators.fill[index]
     return np.concatenate([filled, *ones], axis=1), indicators
-
-
-def _mask(X: Any, absent: Any, index: int) -> NDArray[np.bool_]:
-    """Mark the rows in which a feature is NaN."""
-    if absent is None:
-        return np.asarray(np.isnan(X[:, index]))
-    return np.asarray(absent[:, [index]].toarray()[:, 0], dtype=np.bool_)
 
 
 def merge_indicators(
@@ -318,20 +294,17 @@ def merge_indicators(
     if some is None:
         return left[0], right[0], None
     none = replace(some, incomplete=(), fill=np.zeros(len(some.columns)))
-    before = [none if indicators is None else indicators for _, indicators in (left, right)]
-    incomplete = tuple(
-        sorted({column for indicators in before for column in indicators.incomplete})
-    )
+    before = [indicators or none for _, indicators in (left, right)]
+    incomplete = tuple(sorted({*before[0].incomplete, *before[1].incomplete}))
     mine, ours = _with_indicators(left[0], before[0], incomplete)
     theirs, others = _with_indicators(right[0], before[1], incomplete)
     fill = np.where(_vote(mine, ours) >= _vote(theirs, others), ours.fill, others.fill)
-    common = replace(ours, fill=fill)
-    return _refill(mine, ours, fill), _refill(theirs, others, fill), common
+    return _refill(mine, ours, fill), _refill(theirs, others, fill), replace(ours, fill=fill)
 
 
 def complete(content: Content, indicators: MissingIndicators) -> Content:
     """Moments of the features, with the mean of the known values for missing ones."""
-    mean, share = _means(content, indicators)
+    mean, share = filled_means(content, indicators)
     if (share >= 1.0).any():
         raise no_value_error(indicators.incomplete[int(np.argmax(share))])
     fill = indicators.fill.copy()
@@ -345,12 +318,7 @@ def complete(content: Content, indicators: MissingIndicators) -> Content:
     return table.map(lambda cell: map_features(cell, lambda values: values[..., :p].copy())), None
 
 
-def missing_shares(content: Content, indicators: MissingIndicators) -> dict[str, float]:
-    """Share of the rows, by weight, in which each column is missing."""
-    return dict(zip(indicators.incomplete, map(float, _means(content, indicators)[1]), strict=True))
-
-
-def _means(content: Content, indicators: MissingIndicators) -> tuple[FloatArray, FloatArray]:
+def filled_means(content: Content, indicators: MissingIndicators) -> tuple[FloatArray, FloatArray]:
     """Return the means of the features as they are filled, and of the indicators."""
     table, span = content
     whole = merge(list(table.cells.values()))
@@ -368,7 +336,7 @@ def _vote(content: Content, indicators: MissingIndicators) -> FloatArray:
     votes = np.full(len(indicators.columns), -1.0)
     if table.cells:
         weight = sum(cell.weight for cell in table.cells.values())
-        share = _means(content, indicators)[1][indicators.places - len(indicators.columns)]
+        share = filled_means(content, indicators)[1][indicators.places - len(indicators.columns)]
         votes[indicators.features] = np.where(share > 0.0, weight * (1.0 - share), -1.0)
     return votes
 

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fairpca._files import read_npz, write_npz
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, Span
 from fairpca.moments._table import Key, Table
 from fairpca.moments.group_moments import GroupMoments
-
-FORMAT = "fairpca.GroupMoments"
-
-
-def save_moments(path: str | os.PathLike[str], moments: GroupMoments) -> Path:
-    """Write moments; the file appears complete or not at all."""
-    return write_npz(path, FORMAT, *pack_moments(moments))
-
-
-def load_moments(path: str | os.PathLike[str]) -> GroupMoments:
-    """Read what `save_moments` wrote."""
-    what = "a file of moments, as GroupMoments.save writes them"
-    return read_npz(path, FORMAT, what, unpack_moments)
 
 
 def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairpca._present import html_table
 from fairpca.exceptions import GroupsError
 from fairpca.moments._cells import (
     Cell,
-    FloatArray,
     check_sums,
     merge,
     permute_attributes,
@@ -21,7 +19,7 @@ from fairpca.moments._cells import (
     with_attribute,
 )
 from fairpca.rows import MAX_FLOAT_LEVELS, Level, Rows, sort_levels
-from fairpca.rows.groups import check_levels
+from fairpca.rows.groups import check_levels, combine
 from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]
@@ -65,49 +63,33 @@ class Table:
 
 def tabulate(rows: Rows) -> Table:
     """Sort rows into cells, one for each combination of levels that occurs, and sum each cell."""
-    groups, strata = rows.groups, rows.strata
-    numeric = () if groups is None else groups.numeric
-    columns = () if groups is None else groups.categorical
-    columns += () if strata is None else strata.categorical
+    parts = [part for part in (rows.groups, rows.strata) if part is not None]
+    columns = [column for part in parts for column in part.categorical]
+    numeric = () if rows.groups is None else rows.groups.numeric
     values = np.empty((len(rows), 0))
     if numeric:
         values = np.column_stack([attribute.values for attribute in numeric])
+    kept = np.arange(len(rows))
+    member = combine(columns) if columns else np.zeros_like(kept)
+    if rows.weights is not None and not rows.weights.all():
+        kept = np.flatnonzero(rows.weights)
+        member = member[kept]
+    if member.max(initial=0) <= np.iinfo(np.uint16).max:
+        member = member.astype(np.uint16)  # sixteen bits are sorted by radix, in linear time
+    ends = np.cumsum(np.bincount(member))
     cells: dict[Key, Cell] = {}
-    for members in _rows_by_cell(columns, len(rows), rows.weights):
+    for members in np.split(kept[np.argsort(member, kind="stable")], ends[:-1]):
+        if not len(members):
+            continue
         key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
             cells[key] = summarise(rows.X, values, rows.weights, members)
         check_sums(cells[key])
-    attributes, controls = (() if part is None else part.names for part in (groups, strata))
+    attributes, controls = (
+        () if part is None else part.names for part in (rows.groups, rows.strata)
+    )
     names = tuple(attribute.name for attribute in numeric)
     return _canonical(Table(attributes, names, controls, cells))
-
-
-def _rows_by_cell(
-    columns: Sequence[Any], n_rows: int, weights: FloatArray | None
-) -> list[NDArray[np.intp]]:
-    """Return the row numbers of each non-empty cell; one sort serves all of them."""
-    code = np.zeros(n_rows, dtype=np.int64)
-    size = 1
-    for column in columns:
-        width = max(len(column.levels), 1)
-        if size * width > np.iinfo(np.int64).max // 2:  # many wide columns: renumber what occurs
-            present, code = np.unique(code, return_inverse=True)
-            size = len(present)
-        code = code * width + column.codes
-        size *= width
-    kept = np.arange(n_rows)
-    if weights is not None and not weights.all():
-        kept = np.flatnonzero(weights)
-    code = code[kept]
-    if size > np.iinfo(np.uint16).max:
-        present, code = np.unique(code, return_inverse=True)
-        size = len(present)
-    if size <= np.iinfo(np.uint16).max:
-        code = code.astype(np.uint16)  # sixteen bits are sorted by radix, in linear time
-    order = np.argsort(code, kind="stable")
-    ends = np.cumsum(np.bincount(code, minlength=size))
-    return [rows for rows in np.split(kept[order], ends[:-1]) if len(rows)]
 
 
 def merge_tables(left: Table, right: Table) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,11 +63,6 @@ class Contrast:
     def label(self) -> str:
         """One-line name, for messages and tables."""
         return label(self.attribute, self.positive, self.negative, self.stratum)
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether there are two sides to compare."""
-        return self.mean_gap is not None
 
 
 class ContrastTable(dict[str, list[Any]]):
@@ -138,13 +133,7 @@ class ContrastSet(Sequence[Contrast]):
     def __iter__(self) -> Iterator[Contrast]:
         return iter(self.contrasts)
 
-    @overload
-    def __getitem__(self, index: int) -> Contrast: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Contrast, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Contrast | tuple[Contrast, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self.contrasts[index]
 
     @property
@@ -166,10 +155,8 @@ class ContrastSet(Sequence[Contrast]):
         return [contrast.label for contrast in self.contrasts]
 
     def __repr__(self) -> str:
-        compared = sum(contrast.is_compared for contrast in self.contrasts)
-        return (
-            f"ContrastSet({len(self)} contrasts, {compared} compared, {self.n_features} features)"
-        )
+        n, p, compared = len(self), self.n_features, len(self.mean_gaps)
+        return f"ContrastSet({n} contrasts, {compared} compared, {p} features)"
 
     def _repr_html_(self) -> str:
         return self.as_table()._repr_html_()

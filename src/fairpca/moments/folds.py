@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -51,8 +51,9 @@ class GapStatistics(NamedTuple):
 class FoldedMoments:
     """Moments of the same rows, fold by fold; merged with ``+``.
 
-    The fold of a row follows from its values, so that every order of rows, every way to cut them
-    into batches and every engine gives the same folds. Copies of a row share a fold.
+    The fold of a row follows from its values, or from its unit where there are units, so that every
+    order of rows, every way to cut them into batches and every engine gives the same folds. Copies
+    of a row share a fold.
 
     Parameters
     ----------
@@ -85,10 +86,14 @@ class FoldedMoments:
         folds: int = 5,
         numeric: Iterable[str] = (),
         feature_names: Iterable[str] | None = None,
+        units: Any = None,
     ) -> FoldedMoments:
-        """Sum the rows of a matrix, as `GroupMoments.from_arrays` does, in at least 2 folds."""
+        """Sum the rows of a matrix, as `GroupMoments.from_arrays` does, in at least 2 folds.
+
+        Rows with the same label in `units` (people, sites, households) share a fold.
+        """
         parts = (sensitive_features, control_features, sample_weight)
-        rows = Rows.read(X, *parts, numeric=numeric, feature_names=feature_names)
+        rows = Rows.read(X, *parts, numeric=numeric, feature_names=feature_names, units=units)
         return cls.from_rows(rows, folds)
 
     @classmethod
@@ -172,14 +177,14 @@ def check_folds(folds: Any) -> None:
         )
 
 
-def with_folds(rows: Rows, folds: int) -> Rows:
-    """Add the fold of each row as a last stratum."""
-    column = Attribute(FOLD, tuple(range(folds)), rows.folds(folds))
+def with_folds(rows: Rows, folds: int, columns: Sequence[int | str] | None = None) -> Rows:
+    """Add the fold of each row as a last stratum; `columns` as in `Rows.folds`."""
+    column = Attribute(FOLD, tuple(range(folds)), rows.folds(folds, columns))
     strata = rows.strata or Groups.none(len(rows))
     if FOLD in strata.names:
         raise GroupsError(f"control_features has a column named {FOLD!r}: rename it.")
-    columns, names = (*strata.categorical, column), (*strata.names, FOLD)
-    return replace(rows, strata=Groups(columns, strata.numeric, names, len(rows)))
+    with_fold, names = (*strata.categorical, column), (*strata.names, FOLD)
+    return replace(rows, strata=Groups(with_fold, strata.numeric, names, len(rows)))
 
 
 def gap_statistics(

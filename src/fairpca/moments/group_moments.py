@@ -23,16 +23,18 @@ from fairpca.moments._maps import (
     align,
     complete,
     fill_missing,
+    filled_means,
     find_scaling,
     find_span,
     merge_indicators,
-    missing_shares,
     move,
     rescale,
 )
 from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
+
+_FORMAT = "fairpca.GroupMoments"  # in the header of a file
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,7 +146,8 @@ class GroupMoments(MomentsReprMixin):
         """Share of the rows in which each column is missing, where any is."""
         if self.indicators is None:
             return {}
-        return missing_shares((self.table, self.span), self.indicators)
+        _, shares = filled_means((self.table, self.span), self.indicators)
+        return dict(zip(self.indicators.incomplete, shares.tolist(), strict=True))
 
     def complete(self) -> GroupMoments:
         """Moments with the mean of all rows in the places of missing values; else `self`."""
@@ -352,13 +355,16 @@ class GroupMoments(MomentsReprMixin):
         ...     path.name, GroupMoments.load(path).n_samples
         ('batch.npz', 2)
         """
-        from fairpca.moments._storage import save_moments  # not needed by a fit
+        from fairpca._files import write_npz  # not needed by a fit
+        from fairpca.moments._storage import pack_moments
 
-        return save_moments(path, self)
+        return write_npz(path, _FORMAT, *pack_moments(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:
         """Read moments written by `save`, where the example is; exactly what was saved."""
-        from fairpca.moments._storage import load_moments
+        from fairpca._files import read_npz
+        from fairpca.moments._storage import unpack_moments
 
-        return load_moments(path)
+        what = "a file of moments, as GroupMoments.save writes them"
+        return read_npz(path, _FORMAT, what, unpack_moments)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
@@ -146,7 +147,14 @@ def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
             "were not: fill them in or drop those rows.",
             parameter=of,
         )
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except DuplicateError:
+        names = [str(name) for name in X.columns]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidInputError(
+            f"{of} has duplicate column names {repeated}: rename the columns.", parameter=of
+        ) from None
     kinds: dict[str, str] = {}
     if isinstance(frame, nw.DataFrame):
         types = frame.schema.items()
@@ -169,21 +177,15 @@ def check_no_text(X: Any, of: str = "X") -> None:
         except ValueError:  # rows of different lengths
             return
         columns = {f"x{i}": column for i, column in enumerate(array.T if array.ndim == 2 else ())}
-    text = [name for name, values in columns.items() if _is_text(values)]
+    text = {}
+    for name, values in columns.items():
+        try:
+            with suppress(TypeError):  # neither text nor numbers
+                values.astype(np.complex128)
+        except ValueError:
+            text[name] = "text"
     if text:
-        raise not_numbers_error(dict.fromkeys(text, "text"), of)
-
-
-def _is_text(values: Any) -> bool:
-    if values.dtype.kind in "biufc":
-        return False
-    try:
-        values.astype(np.float64)
-    except ValueError:
-        return True
-    except TypeError:  # neither text nor numbers
-        return False
-    return False
+        raise not_numbers_error(text, of)
 
 
 def infinite_error(name: str, of: str) -> InvalidInputError:

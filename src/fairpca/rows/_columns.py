@@ -1,154 +1,21 @@
-"""Containers of any library become named, complete columns; what is said of missing values."""
+"""Columns by name, and missing values: where they are, what is said of them, what fills them."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.rows._containers import missing_groups_error, read_columns
 
 PARTS = ("sensitive_features", "control_features", "sample_weight")
-"""The arguments that go with the features, in the order of every signature."""
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A complete column before it is known to hold labels or numbers."""
-
-    name: str
-    values: NDArray[Any]
-    missing: NDArray[np.bool_]  # rows that `unknown` stands for
-
-
-def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
-    """Split any container into named, complete columns; `unknown` names what is missing."""
-    if values is None:
-        raise GroupsError(f"{argument} is None: give one group value for each row of X.")
-    if issparse(values):
-        raise GroupsError(
-            f"{argument} is a sparse matrix: give a dense array, for example {argument}.toarray()."
-        )
-    try:
-        native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
-    except DuplicateError as error:
-        raise GroupsError(
-            f"{argument} has duplicate column names ({error}): rename the columns."
-        ) from None
-    default = argument.removesuffix("s")
-    if isinstance(native, nw.Series):
-        name = default if native.name in (None, "") else str(native.name)
-        named: list[tuple[str, Any]] = [(name, native)]
-    elif isinstance(native, nw.DataFrame):
-        named = list(zip(map(str, native.columns), native.iter_columns(), strict=True))
-    else:
-        named = _split_array(values, default, argument)
-    names = [name for name, _ in named]
-    if not names:
-        raise GroupsError(f"{argument} has no columns: give at least one.")
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise GroupsError(f"{argument} has duplicate column names {repeated}: rename the columns.")
-    return [_complete_column(name, column, argument, unknown) for name, column in named]
-
-
-def _split_array(values: Any, default: str, argument: str) -> list[tuple[str, Any]]:
-    """Name the columns of a vector or matrix that is not a data frame."""
-    if hasattr(values, "collect"):
-        raise GroupsError(f"{argument} is a lazy frame: call .collect() first.")
-    try:
-        # Lists stay objects, so that [["f", 1.5]] does not turn its numbers into text.
-        is_array = hasattr(values, "__array__")
-        array = np.asanyarray(values) if is_array else np.array(values, dtype=object)
-    except ValueError as error:
-        raise GroupsError(
-            f"{argument} is not a rectangular array ({error}): give a vector with one value for "
-            "each row of X, or a table with one row each."
-        ) from None
-    if array.ndim == 1:
-        return [(default, array)]
-    if array.ndim == 2:
-        return [(f"{default}_{index}", column) for index, column in enumerate(array.T)]
-    raise GroupsError(
-        f"{argument} must be a vector or a 2-D table, but it has {array.ndim} dimensions "
-        f"(type {type(values).__name__})."
-    )
-
-
-def _complete_column(name: str, column: Any, argument: str, unknown: str | None) -> Column:
-    """Refuse missing values, and types that are neither labels nor numbers."""
-    values = column
-    if isinstance(column, nw.Series):
-        # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
-        missing = int(column.is_null().sum())
-        if missing and unknown is None:
-            raise missing_groups_error(name, missing, argument)
-        values = column.to_numpy()
-    data: NDArray[Any] = np.asarray(values)
-    mask = np.array(np.ma.getmaskarray(values))
-    kind = data.dtype.kind
-    if kind in "cV":
-        raise GroupsError(
-            f"{argument} column {name!r} has type {data.dtype}: "
-            "give strings, categories, booleans, integers or floats."
-        )
-    if kind == "f":
-        mask |= np.isnan(data)
-    elif kind in "mM":
-        mask |= np.isnat(data)
-    elif kind == "O":
-        types = set(map(type, data))
-        nested = sorted(item.__name__ for item in types if not _is_scalar(item))
-        if nested:
-            raise GroupsError(
-                f"{argument} column {name!r} holds values of type {nested}: give one plain "
-                "label or number for each row of X (all rows of a table have the same length)."
-            )
-        if not types <= {str, bool, int}:
-            mask |= np.fromiter(map(_is_missing, data), dtype=np.bool_, count=len(data))
-    missing = int(np.count_nonzero(mask))
-    if missing and unknown is None:
-        raise missing_groups_error(name, missing, argument)
-    return Column(name, _filled(data, mask, unknown) if missing else data, mask)
-
-
-def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
-    """Name what is missing; whole numbers that a missing value made floats are whole again."""
-    known = data[~mask]
-    if data.dtype.kind == "f" and (known == np.rint(known)).all():
-        known = known.astype(np.int64)
-    filled = np.full(len(data), unknown, dtype=object)
-    filled[~mask] = known.astype(str) if known.dtype.kind in "mM" else known
-    return filled
-
-
-def _is_scalar(kind: type) -> bool:
-    return kind.__hash__ is not None and not issubclass(kind, tuple | np.ndarray)
-
-
-def _is_missing(value: object) -> bool:
-    # pandas is not a dependency, so its NA and NaT are known by the names of their types.
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
-
-
-def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
-    """Say that a column of groups has missing values."""
-    return GroupsError(
-        f"{argument} column {name!r} has {count} missing value{'s' if count > 1 else ''}: "
-        "drop those rows, or give the missing group a name of its own.",
-        parameter=argument,
-        settings=[("missing_groups", "own")],
-    )
+"""The arguments that go with the features, in the order of every signature; units may follow."""
 
 
 def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
@@ -171,8 +38,12 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     if not taken:
         return X, dict(parts), ()
     selected = {argument: _select(X, list(names)) for argument, names in named.items()}
-    if "sample_weight" in selected:
-        selected["sample_weight"] = _one_column(X, named["sample_weight"])
+    for argument in {"sample_weight", "units"} & named.keys():
+        if len(named[argument]) > 1:
+            raise InvalidInputError(
+                f"{argument} names {list(named[argument])}: give one column.", parameter=argument
+            )
+        selected[argument] = X[named[argument][0]]
     return without_columns(X, taken), {**parts, **selected}, taken
 
 
@@ -187,7 +58,9 @@ def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> N
     else:
         return
     kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
-    raise kind(problem, parameter=parameter, settings=_other_separator(known))
+    # A header that seems to be a single column may have another separator.
+    marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
+    raise kind(problem, parameter=parameter, settings=[("separator", m) for m in marks[:1]])
 
 
 def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
@@ -201,12 +74,6 @@ def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
     return text
 
 
-def _other_separator(known: Sequence[Any]) -> tuple[tuple[str, str], ...]:
-    """Suggest the separator of a file whose header seems to be a single column."""
-    marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
-    return tuple(("separator", mark) for mark in marks[:1])
-
-
 def close_names(name: str, known: Sequence[Any]) -> list[Any]:
     """Return the columns that a name may stand for by a slip."""
     by_case = {str(column).lower(): column for column in known}
@@ -214,9 +81,9 @@ def close_names(name: str, known: Sequence[Any]) -> list[Any]:
 
 
 def check_apart(parts: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a column that is group, stratum and weight at once; it would be compared to itself."""
-    words = dict(zip(PARTS, ("sensitive", "control", "weight"), strict=True))
-    for first, second in combinations(PARTS, 2):
+    """Refuse a column that plays two parts at once; it would be compared to itself."""
+    words = dict(zip((*PARTS, "units"), ("sensitive", "control", "weight", "unit"), strict=True))
+    for first, second in combinations(words, 2):
         both = [name for name in parts.get(first, ()) if name in parts.get(second, ())]
         if both:
             raise GroupsError(
@@ -261,14 +128,6 @@ def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
 
 def _select(X: Any, names: list[str]) -> Any:
     return X[names] if hasattr(X, "iloc") else X.select(names)
-
-
-def _one_column(X: Any, names: tuple[str, ...]) -> Any:
-    if len(names) > 1:
-        raise InvalidInputError(
-            f"sample_weight names {list(names)}: give one column.", parameter="sample_weight"
-        )
-    return X[names[0]]
 
 
 # Missing values: where they are, the one description of them, and what may stand for them.
@@ -351,17 +210,13 @@ def find_missing(
 def _count_nan(X: Any, incomplete: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the number of NaN of each column, and mark their rows."""
     is_sparse = issparse(X)
-    if is_sparse:
-        places = np.flatnonzero(np.isnan(X.data))
-        incomplete[np.searchsorted(X.indptr, places, side="right") - 1] = True
-        return np.bincount(X.indices[places], minlength=X.shape[1])
-    counts = np.zeros(X.shape[1], dtype=np.intp)
-    step = max(256, (1 << 20) // max(X.shape[1], 1))  # a few megabytes at once
-    for start in range(0, len(X), step):
-        absent = np.isnan(X[start : start + step])
-        counts += absent.sum(axis=0)
-        incomplete[start : start + step] |= absent.any(axis=1)
-    return counts
+    if not is_sparse:
+        absent = np.isnan(X)
+        incomplete |= absent.any(axis=1)
+        return np.asarray(absent.sum(axis=0))
+    places = np.flatnonzero(np.isnan(X.data))
+    incomplete[np.searchsorted(X.indptr, places, side="right") - 1] = True
+    return np.bincount(X.indices[places], minlength=X.shape[1])
 
 
 def missing_in_parts(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fairpca._choices import COMPARE
 from fairpca.exceptions import GroupsError, InvalidInputError, SmallGroupWarning, warn_user
-from fairpca.rows.groups import Attribute, Level
+from fairpca.rows._containers import no_groups_error
+from fairpca.rows.groups import Attribute, Level, combine
 
 if TYPE_CHECKING:
     from fairpca.rows.rows import Rows
@@ -64,11 +65,9 @@ def _find_level(name: str, wanted: Any, levels: Sequence[Level]) -> Level:
             f"compare='reference' needs the reference group of {name!r}: one of {list(levels)}.",
             parameter="compare",
         )
-    for level in levels:
-        if level == wanted:
-            return level
-    # A command line or a column name can only say "1" where the data hold 1.
-    for level in levels:
+    if wanted in levels:
+        return levels[levels.index(wanted)]
+    for level in levels:  # a command line can only say "1" where the data hold 1
         if str(level) == str(wanted):
             return level
     raise GroupsError(
@@ -184,10 +183,7 @@ def form_pairs(
 def _attributes(rows: Rows) -> tuple[Attribute, ...]:
     groups = rows.groups
     if groups is None:
-        raise GroupsError(
-            "sensitive_features is None: give one group value for each row.",
-            parameter="sensitive_features",
-        )
+        raise no_groups_error("X")
     if groups.numeric:
         raise GroupsError(
             f"sensitive_features column {groups.numeric[0].name!r} holds numbers, but groups are "
@@ -199,7 +195,8 @@ def _attributes(rows: Rows) -> tuple[Attribute, ...]:
 
 def intersection(columns: Sequence[Attribute]) -> Attribute:
     """Make the cross table of several attributes an attribute."""
-    member, first = combine(columns)
+    member = combine(columns)
+    _, first = np.unique(member, return_index=True)
     levels = [" × ".join(str(c.levels[c.codes[row]]) for c in columns) for row in first]
     return Attribute(" × ".join(column.name for column in columns), tuple(levels), member)
 
@@ -209,17 +206,6 @@ def known_rows(column: Attribute) -> NDArray[np.bool_]:
     levels = column.levels
     code = levels.index(UNKNOWN_GROUP) if UNKNOWN_GROUP in levels else -1
     return np.asarray(column.codes != code)
-
-
-def combine(columns: Sequence[Attribute]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the number of each row's combination of levels, and a first row of each."""
-    member: NDArray[np.intp] = np.zeros(len(columns[0].codes), dtype=np.intp)
-    first: NDArray[np.intp] = member[:1]
-    for column in columns:
-        keys = member * len(column.levels) + column.codes
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        member = inverse.ravel().astype(np.intp, copy=False)
-    return member, first
 
 
 def _check_attribute(attribute: Attribute, compare: str, strict: bool) -> None:
@@ -257,7 +243,8 @@ def _strata(
         yield (), None
         return
     columns = rows.strata.categorical
-    member, first = combine(columns)
+    member = combine(columns)
+    _, first = np.unique(member, return_index=True)
     for number, row in enumerate(first):
         name = tuple((c.name, c.levels[c.codes[row]]) for c in columns)
         yield name, np.flatnonzero(member == number)

@@ -1,13 +1,15 @@
 """Which rows are drawn, and which half or fold they belong to.
 
-Draws and halves are random, cell by cell. A fold is decided by the values of a row alone, wherever
-and in what order it is read. So batches, files, threads and engines agree without knowing of each
-other, a weight of two is a row that occurs twice, and copies of a row share a fold.
+Draws and halves are random, cell by cell. A fold is decided by the values of a row alone, or by the
+label of its unit, wherever and in what order it is read. So batches, files, threads and engines
+agree without knowing of each other, a weight of two is a row that occurs twice, and copies of a row
+share a fold. Rows of one unit are never separated.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 if TYPE_CHECKING:
-    from fairpca.rows.groups import Attribute
+    from fairpca.rows.groups import Groups, Level
     from fairpca.rows.rows import Rows
 
 Words = NDArray[np.uint64]
@@ -42,6 +44,26 @@ def draw(cells: Index, size: int, seed: Seed = 0, *, balanced: bool = False) -> 
         )
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def draw_units(
+    cells: Index, units: Index, size: int, seed: Seed = 0, *, balanced: bool = False
+) -> Index:
+    """Draw whole units, at most `size` rows beyond one unit of every cell; positions, rising."""
+    if len(cells) <= size:
+        return np.arange(len(cells))
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    home, sizes = cells[first], np.bincount(unit)
+    counts = np.bincount(home, sizes, minlength=cells.max() + 1).astype(np.intp)
+    quotas = (_equal_quotas if balanced else _proportional_quotas)(counts, size)
+    order = np.lexsort((np.random.default_rng(seed).random(len(first)), home))
+    rows_before = np.cumsum(sizes[order]) - sizes[order] - (np.cumsum(counts) - counts)[home[order]]
+    fits = rows_before + sizes[order] <= quotas[home[order]]
+    drawn = np.zeros(len(first), dtype=bool)
+    drawn[order[fits | (rows_before == 0)]] = True
+    for cell in np.setdiff1d(cells, cells[drawn[unit]]):  # of units that begin in another cell
+        drawn[unit[np.argmax(cells == cell)]] = True
+    return np.flatnonzero(drawn[unit])
 
 
 def smallest_keys(keys: NDArray[np.float64], cells: Index, quotas: Index) -> Index:
@@ -76,27 +98,52 @@ def _proportional_quotas(counts: Index, size: int) -> Index:
     return quotas
 
 
-def halves(cells: NDArray[np.integer[Any]], seed: Seed = 0) -> tuple[Index, Index]:
-    """Split positions at random into two halves, every cell by itself."""
+def halves(
+    cells: NDArray[np.integer[Any]], seed: Seed = 0, units: Index | None = None
+) -> tuple[Index, Index]:
+    """Split positions at random into two halves, every cell by itself; units stay whole."""
+    if units is not None:  # a unit counts in the cell of its first row
+        _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+        inside = np.isin(unit, halves(cells[first], seed)[0])
+        return np.flatnonzero(inside), np.flatnonzero(~inside)
     order = np.random.default_rng(seed).permutation(len(cells))
     order = order[np.argsort(cells[order], kind="stable")]
     return np.sort(order[::2]), np.sort(order[1::2])
 
 
-def fold_of(rows: Rows, n_folds: int) -> NDArray[np.intp]:
-    """Return the fold of each row, 0 to n_folds - 1."""
-    names = rows.feature_names or tuple(f"x{index}" for index in range(rows.X.shape[1]))
-    keys = np.array([_key(name) for name in names], dtype=np.uint64)
-    words = _sparse_words(rows.X, keys) if issparse(rows.X) else _words(rows.X, keys)
-    for part in (rows.groups, rows.strata):
-        for column in part.categorical if part is not None else ():
-            words += _level_words(column)[column.codes]
-        for numbers in part.numeric if part is not None else ():
-            words += _words(numbers.values[:, None], np.array([_key(numbers.name)], dtype="u8"))
-    words ^= words >> np.uint64(33)
+def fold_of(
+    rows: Rows, n_folds: int, columns: Sequence[int | str] | None = None
+) -> NDArray[np.intp]:
+    """Return the fold of each row, 0 to n_folds - 1; `Rows.folds` says how."""
+    if rows.units is not None:
+        keys = np.arange(rows.units.max(initial=0) + 1, dtype=np.uint64)
+        words = (keys if rows.unit_keys is None else rows.unit_keys)[rows.units]
+    else:
+        # Names are not hashed: an array and a frame of the same numbers have the same folds.
+        places = range(rows.X.shape[1]) if columns is None else columns
+        keys = np.array([_key(f"x{place}") for place in places], dtype=np.uint64)
+        words = _sparse_words(rows.X, keys) if issparse(rows.X) else _words(rows.X, keys)
+        words += _group_words(rows.groups, "group", len(rows))
+        words += _group_words(rows.strata, "stratum", len(rows))
+    words = words ^ (words >> np.uint64(33))
     words *= np.uint64(0xFF51AFD7ED558CCD)
     words ^= words >> np.uint64(33)
     return ((words >> np.uint64(32)) * np.uint64(n_folds) >> np.uint64(32)).astype(np.intp)
+
+
+def _group_words(groups: Groups | None, part: str, n_rows: int) -> Words:
+    """Hash the columns of groups or strata by their places and values."""
+    words = np.zeros(n_rows, dtype=np.uint64)
+    if groups is None:
+        return words
+    for column in groups.categorical:
+        words += label_keys(column.levels, f"{part} {groups.names.index(column.name)}")[
+            column.codes
+        ]
+    for numbers in groups.numeric:
+        key = _key(f"{part} {groups.names.index(numbers.name)}")
+        words += _words(numbers.values[:, None], np.array([key], dtype=np.uint64))
+    return words
 
 
 def _words(matrix: Any, keys: Words) -> Words:
@@ -126,16 +173,16 @@ def _sparse_words(matrix: Any, keys: Words) -> Words:
     return words
 
 
-def _level_words(column: Attribute) -> Words:
-    """Hash the levels of a group; a number is hashed as it would be in a numeric attribute."""
-    key = np.uint64(_key(column.name))
-    words = np.zeros(len(column.levels), dtype=np.uint64)
-    for index, level in enumerate(column.levels):
-        if isinstance(level, str):
-            words[index] = _key(f"{column.name}={level}")
+def label_keys(labels: Sequence[Level], place: str) -> Words:
+    """Hash labels; a number is hashed as it would be in a column of numbers."""
+    key = np.uint64(_key(place))
+    keys = np.zeros(len(labels), dtype=np.uint64)
+    for index, label in enumerate(labels):
+        if isinstance(label, str):
+            keys[index] = _key(f"{place}={label}")
         else:
-            words[index : index + 1] = _bits([float(level)]) * key
-    return words
+            keys[index : index + 1] = _bits([float(label)]) * key
+    return keys
 
 
 def _key(text: str) -> int:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError
-from fairpca.rows._columns import Column, check_numeric, read_columns
+from fairpca.rows._columns import check_numeric
+from fairpca.rows._containers import Column, read_columns
+from fairpca.rows._sampling import label_keys
 
 Level: TypeAlias = str | int | bool | float
 """A group's name as a plain Python scalar, so that it can be hashed, printed and stored."""
@@ -141,7 +143,7 @@ def encode_groups(
                     f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
                     f"give one value for each row of {of}."
                 )
-            if unknown is not None:
+            if column.missing.any():
                 _check_numbers_known(column, forced, argument)
             encoded.append(_encode_column(column, argument, column.name in forced))
     except GroupsError as error:
@@ -155,18 +157,30 @@ def encode_groups(
     )
 
 
+def encode_units(
+    values: Any, n_rows: int, of: str = "X"
+) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Turn the labels of units into codes from 0 on, and a number for each that follows from it."""
+    groups = encode_groups(values, n_rows=n_rows, argument="units", of=of)
+    if len(groups.names) > 1:
+        raise GroupsError(
+            f"units has {len(groups.names)} columns: give one label for each row.",
+            parameter="units",
+        )
+    for column in groups.categorical:
+        return column.codes, label_keys(column.levels, "unit")
+    labels, codes = np.unique(groups.numeric[0].values, return_inverse=True)  # fractions
+    return codes.astype(np.intp, copy=False), label_keys(labels.tolist(), "unit")
+
+
 def _check_numbers_known(column: Column, forced: set[str], argument: str) -> None:
     """Refuse missing values among numbers, which no name can stand for."""
-    missing = int(np.count_nonzero(column.missing))
-    if not missing:
-        return
-    known = column.values[~column.missing]
+    known, missing = column.values[~column.missing], int(np.count_nonzero(column.missing))
     fractions = _holds_floats(known) and not all(float(v).is_integer() for v in set(known))
     if column.name in forced or (fractions and len(set(known)) > MAX_FLOAT_LEVELS):
         raise GroupsError(
             f"{argument} column {column.name!r} holds numbers, of which {missing} "
-            f"{'is' if missing == 1 else 'are'} missing: drop those rows.",
-            parameter=argument,
+            f"{'is' if missing == 1 else 'are'} missing: drop those rows."
         )
 
 
@@ -179,11 +193,11 @@ def _to_numbers(name: str, values: NDArray[Any], argument: str) -> NDArray[np.fl
             f"{argument} column {name!r} is declared numeric but cannot be read as numbers "
             f"({error}): leave it out of numeric, or convert it."
         ) from None
-    not_finite = int(np.count_nonzero(~np.isfinite(numbers)))
-    if not_finite:
+    count = int(np.count_nonzero(~np.isfinite(numbers)))
+    if count:
         raise GroupsError(
-            f"{argument} column {name!r} has {not_finite} infinite or undefined "
-            f"value{'s' if not_finite > 1 else ''}: drop those rows or clip them."
+            f"{argument} column {name!r} has {count} infinite or undefined "
+            f"value{'s' if count > 1 else ''}: drop those rows or clip them."
         )
     return numbers
 
@@ -289,6 +303,18 @@ def _date_text(value: Any) -> str:
     return str(np.datetime_as_string(np.datetime64(value), unit="auto"))
 
 
+def combine(columns: Sequence[Attribute]) -> NDArray[np.intp]:
+    """Return the number of each row's combination of levels, among those that occur, sorted."""
+    codes, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1
+    few = 4 * len(codes) + 1000  # beyond it, counting takes more than sorting
+    for column in columns:
+        codes, size = codes * len(column.levels) + column.codes, size * len(column.levels)
+        if size > few:
+            codes = np.unique(codes, return_inverse=True)[1]
+            size = int(codes.max(initial=0)) + 1
+    return np.asarray((np.cumsum(np.bincount(codes) > 0) - 1)[codes])
+
+
 # A limit on the number of groups tells a group from an identifier passed by mistake.
 def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:
     """Refuse groups with more distinct combinations than a table of moments should hold."""
@@ -298,8 +324,7 @@ def check_cells(parts: Sequence[Groups | None], limit: int = MAX_CELLS) -> None:
             raise too_many_cells({column.name: len(column.levels)}, limit)
     if np.prod([float(len(column.levels)) for column in columns], initial=1.0) <= limit:
         return
-    seen = len(np.unique(np.column_stack([column.codes for column in columns]), axis=0))
-    if seen > limit:
+    if combine(columns).max(initial=0) >= limit:
         raise too_many_cells({column.name: len(column.levels) for column in columns}, limit)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.rows._checks import (
     Floats,
@@ -19,15 +18,18 @@ from fairpca.rows._checks import (
     dense_matrix,
     without_rounding,
 )
-from fairpca.rows._columns import find_missing, missing_in_parts
-from fairpca.rows._pairs import Stratum, combine, form_pairs, known_rows
-from fairpca.rows._sampling import Seed, draw, fold_of, halves
+from fairpca.rows._columns import PARTS, find_missing, missing_in_parts
+from fairpca.rows._containers import no_groups_error
+from fairpca.rows._pairs import Stratum, form_pairs, known_rows
+from fairpca.rows._sampling import Seed, draw, draw_units, fold_of, halves
 from fairpca.rows.groups import (
     MAX_FLOAT_LEVELS,
     Attribute,
     Groups,
     check_cells,
+    combine,
     encode_groups,
+    encode_units,
 )
 
 
@@ -47,6 +49,11 @@ class Rows:
         Finite weights ≥ 0, not all zero; None stands for ones.
     feature_names : tuple of str, or None
         Names of the columns of X.
+    units : ndarray of int, shape (n,), or None
+        Codes, from 0 on, of the persons, sites or households that rows belong to. Rows of one unit
+        stay together in folds, halves and draws. None: every row is its own unit.
+    unit_keys : ndarray of uint64, or None
+        For each code a number that follows from the unit's label, the same in every batch.
 
     Examples
     --------
@@ -61,6 +68,8 @@ class Rows:
     strata: Groups | None = None
     weights: Floats | None = None
     feature_names: tuple[str, ...] | None = None
+    units: NDArray[np.intp] | None = None
+    unit_keys: NDArray[np.uint64] | None = None
 
     @classmethod
     def read(
@@ -70,11 +79,9 @@ class Rows:
         control_features: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        numeric: Iterable[str] = (),
-        feature_names: Iterable[str] | None = None,
-        max_cells: int = MAX_CELLS,
         of: str = "X",
         unknown: str | None = None,
+        **options: Any,
     ) -> Rows:
         """Check that features, groups, strata and weights are of one length, finite and complete.
 
@@ -86,25 +93,23 @@ class Rows:
             Protected attributes, and strata or None; see `encode_groups` for their types.
         sample_weight : array-like, shape (n,), optional
             Weights ≥ 0.
-        numeric : iterable of str, default ()
-            Names of the sensitive columns that are numbers whatever their type.
-        feature_names : iterable of str, optional
-            Names of the features, where X does not have any.
-        max_cells : int, default 1000
-            Largest number of distinct combinations of groups and strata.
         of : str, default "X"
             Name of the argument that holds the features, for messages.
         unknown : str, optional
             Group of rows whose group is missing, which are refused without.
+        **options
+            numeric: names of the sensitive columns that are numbers whatever their type;
+            feature_names: names of the features, where X does not have any; units: labels, of any
+            kind, of the units that rows belong to.
         """
         parts = (sensitive_features, control_features, sample_weight)
         known = sensitive_features if unknown is None else None
         matrix, names = check_matrix(X, of, partial(missing_in_parts, known, *parts[1:]))
         if sensitive_features is None:
-            raise _no_groups(of)
-        options: dict[str, Any] = {"max_cells": max_cells, "of": of, "unknown": unknown}
-        options["feature_names"] = names if feature_names is None else feature_names
-        return cls.attach(matrix, *parts, numeric=numeric, **options)
+            raise no_groups_error(of)
+        if options.get("feature_names") is None:
+            options["feature_names"] = names
+        return cls.attach(matrix, *parts, of=of, unknown=unknown, **options)
 
     @classmethod
     def read_dense(
@@ -116,32 +121,29 @@ class Rows:
         *,
         numeric: Iterable[str] = (),
         unknown: str | None = None,
+        units: Any = None,
     ) -> Rows:
-        """Check a representation to measure, dense float64; Rows bring groups of their own.
-
-        Parameters are those of `read`. A vector is one column.
-        """
+        """Check a representation to measure, as `read` does; Rows bring groups of their own."""
+        parts = (sensitive_features, control_features, sample_weight)
         if not isinstance(U, Rows):
-            parts = (sensitive_features, control_features, sample_weight)
             known = sensitive_features if unknown is None else None
             matrix = dense_matrix(U, "U", partial(missing_in_parts, known, *parts[1:]))
             if sensitive_features is None:
-                raise _no_groups("U")
-            return cls.attach(matrix, *parts, numeric=numeric, of="U", unknown=unknown)
-        parameters = {
-            "sensitive_features": sensitive_features,
-            "control_features": control_features,
-            "sample_weight": sample_weight,
-            "numeric": tuple(numeric) or None,
-        }
-        extra = [name for name, value in parameters.items() if value is not None]
+                raise no_groups_error("U")
+            return cls.attach(matrix, *parts, numeric=numeric, unknown=unknown, units=units, of="U")
+        arguments = (
+            *zip(PARTS, parts, strict=True),
+            ("numeric", numeric or None),
+            ("units", units),
+        )
+        extra = [name for name, value in arguments if value is not None]
         if extra:
             raise InvalidInputError(
-                f"U is Rows, which has groups, strata and weights of its own: leave out {extra}.",
+                f"U is Rows, with groups, strata, weights and units of its own: leave out {extra}.",
                 parameter=extra[0],
             )
         if U.groups is None:
-            raise _no_groups("U")
+            raise no_groups_error("U")
         return U.with_features(without_rounding(U.X, "U"))
 
     @classmethod
@@ -154,10 +156,10 @@ class Rows:
         *,
         numeric: Iterable[str] = (),
         feature_names: Iterable[str] | None = None,
-        max_cells: int = MAX_CELLS,
         of: str = "X",
         unknown: str | None = None,
         unknown_strata: str | None = None,
+        units: Any = None,
     ) -> Rows:
         """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise.
 
@@ -193,13 +195,16 @@ class Rows:
             if report.arguments:
                 raise report.error(of) from None
             raise
-        check_cells((groups, strata), max_cells)
-        return cls(X, groups, strata, weights, names)
+        check_cells((groups, strata))
+        codes = (None, None) if units is None else encode_units(units, n_rows, of)
+        return cls(X, groups, strata, weights, names, *codes)
 
     def __post_init__(self) -> None:
         for part in (self.groups, self.strata):
             if part is not None and part.n_rows != len(self):
                 raise GroupsError(f"groups of {part.n_rows} rows for {len(self)} rows of X.")
+        if self.units is not None and self.units.shape != (len(self),):
+            raise GroupsError(f"units of {len(self.units)} rows for {len(self)} rows of X.")
         if self.strata is not None and self.strata.numeric:
             raise numeric_strata_error([column.name for column in self.strata.numeric])
 
@@ -210,6 +215,11 @@ class Rows:
     def weight(self) -> float:
         """Sum of the weights."""
         return float(len(self) if self.weights is None else self.weights.sum())
+
+    @property
+    def n_units(self) -> int:
+        """Number of units that have a row; of rows where there are no units."""
+        return len(self) if self.units is None else len(np.unique(self.units))
 
     def of_known_group(self) -> Rows:
         """Leave out rows of unknown group."""
@@ -236,6 +246,7 @@ class Rows:
             groups=None if self.groups is None else self.groups.take(rows),
             strata=None if self.strata is None else self.strata.take(rows),
             weights=None if self.weights is None else self.weights[rows],
+            units=None if self.units is None else self.units[rows],
         )
 
     def with_features(self, X: Any) -> Rows:
@@ -246,7 +257,7 @@ class Rows:
         """Return the number of the combination of groups and strata that each row belongs to."""
         parts = [part for part in (self.groups, self.strata) if part is not None]
         columns = [column for part in parts for column in part.categorical]
-        return combine(columns)[0] if columns else np.zeros(len(self), dtype=np.intp)
+        return combine(columns) if columns else np.zeros(len(self), dtype=np.intp)
 
     def pairs(
         self,
@@ -283,10 +294,13 @@ class Rows:
     def draw(self, size: int, seed: Seed = 0, *, balanced: bool = False) -> NDArray[np.intp]:
         """Draw positions of rows at random without replacement; no cell vanishes.
 
+        Where there are units, whole units are drawn.
+
         Parameters
         ----------
         size : int
-            Rows to draw at most; all of them where there are no more.
+            Rows to draw at most; all of them where there are no more. A unit that is the only one
+            drawn of its cell may exceed it.
         seed : int, tuple of int or Generator, default 0
             Of the draw.
         balanced : bool, default False
@@ -298,6 +312,8 @@ class Rows:
         ndarray of int
             Positions, rising.
         """
+        if self.units is not None:
+            return draw_units(self.cells(), self.units, size, seed, balanced=balanced)
         return draw(self.cells(), size, seed, balanced=balanced)
 
     def sample(self, size: int, seed: Seed = 0) -> Rows:
@@ -305,7 +321,7 @@ class Rows:
         if len(self) <= size:
             return self
         cells = self.cells()
-        kept = draw(cells, size, seed, balanced=True)
+        kept = self.draw(size, seed, balanced=True)
         weights = np.ones(len(self)) if self.weights is None else self.weights
         ratio = np.bincount(cells, weights) / np.bincount(cells[kept], weights[kept])
         return replace(self.take(kept), weights=weights[kept] * ratio[cells[kept]])
@@ -328,12 +344,21 @@ class Rows:
         return tuple(strata)
 
     def halves(self, seed: Seed = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Split positions at random into two halves, every cell by itself."""
-        return halves(self.cells(), seed)
+        """Split positions at random into two halves, every cell by itself; units stay whole."""
+        return halves(self.cells(), seed, self.units)
 
-    def folds(self, n_folds: int) -> NDArray[np.intp]:
-        """Return the fold of each row, 0 to n_folds - 1, decided by its values alone."""
-        return fold_of(self, n_folds)
+    def folds(self, n_folds: int, columns: Sequence[int | str] | None = None) -> NDArray[np.intp]:
+        """Return the fold of each row, 0 to n_folds - 1, decided by its unit or by its values.
+
+        Parameters
+        ----------
+        n_folds : int
+            Number of folds.
+        columns : sequence, optional
+            What stands for each feature instead of its place, where batches do not have the same
+            features: a batch of a stream has indicators of the levels that it holds.
+        """
+        return fold_of(self, n_folds, columns)
 
     def binarized_at_median(self) -> Rows:
         """Return rows whose numeric attributes are groups: up to the median, and above."""
@@ -350,13 +375,6 @@ class Rows:
             binary[column.name] = Attribute(column.name, levels, (values > middle).astype(np.intp))
         columns = tuple(binary[name] for name in groups.names)
         return replace(self, groups=Groups(columns, (), groups.names, groups.n_rows))
-
-
-def _no_groups(of: str) -> GroupsError:
-    return GroupsError(
-        f"sensitive_features is None: give one group value for each row of {of}.",
-        parameter="sensitive_features",
-    )
 
 
 def numeric_strata_error(names: Iterable[str]) -> GroupsError:

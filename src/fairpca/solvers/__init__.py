@@ -3,7 +3,7 @@
 from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.solvers._problem import FairProblem
 from fairpca.solvers._solution import Certificate, Snapshot, Solution, Status
-from fairpca.solvers._solve import solve, solve_worst
+from fairpca.solvers._solve import solve
 
 __all__ = [
     "OBJECTIVES",
@@ -14,5 +14,4 @@ __all__ = [
     "Solution",
     "Status",
     "solve",
-    "solve_worst",
 ]

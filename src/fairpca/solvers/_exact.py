@@ -1,9 +1,6 @@
 """Problems with one multiplier: eigenvectors and a search along a line, without a duality gap.
 
 These are a single bounded mean, the weight between two groups, and each component of a deflation.
-The dual is convex in its one multiplier. Where the optimal subspace jumps at the best multiplier,
-the subspaces on either side are both optimal, and so is a rotation between them that satisfies the
-constraint with equality.
 """
 
 from __future__ import annotations
@@ -22,16 +19,16 @@ from fairpca.solvers._solution import Bound
 _MAX_DOUBLINGS = 60
 _MAX_STEPS = 60
 _PRECISION = 1e-13
-# Principal angles with cosines closer to one, or with sines smaller, than these separate nothing.
-_SAME_SUBSPACE, _SAME_DIRECTION = 1e-12, 1e-14
+# Principal angles with smaller sines separate nothing.
+_SAME_DIRECTION = 1e-14
 # Two groups are balanced to this share of the mean variance.
 _BALANCED = 1e-12
 # Directions closer to dependent than this, relative to the largest, cost no dimension.
 _RANK_FLOOR = 1e-10
 
 
-class DualPoint(NamedTuple):
-    """A convex dual function at one weight: value, slope and the eigenvectors behind it."""
+class _DualPoint(NamedTuple):
+    """The dual function at one multiplier: value, slope and the eigenvectors behind it."""
 
     weight: float
     value: float
@@ -39,13 +36,38 @@ class DualPoint(NamedTuple):
     vectors: Array
 
 
-def minimize_dual(
-    evaluate: Callable[[float], DualPoint],
+def solve_dual(
+    S: Array,
+    form: Array,
+    excess: Callable[[Array], float],
+    d: int,
     *,
+    target: float,
+    offset: float = 0.0,
     first_step: float,
     largest: float = np.inf,
     slope_tol: float = 0.0,
-) -> tuple[DualPoint, DualPoint]:
+) -> tuple[Array, float, float]:
+    """Maximise ⟨S, P⟩ − offset over projectors of rank d with ⟨form, P⟩ ≥ target.
+
+    With a finite `largest` multiplier, what is missing to the target costs that much instead.
+    `excess` is ⟨form, P⟩ − target to all digits. Returns the basis, its proven bound and the
+    multiplier.
+    """
+    # The dual, the d largest eigenvalues of S + t·form less t·target, is convex in t ≥ 0.
+
+    def evaluate(t: float) -> _DualPoint:
+        values, V = top_eigenpairs(S + t * form, d)
+        return _DualPoint(t, float(values.sum() - offset - t * target), excess(V), V)
+
+    left, right = _bracket(evaluate, first_step, largest, slope_tol)
+    best = min(left, right, key=lambda point: point.value)
+    return _between(left.vectors, right.vectors, excess), best.value, best.weight
+
+
+def _bracket(
+    evaluate: Callable[[float], _DualPoint], first_step: float, largest: float, slope_tol: float
+) -> tuple[_DualPoint, _DualPoint]:
     """Minimise a convex function over [0, largest]; return the ends of the final bracket."""
     # The slope is negative at the left end and not at the right one. Where the minimum lies at an
     # end of the interval, both are that end.
@@ -79,70 +101,10 @@ def minimize_dual(
     return left, right
 
 
-def _rotated(pair: Array, form: Array, target: float) -> list[Array]:
-    """Return the unit vectors u in the plane of two columns with uᵀ·form·u = target, if any."""
-    inner = pair.T @ form @ pair
-    centre = 0.5 * (inner[0, 0] + inner[1, 1])
-    cosine, sine = 0.5 * (inner[0, 0] - inner[1, 1]), inner[0, 1]
-    radius = np.hypot(cosine, sine)
-    if radius == 0.0 or abs(target - centre) > radius * (1.0 + 1e-12):
-        return []
-    phase = np.arctan2(sine, cosine)
-    spread = np.arccos(np.clip((target - centre) / radius, -1.0, 1.0))
-    angles = 0.5 * (phase + spread), 0.5 * (phase - spread)
-    return [pair @ np.array([np.cos(angle), np.sin(angle)]) for angle in angles]
-
-
-def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
-    """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound."""
-    # Minimise over λ ≥ 0 the sum of the d largest eigenvalues of S − λffᵀ plus λ·limit.
-    f = reduced.F[0]
-    outer = np.outer(f, f)
-
-    def evaluate(weight: float) -> DualPoint:
-        values, V = top_eigenpairs(reduced.S - weight * outer, reduced.d)
-        used = float(np.sum((f @ V) ** 2))
-        value = float(values.sum()) + weight * reduced.mean_limit
-        return DualPoint(weight, value, reduced.mean_limit - used, V)
-
-    start = np.trace(reduced.S) / reduced.size / max(float(f @ f), 1e-300)
-    left, right = minimize_dual(evaluate, first_step=start)
-    # Split both subspaces into what they share and the direction in which they differ.
-    turn, cosines, back = np.linalg.svd(left.vectors.T @ right.vectors)
-    apart = int(np.argmin(cosines))
-    value = min(left.value, right.value)
-    if cosines[apart] > 1.0 - _SAME_SUBSPACE:
-        return right.vectors, value
-    outside, inside = (left.vectors @ turn)[:, apart], right.vectors @ back.T
-    shared, best = np.delete(inside, apart, axis=1), inside[:, apart]
-    pair = np.linalg.qr(np.column_stack([best, outside]))[0]
-    room = reduced.mean_limit - float(np.sum((f @ shared) ** 2))
-    for candidate in _rotated(pair, outer, room):
-        # Both rotations meet the limit; the one closer to the infeasible side has more variance.
-        if abs(candidate @ outside) > abs(best @ outside):
-            best = candidate
-    return np.column_stack([shared, best]), value
-
-
-def solve_two_groups(groups: GroupObjectives, d: int) -> Bound:
-    """Maximise the smaller of two group objectives, by a search along the one weight there is."""
-    first, step = groups.S[0], groups.S[1] - groups.S[0]
-    offset, rise = groups.offsets[0], groups.offsets[1] - groups.offsets[0]
-
-    def evaluate(t: float) -> DualPoint:
-        values, V = top_eigenpairs(first + t * step, d)
-        slope = float(np.vdot(V, step @ V)) - rise
-        return DualPoint(t, float(values.sum() - offset - t * rise), slope, V)
-
-    left, right = minimize_dual(evaluate, first_step=0.5, largest=1.0, slope_tol=_BALANCED)
-    best = min(left, right, key=lambda point: point.value)
-    V = _balanced(left.vectors, right.vectors, step, rise)
-    weights = np.array([1.0 - best.weight, best.weight])
-    return Bound(best.value, best.value, V, weights=weights, root=V)
-
-
-def _balanced(left: Array, right: Array, step: Array, rise: float) -> Array:
-    """Go from one subspace to the other by the shortest way, until ⟨step, P⟩ = rise."""
+def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Array:
+    """Go from one subspace to the other by the shortest way, until ⟨form, P⟩ = target."""
+    # Where the optimal subspace jumps at the best multiplier, those on either side are both
+    # optimal, and so is what lies between them and satisfies the constraint with equality.
     turn, cosines, back = np.linalg.svd(left.T @ right)
     start, end = left @ turn, right @ back.T
     side = end - start * cosines
@@ -153,27 +115,51 @@ def _balanced(left: Array, right: Array, step: Array, rise: float) -> Array:
     side = side / np.where(apart, sines, 1.0)
     angles = np.where(apart, np.arctan2(sines, cosines), 0.0)
 
-    def between(share: float) -> Array:
+    def turned(share: float) -> Array:
         return np.asarray(start * np.cos(share * angles) + side * np.sin(share * angles))
 
-    def excess(share: float) -> float:
-        V = between(share)
-        return float(np.vdot(V, step @ V)) - rise
+    if not excess(start) < 0.0 < excess(end):
+        return right if abs(excess(end)) <= abs(excess(start)) else left
+    share = scipy.optimize.brentq(lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15)
+    return turned(float(share))
 
-    if not excess(0.0) < 0.0 < excess(1.0):
-        return right if abs(excess(1.0)) <= abs(excess(0.0)) else left
-    return between(float(scipy.optimize.brentq(excess, 0.0, 1.0, xtol=1e-15)))
+
+def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
+    """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound."""
+    f, limit = reduced.F[0], reduced.mean_limit
+
+    def excess(V: Array) -> float:
+        return limit - float(np.sum((f @ V) ** 2))
+
+    step = np.trace(reduced.S) / reduced.size / max(float(f @ f), 1e-300)
+    form = -np.outer(f, f)
+    return solve_dual(reduced.S, form, excess, reduced.d, target=-limit, first_step=step)[:2]
+
+
+def solve_two_groups(groups: GroupObjectives, d: int) -> Bound:
+    """Maximise the smaller of two group objectives: the first, less what the second lacks to it."""
+    first, change = groups.S[0], groups.S[1] - groups.S[0]
+    offset, rise = groups.offsets[0], groups.offsets[1] - groups.offsets[0]
+    V, value, weight = solve_dual(
+        first,
+        change,
+        lambda V: float(np.vdot(V, change @ V)) - rise,
+        d,
+        target=rise,
+        offset=offset,
+        first_step=0.5,
+        largest=1.0,
+        slope_tol=_BALANCED,
+    )
+    return Bound(value, value, V, weights=np.array([1.0 - weight, weight]), root=V)
 
 
 def deflate(reduced: ReducedProblem) -> tuple[Array, Array]:
-    """One component at a time: a basis, and one multiplier per component and contrast.
-
-    Component j does not depend on those after it, so the bases are nested (d = 2 lies in d = 4) as
-    long as there is room for the images of all components.
-    """
+    """One component at a time: a basis, and one multiplier per component and contrast."""
     # Component j maximises vᵀSv with |vᵀQ_cv| bounded (by the limit, or penalised above the largest
     # gap so far) inside the complement of all earlier v_i and Q_cv_i. Orthogonality to Q_cv_i makes
-    # every VᵀQ_cV diagonal, so what holds for each component holds for the basis.
+    # every VᵀQ_cV diagonal, so what holds for each component holds for the basis. Component j does
+    # not depend on those after it, so bases are nested as long as there is room for all images.
     V = np.zeros((reduced.size, 0))
     multipliers = np.zeros((reduced.d, len(reduced.Q)))
     spent = 0.0
@@ -212,21 +198,14 @@ def _single_component(inner: ReducedProblem, spent: float) -> tuple[Array, float
     allowed = inner.limit if inner.limit is not None else spent
     top = top_eigenpairs(inner.S, 1)[1][:, 0]
     sign = 1.0 if top @ Q @ top >= 0.0 else -1.0
-
-    def evaluate(weight: float) -> DualPoint:
-        values, vectors = top_eigenpairs(inner.S - (weight * sign) * Q, 1)
-        gap = sign * float(vectors[:, 0] @ Q @ vectors[:, 0])
-        return DualPoint(weight, float(values[0]) + weight * allowed, allowed - gap, vectors)
-
-    left, right = minimize_dual(
-        evaluate,
+    V, _, weight = solve_dual(
+        inner.S,
+        -sign * Q,
+        lambda V: allowed - sign * float(V[:, 0] @ Q @ V[:, 0]),
+        1,
+        target=-allowed,
         first_step=float(np.trace(inner.S)) / inner.size / max(inner.cov_scale, 1e-300),
         largest=np.inf if inner.limit is not None else inner.penalty,
         slope_tol=1e-10 * inner.cov_scale,
     )
-    outside, v = left.vectors[:, 0], right.vectors[:, 0]
-    if abs(outside @ v) <= 1.0 - _SAME_SUBSPACE:
-        pair = np.linalg.qr(np.column_stack([v, outside]))[0]
-        rotated = _rotated(pair, Q, sign * allowed)
-        v = max(rotated, key=lambda u: abs(float(u @ outside)), default=v)
-    return v, sign * right.weight
+    return V[:, 0], sign * weight

@@ -99,7 +99,7 @@ class InteriorPoint:
         self.B = self.vectors.svec(problem.B)
         self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.penalties])
         self.normal = np.concatenate([self.vectors.svec(np.eye(n)), np.zeros(self.n_slacks)])
-        self.is_stuck, self.value, self.gap, size = False, -np.inf, np.inf, len(self.normal)
+        self.value, size = -np.inf, len(self.normal)
         self.work: Array = np.empty(max(n**4, size**2))
         self.sums: Array = np.empty((2, size - self.n_slacks, size - self.n_slacks))
         self._start()
@@ -152,15 +152,18 @@ class InteriorPoint:
         matrix = lifted + self.vectors.smat(self.B.T @ rows)
         return matrix, np.asarray(spent + problem.room_slopes.T @ rows)
 
-    def terminate(self) -> Status | None:
-        """End at the gap that is wanted, or where there is no way on."""
+    def step(self, number: int) -> Status | None:
+        """One iteration; end at the gap that is wanted, or where there is no way on."""
+        try:
+            self._move()
+            status = None
+        except np.linalg.LinAlgError:  # rounding has the last word
+            status = Status.UNSETTLED
         # Objective of the current point, and its distance from the dual value, a bound on it.
         self.value = float(np.vdot(self.problem.S, self.Y) - self.problem.penalties @ self.t)
-        self.gap, status = self.X.dot(self.Z), None
-        if self.gap <= self.wanted(self.value + self.gap):
+        gap = self.X.dot(self.Z)
+        if gap <= self.wanted(self.value + gap):
             status = Status.CONVERGED
-        elif self.is_stuck:
-            status = Status.UNSETTLED
         if status is not None:
             self.work = self.sums = np.empty(0)  # the largest arrays there are; no step follows
         return status
@@ -169,14 +172,8 @@ class InteriorPoint:
         """Value of the relaxed point; what it proves is known after lifting only."""
         return Snapshot("bound", number, np.inf, self.value)
 
-    def step(self, number: int) -> None:
+    def _move(self) -> None:
         """Predict, correct, and move as far as both sides stay inside."""
-        try:
-            self._step()
-        except np.linalg.LinAlgError:  # rounding has the last word
-            self.is_stuck = True
-
-    def _step(self) -> None:
         X, Z = self.X, self.Z
         box, cuts = (symmetrize(np.linalg.inv(part)) for part in (Z.box, Z.cuts))
         inverse = ConePoint(box, cuts, 1.0 / Z.rows)

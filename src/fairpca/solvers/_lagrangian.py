@@ -1,7 +1,7 @@
 """The augmented Lagrangian of a fair basis, as a function of V.
 
 V: basis (r, d), B_c = VᵀQ_cV, M: positive semidefinite multipliers (2C, d, d) for +B_c and −B_c,
-b: multipliers (m,) of the mean limits, s: the bound shared by all ±B_c.
+b: multipliers (m,) of the mean limits, s: the bound shared by all ±B_c, w: weights of the groups.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class Evaluation(NamedTuple):
 class Lagrangian:
     """Multipliers with steps σ; `slope`, `factors` and `shifts` are what Newton's method leaves."""
 
-    def __init__(self, reduced: ReducedProblem, multipliers: Array) -> None:
-        self.problem = reduced
+    def __init__(
+        self, reduced: ReducedProblem, multipliers: Array, weights: Array | None = None
+    ) -> None:
+        self.problem, self.w = reduced, weights
         self.contrasts = len(reduced.Q)
         self.stack = reduced.Q.reshape(-1, reduced.size)
         self.M = multipliers
@@ -44,6 +46,7 @@ class Lagrangian:
         self.unit = float(reduced.leading(1)[0][0]) or 1.0
         self.step = 2.0 * self.unit / (reduced.cov_scale or 1.0) ** 2
         self.mean_step = 2.0 * self.unit / (reduced.mean_scale or 1.0) ** 2
+        self.w_step = 4.0 / self.unit
         self.slope = 0.0
         self.factors: list[Array] = []
         self.shifts = np.zeros(reduced.d)
@@ -59,6 +62,11 @@ class Lagrangian:
         """Evaluate at an orthonormal basis, with the multipliers after one step or with others."""
         problem, F = self.problem, self.problem.F
         SV, QV, B = self.products(V)
+        offset = change = 0.0
+        if self.w is not None and problem.groups is not None:
+            w, _, images = self.weigh(V)
+            SV, offset = np.tensordot(w, images, 1), float(w @ problem.groups.offsets)
+            change = float(np.sum((w - self.w) ** 2)) / (2.0 * self.w_step)
         used = np.sum((F @ V) ** 2, axis=1) - problem.mean_limit
         if multipliers is None:
             multipliers = self._updated(B, used)
@@ -73,7 +81,19 @@ class Lagrangian:
         if len(b):
             value += float(b @ used) - float(np.sum((b - self.b) ** 2)) / (2.0 * self.mean_step)
         gradient = (QV @ G).sum(axis=0) - SV + F.T @ (b[:, None] * (F @ V))
-        return Evaluation(value, gradient, QV, B, multipliers)
+        return Evaluation(value + offset - change, gradient, QV, B, multipliers)
+
+    def weigh(self, V: Array) -> tuple[Array, Array, Array]:
+        """Weights of the groups after one step, their objectives, and the S_gV."""
+        # min_g v_g is the minimum of w·v over the simplex. Its augmented form moves w from the
+        # current weights to Π(w − σv), the projection onto the simplex, and charges ‖Δw‖²/2σ.
+        groups = self.problem.groups
+        assert groups is not None
+        images = (groups.S.reshape(-1, len(V)) @ V).reshape(len(groups.S), *V.shape)
+        values = np.einsum("gij,ij->g", images, V) - groups.offsets
+        shifted = self.w - self.w_step * values
+        shifted += 1.0 / len(shifted) - shifted.min()
+        return np.maximum(shifted - shared_level(shifted, 1.0), 0.0), values, images
 
     def _updated(self, B: Array, used: Array) -> Multipliers:
         """Multipliers after one step, with the shared bound."""
@@ -84,6 +104,6 @@ class Lagrangian:
             values, vectors = np.linalg.eigh(self.M + self.step * np.concatenate([B, -B]))
             limit, penalty = self.problem.limit, self.problem.penalty
             level = shared_level(values.ravel(), penalty) if limit is None else self.step * limit
-            M = eigenvalue_excess(values, vectors, level)[0]
+            M = eigenvalue_excess(values, vectors, level)
         b = np.maximum(self.b + self.mean_step * used, 0.0)
         return Multipliers(M, b, level / self.step)

@@ -9,9 +9,7 @@ Lagrangian is
 where the columns of T_c (d², t) are symmetric matrices that span what sticks out above the limit,
 in the eigenbasis W of M_k + σ(±B_c − sI), and D = σΩ with the divided differences Ω of the positive
 part. The same system with D = σΩ/(1 − Ω) is a semismooth Newton step on the optimality conditions.
-Without what couples the columns of K the first part is one p×p matrix for every column, which is
-factorised; the penalty joins by Woodbury's formula. That is the preconditioner, and with it a
-handful of conjugate gradients solve for a step (docs/design/refinement.md).
+With `_Preconditioner` a handful of conjugate gradients solve for it (docs/design/refinement.md).
 """
 
 from __future__ import annotations
@@ -112,8 +110,7 @@ def polish(
 
 
 def _line_search(lagrangian: Lagrangian, point: _BasisPoint, K: Array) -> Array | None:
-    slope = 2.0 * float(np.vdot(point.gradient, K))
-    rounding = 1e-14 * abs(point.value)
+    slope, rounding = 2.0 * float(np.vdot(point.gradient, K)), 1e-14 * abs(point.value)
     for _ in range(_HALVINGS):
         V = _retract(point.V, K)
         if lagrangian.evaluate(V).value <= point.value + 1e-4 * slope + rounding:
@@ -192,7 +189,7 @@ def _active_directions(point: _BasisPoint, *, is_exact: bool) -> _ActiveDirectio
     rows, columns = np.triu_indices(d)
     slack = point.s * np.eye(d) - np.concatenate([B, -B])
     values, W = np.linalg.eigh(point.centre - lagrangian.step * slack)
-    mismatch = point.M - eigenvalue_excess(values, W, 0.0)[0]
+    mismatch = point.M - eigenvalue_excess(values, W, 0.0)
     parts = [_ActiveDirections(np.zeros((0, d, d)), *4 * (np.zeros(0),))]
     for k in np.flatnonzero(values[:, -1] > 0.0):
         x = values[k]
@@ -272,8 +269,7 @@ class _BasisPoint:
             self.missed = self.missed - self.moving * (self.lacking / self.mass)
         else:
             self.mass = 0.0
-        # Of few unknowns, or of more directions than unknowns, the whole matrix costs less than the
-        # preconditioner.
+        # Of few unknowns, or of more directions than unknowns, the whole matrix costs less.
         self.unknowns = (len(self.V) - self.V.shape[1]) * self.V.shape[1]
         most = max(_WHOLE_MATRIX, min(_MOST_UNKNOWNS, len(block)))
         self.is_direct = 0 < self.unknowns <= most
@@ -351,9 +347,9 @@ class _BasisPoint:
 class _Preconditioner:
     """The inverse of what does not couple columns, and of the penalty."""
 
-    # (H₀ + JᵀDJ)⁻¹ = H₀⁻¹ − H₀⁻¹Jᵀ(I + D·JH₀⁻¹Jᵀ)⁻¹D·JH₀⁻¹, with H₀ one factorised p×p matrix for
-    # each column. Without the second part conjugate gradients need as many steps as the penalty
-    # has directions; with it, a handful.
+    # (H₀ + JᵀDJ)⁻¹ = H₀⁻¹ − H₀⁻¹Jᵀ(I + D·JH₀⁻¹Jᵀ)⁻¹D·JH₀⁻¹ (Woodbury), with H₀ one factorised p×p
+    # matrix for each column. Without the second part conjugate gradients need as many steps as the
+    # penalty has directions; with it, a handful.
 
     def __init__(self, point: _BasisPoint) -> None:
         self.point = point

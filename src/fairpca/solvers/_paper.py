@@ -16,16 +16,16 @@ import numpy as np
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import (
     Array,
-    clipping_level,
     fantope_eigenvalues,
     ky_fan,
+    shared_level,
     symmetrize,
     top_eigenpairs,
 )
 from fairpca.solvers._exact import bounded_mean_basis
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import refine
-from fairpca.solvers._solution import Bound, Progress, Snapshot, Status, Watch, drive
+from fairpca.solvers._solution import Bound, Options, Progress, Snapshot, Status, drive
 
 _RELAXATION = 1.6
 _CHECK_EVERY = 5
@@ -34,18 +34,10 @@ _PATIENCE = 300
 _PROJECTION_SWEEPS = 10
 
 
-def solve_paper(
-    reduced: ReducedProblem,
-    *,
-    tol: float,
-    max_iter: int,
-    cov_shift: float | None = None,
-    trace: str = "at-most",
-    watch: Watch | None = None,
-) -> Bound:
+def solve_paper(reduced: ReducedProblem, options: Options) -> Bound:
     """Solve the paper's SDP of a penalised problem; the bound includes the constant penalty·φ."""
-    sdp = _PaperSdp(reduced, Progress(tol), cov_shift, trace)
-    status, n_iter = drive(sdp, max_iter, watch)
+    sdp = _PaperSdp(reduced, options)
+    status, n_iter = drive(sdp, options.max_iter, options.watch)
     best, constant = sdp.progress, sdp.constant
     rounded = _round(reduced, best.point)
     return Bound(best.bound + constant, best.relaxed + constant, rounded, n_iter, status)
@@ -63,13 +55,11 @@ def _round(reduced: ReducedProblem, P: Array) -> Array:
 class _PaperSdp:
     """The iteration: ADMM with over-relaxation, a proven bound at every check."""
 
-    def __init__(
-        self, reduced: ReducedProblem, progress: Progress, cov_shift: float | None, trace: str
-    ) -> None:
-        self.problem, self.progress = reduced, progress
-        self.at_most = trace == "at-most"
-        smallest = reduced.cov_scale
-        self.phi = smallest if cov_shift is None else cov_shift
+    def __init__(self, reduced: ReducedProblem, options: Options) -> None:
+        self.problem, self.progress = reduced, Progress(options.tol)
+        self.at_most = options.trace == "at-most"
+        smallest, shift = reduced.cov_scale, options.cov_shift
+        self.phi = smallest if shift is None else shift / reduced.scale
         if self.phi < smallest * (1.0 - 1e-12):
             raise InvalidInputError(
                 f"cov_shift={self.phi * reduced.scale:.6g} is below the largest covariance gap "
@@ -88,7 +78,7 @@ class _PaperSdp:
         self.Y = self.P @ self.L
         self.U = np.zeros_like(self.Y)
         self.nuclear = 0.0
-        self.gap, self.improved_at, self.is_stalled = np.inf, 0, False
+        self.gap, self.improved_at = np.inf, 0
         self.cuts = _MeanCuts(reduced) if len(reduced.F) else None
         self.X, self.V = self.P, np.zeros_like(self.P)  # copy of P inside the mean cuts, its dual
 
@@ -104,26 +94,22 @@ class _PaperSdp:
         moved = self._clip_step()
         return moved if self.cuts is None else moved + self._mean_step(self.cuts)
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> Status | None:
         """One pass, with a check and a new step size every few of them."""
         moved, progress = self.iterate(), self.progress
         if number > 1 and number % _CHECK_EVERY:
-            return
+            return None
         progress.bound = min(progress.bound, self.bound())
         value = self.value()
         if value > progress.relaxed or not progress.point.size:
             progress.relaxed, progress.point = value, self.P
+        if progress.solved:
+            return Status.CONVERGED
         if progress.bound - progress.relaxed < 0.8 * self.gap:
             self.gap, self.improved_at = progress.bound - progress.relaxed, number
-        self.is_stalled = number - self.improved_at > _PATIENCE
-        if number < _REBALANCE_UNTIL and not progress.solved:
+        if number < _REBALANCE_UNTIL:
             self._rebalance(moved)
-
-    def terminate(self) -> Status | None:
-        """End once another iteration would be wasted."""
-        if self.progress.solved:
-            return Status.CONVERGED
-        return Status.STALLED if self.is_stalled else None
+        return Status.STALLED if number - self.improved_at > _PATIENCE else None
 
     def snapshot(self, number: int) -> Snapshot:
         """Bound so far and the best relaxed value."""
@@ -136,7 +122,7 @@ class _PaperSdp:
         T = _RELAXATION * (self.P @ self.L) + (1.0 - _RELAXATION) * self.Y + self.U
         squares, vectors = np.linalg.eigh(np.swapaxes(T, 1, 2) @ T)
         sigma = np.sqrt(np.maximum(squares, 0.0))
-        level = clipping_level(sigma.ravel(), self.problem.penalty, self.rho)
+        level = shared_level(sigma.ravel(), 0.0, 2.0 * self.problem.penalty / self.rho)
         excess = np.maximum(sigma - level, 0.0)
         shares = excess / np.maximum(sigma, 1e-300)
         self.U = T @ ((vectors * shares[:, None, :]) @ np.swapaxes(vectors, 1, 2))

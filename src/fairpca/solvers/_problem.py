@@ -6,24 +6,21 @@ S: covariance (r, r), Q: covariance gaps (C, r, r), F: mean gaps that are bounde
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 
+from fairpca._choices import OBJECTIVES
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.linalg import Array, complement_basis, spectral_norms, symmetrize, top_eigenpairs
-from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.moments import ContrastSet
 
-# A mean direction this small against the features' own spread is rounding, not a difference.
-_MEAN_FLOOR = 1e-11
-# The same for a covariance difference.
-_COV_FLOOR = 1e-12
+# Differences of means and of covariances this small against the features' own spread are rounding.
+_MEAN_FLOOR, _COV_FLOOR = 1e-11, 1e-12
 # The same for the variance of a direction. Covariances with it are of the root of that at most.
-_RANK_FLOOR = 1e-14
-_COUPLING_FLOOR = 1e-8
+_RANK_FLOOR, _COUPLING_FLOOR = 1e-14, 1e-8
 # A basis may stick out of its constraints by this much, relative to the size of the gaps.
 FEASIBLE = 1e-7
 # Up to so many entries of a basis calling a function costs more than what it computes.
@@ -57,6 +54,12 @@ class FairProblem:
         Penalty on max_c ‖VᵀQ_cV‖ in the objective; not used where `cov_tol` is given.
     cov_tol : float or None
         Bound on ‖VᵀQ_cV‖ for every c, instead of the penalty.
+    group_covariances : ndarray of shape (n_groups, p, p) or None
+        S_g. If given, the smallest tr VᵀS_gV − β_g is maximised instead of tr VᵀSV, and the
+        covariance only orders the components.
+    group_offsets : ndarray of shape (n_groups,) or None
+        β_g, what is subtracted from the variance that a group keeps: its own best for the loss.
+        None: zeros, for the variance.
 
     Examples
     --------
@@ -75,15 +78,18 @@ class FairProblem:
     mean_tol: float | None = 0.0
     cov_weight: float = 1.0
     cov_tol: float | None = None
+    group_covariances: Array | None = None
+    group_offsets: Array | None = None
 
     def __post_init__(self) -> None:
-        size = len(self.covariance)
-        for name, shape in (
-            ("covariance", (size, size)),
-            ("mean_gaps", (len(self.mean_gaps), size)),
-            ("cov_gaps", (len(self.cov_gaps), size, size)),
+        size, groups = len(self.covariance), self.group_objectives
+        for name, value, shape in (
+            ("covariance", self.covariance, (size, size)),
+            ("mean_gaps", self.mean_gaps, (len(self.mean_gaps), size)),
+            ("cov_gaps", self.cov_gaps, (len(self.cov_gaps), size, size)),
+            ("group_covariances", groups.S, (len(groups.S), size, size)),
+            ("group_offsets", groups.offsets, (len(groups.S),)),
         ):
-            value = getattr(self, name)
             if value.shape != shape:
                 raise InvalidInputError(f"{name} has shape {value.shape}; expected {shape}.")
             if not np.isfinite(value).all():
@@ -99,6 +105,16 @@ class FairProblem:
                 raise InvalidInputError(
                     f"{name}={value!r} must be a finite number, 0 or larger.", parameter=name
                 )
+
+    @property
+    def group_objectives(self) -> GroupObjectives:
+        """Objectives of which the smallest is maximised: of each group, or the one of all rows."""
+        if self.group_covariances is None:
+            return GroupObjectives(self.covariance[None], np.zeros(1))
+        S, offsets = self.group_covariances, self.group_offsets
+        if offsets is None:
+            return GroupObjectives(S, np.zeros(len(S)), OBJECTIVES[1])
+        return GroupObjectives(S, offsets, OBJECTIVES[2])
 
     @classmethod
     def from_contrasts(
@@ -144,55 +160,14 @@ class FairProblem:
             cov_tol=cov_tol,
         )
 
-    @classmethod
-    def from_moments(
-        cls,
-        moments: GroupMoments,
-        n_components: int,
-        *,
-        compare: str = "one-vs-rest",
-        joint: bool = False,
-        reference: Any = None,
-        min_group_size: int = 2,
-        **options: Any,
-    ) -> FairProblem:
-        """Pose the problem of moments; `dataclasses.replace` then varies it.
-
-        Parameters
-        ----------
-        moments : GroupMoments
-            Without attributes there is nothing to compare, and the problem is plain PCA.
-        n_components : int
-            Number of components.
-        compare, joint, reference, min_group_size
-            As for `GroupMoments.contrasts`.
-        **options
-            mean_tol, cov_weight and cov_tol, as for `from_contrasts`.
-
-        Examples
-        --------
-        >>> from fairpca import GroupMoments
-        >>> moments = GroupMoments.from_arrays(np.eye(6), list("aabbcc"))
-        >>> FairProblem.from_moments(moments, 1, compare="pairs").mean_gaps.shape
-        (3, 6)
-        """
-        contrasts = (
-            moments.contrasts(compare, joint, reference, min_group_size)
-            if moments.attributes
-            else ContrastSet((), moments.n_features)
-        )
-        return cls.from_contrasts(moments.pooled().covariance, contrasts, n_components, **options)
-
 
 @dataclass(frozen=True)
 class GroupObjectives:
-    """Group g has the objective tr VᵀS_gV − β_g; the smallest of them counts.
+    """Group g has the objective tr VᵀS_gV − β_g; the smallest of them counts."""
 
-    S: the S_g (K, r, r), offsets: the β_g (K,), its own best for the loss and 0 for the variance.
-    """
-
-    S: Array
-    offsets: Array
+    S: Array  # S_g (K, r, r)
+    offsets: Array  # β_g (K,)
+    criterion: str = OBJECTIVES[0]
 
     def values(self, V: Array) -> Array:
         """Objective of every group at an orthonormal basis."""
@@ -207,12 +182,9 @@ class GroupObjectives:
         return GroupObjectives(symmetrize(T.T @ (self.S @ T)), self.offsets)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReducedProblem:
-    """A problem without exact mean constraints, in units where the mean variance is one.
-
-    `basis` (p, r) and `scale` lead back to the user's features and units.
-    """
+    """A problem without exact mean constraints, in units where the mean variance is one."""
 
     S: Array
     Q: Array
@@ -221,33 +193,24 @@ class ReducedProblem:
     penalty: float
     limit: float | None
     mean_limit: float
-    basis: Array = field(repr=False)
+    # These two lead back to the user's features (p, r) and units.
+    basis: Array
     scale: float
     groups: GroupObjectives | None = None
 
-    size: int = field(init=False, repr=False)
-    # Whether what couples the columns in a step of Newton's method is small.
-    suits_newton: bool = field(init=False, repr=False)
-    # Whether a step of ascent costs more than calling it, and Newton's not much more.
-    is_large: bool = field(init=False, repr=False)
-    # The diagonal of S where that is all there is of it.
-    variances: Array | None = field(init=False, repr=False)
-    # Largest squared mean gap: the unit of violations of the mean.
-    mean_scale: float = field(init=False, repr=False)
-
     def __post_init__(self) -> None:
-        size, d, diagonal = len(self.S), self.d, np.diag(self.S)
+        self.size = len(self.S)
+        # The diagonal of S where that is all there is of it.
+        diagonal = np.diag(self.S)
         is_diagonal = np.count_nonzero(self.S) == np.count_nonzero(diagonal)
-        suits_newton = d * (d + 1) // 2 <= _MOST_COUPLED
-        is_large = size * d > _FEW_UNKNOWNS and (size > _FEW_FEATURES or suits_newton)
-        for name, value in (
-            ("size", size),
-            ("suits_newton", suits_newton),
-            ("is_large", is_large),
-            ("variances", diagonal if is_diagonal else None),
-            ("mean_scale", float(np.sum(self.F**2, axis=1).max(initial=0.0))),
-        ):
-            object.__setattr__(self, name, value)  # frozen, but for what follows from its fields
+        self.variances = diagonal if is_diagonal else None
+        # Largest squared mean gap: the unit of violations of the mean.
+        self.mean_scale = float(np.sum(self.F**2, axis=1).max(initial=0.0))
+        # Whether what couples the columns in a step of Newton's method is small.
+        self.suits_newton = self.d * (self.d + 1) // 2 <= _MOST_COUPLED
+        # Whether a step of ascent costs more than calling it, and Newton's not much more.
+        is_wide = self.size > _FEW_FEATURES or self.suits_newton
+        self.is_large = self.size * self.d > _FEW_UNKNOWNS and is_wide
 
     def leading(self, count: int) -> tuple[Array, Array]:
         """Return the `count` largest eigenvalues of S, falling, and their eigenvectors."""
@@ -315,7 +278,7 @@ class ReducedProblem:
         )
 
 
-def reduce_problem(problem: FairProblem, groups: GroupObjectives | None = None) -> ReducedProblem:
+def reduce_problem(problem: FairProblem) -> ReducedProblem:
     """Solve the exact mean constraints by elimination and scale the rest."""
     # Dimensions in which the covariance says that nothing varies are left out but for d of them. A
     # group may vary where the pooled covariance does not, so groups keep all dimensions.
@@ -333,17 +296,17 @@ def reduce_problem(problem: FairProblem, groups: GroupObjectives | None = None) 
         # Ascent is quickest, and its start known, where S is diagonal.
         values, vectors = np.linalg.eigh(S)
         N, S = N @ vectors[:, ::-1], np.diag(values[::-1])
-    cov_gaps = (
-        symmetrize(N.T @ (problem.cov_gaps / scale) @ N) if has_cov_term else np.zeros((0, 1, 1))
-    )
+    cov_gaps = problem.cov_gaps if has_cov_term else problem.cov_gaps[:0]
+    cov_gaps = symmetrize(N.T @ (cov_gaps / scale) @ N)
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     F = F @ N
-    if (has_cov_term or bounds_mean) and groups is None:
+    has_groups = problem.group_covariances is not None
+    if (has_cov_term or bounds_mean) and not has_groups:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(
         S=S,
-        Q=cov_gaps.reshape(-1, N.shape[1], N.shape[1]),
+        Q=cov_gaps,
         F=F,
         d=problem.n_components,
         penalty=0.0 if problem.cov_tol is not None or not len(cov_gaps) else problem.cov_weight,
@@ -351,17 +314,13 @@ def reduce_problem(problem: FairProblem, groups: GroupObjectives | None = None) 
         mean_limit=((problem.mean_tol or 0.0) / root) ** 2 if bounds_mean else 0.0,
         basis=N,
         scale=scale,
-        groups=None if groups is None else _reduced_groups(groups, N, scale),
+        groups=_reduced_groups(problem.group_objectives, N, scale) if has_groups else None,
     )
     if reduced.limit is not None:
         minimum = smallest_cov_gap(reduced.cov_values, reduced.d)
         if reduced.limit < minimum - _MINIMUM_SLACK * reduced.cov_scale:
-            is_attained = len(reduced.Q) == 1
-            what = (
-                "the smallest attainable covariance gap is"
-                if is_attained
-                else "no basis gets below"
-            )
+            attained = "the smallest attainable covariance gap is"
+            what = attained if len(reduced.Q) == 1 else "no basis gets below"
             raise unattainable_cov_tol(reduced, minimum, what)
     return reduced
 
@@ -400,9 +359,7 @@ def _dimensions_needed(variances: Array, cov_gaps: Array, F: Array, d: int) -> i
 def smallest_cov_gap(values: Array, d: int) -> float:
     """Lower bound on max_c ‖VᵀQ_cV‖ over orthonormal V with d columns, from eigenvalues of Q_c."""
     # By interlacing (Fan and Pall) it is attained for a single contrast.
-    if not len(values):
-        return 0.0
-    return max(0.0, float(np.max(values[:, d - 1])), float(np.max(-values[:, values.shape[1] - d])))
+    return float(max(values[:, d - 1].max(initial=0.0), -values[:, -d].min(initial=0.0)))
 
 
 def unattainable_cov_tol(

@@ -1,8 +1,7 @@
 """Local optimisation on the Grassmann manifold by an augmented Lagrangian.
 
 Small problems ascend by L-BFGS, large ones by Newton's method, which takes over where L-BFGS gets
-nowhere and finds the last digits of all. The result is a local optimum and need not be nested: the
-best basis of two components need not lie in the best one of four. Deflation's does (`_exact`).
+nowhere and finds the last digits of all.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.optimize
 
-from fairpca.linalg import Array
+from fairpca.linalg import Array, shrink_means
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._newton import ascend, polish
-from fairpca.solvers._problem import ReducedProblem
+from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._solution import Snapshot, Status, Watch, drive
 
 # What an ascent counts as satisfied, relative to the size of the gaps.
@@ -41,6 +40,10 @@ _MEMORY = 20
 _NUDGE = 1e-3
 # Of columns this close to dependent a Cholesky factor of their products leaves too few digits.
 _DEPENDENT = 1e-4
+# Groups with a weight are alike to this share of the largest eigenvalue.
+_ALIKE = 1e-8
+# Raises of the step of the weights; more of them only stiffen the ascent.
+_MOST_WEIGHT_RAISES = 6
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ def refine(
     start: Array,
     multipliers: Array | None = None,
     *,
+    weights: Array | None = None,
     known: Sequence[Array] = (),
     is_bold: bool = False,
     most: int = MOST_EVALUATIONS,
@@ -68,24 +72,26 @@ def refine(
 ) -> Refined:
     """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative."""
     # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
-    # contrast. Ascent that comes close to one of the `known` optima stops there, and any after
-    # `most` evaluations. A bold one is Newton's, whatever the size of the problem.
-    lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers))
+    # contrast. With `weights` of the groups their smallest objective is maximised. Ascent that
+    # comes close to one of the `known` optima stops there, and any after `most` evaluations. A bold
+    # one is Newton's, whatever the size of the problem.
+    lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers), weights)
     # What is next to something known already is not worth as much work.
     most = min(most, MOST_EVALUATIONS // (1 + len(known)))
     ascent = Ascent(lagrangian, start, known, most, is_newton=reduced.is_large or is_bold)
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
         status = ascent.status_at_limit
-    return Refined(ascent.V, lagrangian.M, lagrangian.b, ascent.n_iter, status, ascent.spent)
+    V, M, b, (_, best, w) = ascent.V, lagrangian.M, lagrangian.b, ascent.best
+    V = V if best is None else best
+    return Refined(V, M, b, ascent.n_iter, status, ascent.spent, w)
 
 
 class Ascent:
-    """Multiplier updates, each after ascent to an accuracy that grows with their precision.
+    """Multiplier updates, each after ascent to an accuracy that grows with their precision."""
 
-    With `is_newton=None` it is L-BFGS to the end, for a Lagrangian whose curvature Newton's method
-    does not know.
-    """
+    # With group objectives it is L-BFGS to the end, since Newton's method knows a single covariance
+    # only, and the best feasible basis on the way is the result.
 
     def __init__(
         self,
@@ -94,20 +100,26 @@ class Ascent:
         known: Sequence[Array] = (),
         most: int = MOST_EVALUATIONS,
         *,
-        is_newton: bool | None,
+        is_newton: bool,
     ) -> None:
         self.problem, self.lagrangian, self.V = lagrangian.problem, lagrangian, start
         self.known, self.most = known, most
-        self.is_newton = bool(is_newton)
-        self.may_turn = is_newton is not None and self.problem.suits_newton
-        self.next_polish = _POLISH_FROM if is_newton is not None else -1.0
+        has_groups = lagrangian.w is not None
+        self.is_newton = is_newton and not has_groups
+        self.may_turn = self.problem.suits_newton and not has_groups
+        self.next_polish = -1.0 if has_groups else _POLISH_FROM
         self.n_iter, self.spent, self.raised = 0, 0, 0
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
+        # Objective, basis and weights of the groups there.
+        self.best: tuple[float, Array | None, Array | None] = (-np.inf, None, lagrangian.w)
+        self.unlike, self.weight_raises = np.inf, 0
+        if has_groups:
+            self._keep()
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> Status | None:
         """Ascend, update the multipliers, and try Newton's method once they are close."""
-        lagrangian, last = self.lagrangian, self.violation
+        lagrangian, last, accuracy = self.lagrangian, self.violation, self.accuracy
         method = ascend if self.is_newton else _ascend_by_gradients
         left = self.most - self.spent
         self.V, steps, evaluations = method(lagrangian, self.V, self.accuracy, left)
@@ -133,6 +145,34 @@ class Ascent:
         else:
             wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
             self.accuracy = max(wanted, 0.01 * self.violation)
+        if lagrangian.w is not None:
+            self._weigh_groups(lagrangian.w, accuracy)
+        return self.ended
+
+    def _weigh_groups(self, before: Array, accuracy: float) -> None:
+        """Update the weights; the ascent ends only where the groups that have one are alike."""
+        lagrangian, last = self.lagrangian, self.unlike
+        w, values, _ = lagrangian.weigh(self.V)
+        lagrangian.w, change = w, float(np.abs(w - before).max())
+        # At an optimum every group with a weight has the smallest value.
+        self.unlike = float(w @ values - values.min()) / lagrangian.unit
+        self._keep()
+        if self.unlike > max(0.25 * last, _ALIKE):
+            lagrangian.w_step *= 4.0
+            self.weight_raises += 1
+        if self.ended is Status.CONVERGED and self.unlike > _ALIKE:
+            self.ended = None if self.weight_raises <= _MOST_WEIGHT_RAISES else Status.UNSETTLED
+        wanted = 0.1 * max(min(self.change, 1.0), change)
+        self.accuracy = max(min(0.1 * accuracy, wanted), _LAST_GRADIENT)
+
+    def _keep(self) -> None:
+        reduced, (best, kept, _) = self.problem, self.best
+        V = shrink_means(reduced.F, reduced.mean_limit, self.V)
+        objective = reduced.objective(V)
+        # What sticks out is worth its multiplier; only for want of a better basis is it kept.
+        allowed = FEASIBLE if kept is None else TIGHTLY_FEASIBLE
+        if objective > best and reduced.violation(V) <= allowed:
+            self.best = objective, V, self.lagrangian.w
 
     def _press(self, steps: int) -> None:
         """Leave a saddle, or raise the penalty step, where a violation stays."""
@@ -169,10 +209,6 @@ class Ascent:
         is_settled = self.violation <= 100.0 * TIGHTLY_FEASIBLE and self.change <= 1000.0 * _SETTLED
         is_flat = self.lagrangian.slope <= 1000.0 * _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else Status.UNSETTLED
-
-    def terminate(self) -> Status | None:
-        """End at an optimum, known or new."""
-        return self.ended
 
     def snapshot(self, number: int) -> Snapshot:
         """No bound yet, and the objective of the basis at hand."""

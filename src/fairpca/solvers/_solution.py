@@ -1,12 +1,9 @@
-"""What a solve returns, and the one loop that every iteration runs in.
-
-An iteration has `step`, `terminate` and `snapshot`; `drive` counts, reports and stops.
-"""
+"""What a solve takes and returns, and the one loop that every iteration runs in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -90,6 +87,10 @@ class Snapshot:
     def gap(self) -> float:
         """Relative distance between the two; infinite before there is a bound."""
         return relative_gap(self.bound, self.objective) if self.bound < float("inf") else self.bound
+
+    def scaled(self, unit: float) -> Snapshot:
+        """Return the same in other units."""
+        return replace(self, bound=self.bound * unit, objective=self.objective * unit)
 
 
 @dataclass(frozen=True)
@@ -212,14 +213,23 @@ def relative_gap(upper: float, lower: float) -> float:
 Watch: TypeAlias = Callable[[Snapshot], None]
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a basis is sought and certified: the arguments of `solve`."""
+
+    certify: bool = True
+    tol: float = 1e-4
+    max_iter: int = 5000
+    cov_shift: float | None = None
+    trace: str = "at-most"
+    watch: Watch | None = None
+
+
 class Iteration(Protocol):
     """What `drive` needs of an iteration."""
 
-    def step(self, number: int) -> None:
-        """Make one step; `number` counts from 1."""
-
-    def terminate(self) -> Status | None:
-        """Why there is no next step, None while there is one."""
+    def step(self, number: int) -> Status | None:
+        """Make one step, counted from 1; return why there is no next one, if there is none."""
 
     def snapshot(self, number: int) -> Snapshot:
         """Bound and objective so far."""
@@ -228,10 +238,9 @@ class Iteration(Protocol):
 def drive(iteration: Iteration, max_iter: int, watch: Watch | None) -> tuple[Status, int]:
     """Step until the iteration ends or the limit is met; return why it ended and the steps."""
     for number in range(1, max_iter + 1):
-        iteration.step(number)
+        status = iteration.step(number)
         if watch is not None:
             watch(iteration.snapshot(number))
-        status = iteration.terminate()
         if status is not None:
             return status, number
     return Status.ITERATION_LIMIT, max_iter

@@ -9,24 +9,34 @@ import numpy as np
 
 from fairpca._choices import OBJECTIVES, SOLVERS
 from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import Array, fix_signs, single_blas_thread, symmetrize, top_eigenpairs
+from fairpca.linalg import (
+    Array,
+    fix_signs,
+    shrink_means,
+    single_blas_thread,
+    symmetrize,
+    top_eigenpairs,
+)
 from fairpca.solvers._exact import bounded_mean_basis
-from fairpca.solvers._feasibility import (
+from fairpca.solvers._problem import FEASIBLE, FairProblem, ReducedProblem, reduce_problem
+from fairpca.solvers._refinement import refine
+from fairpca.solvers._solution import (
+    Bound,
+    Certificate,
+    Options,
+    Snapshot,
+    Solution,
+    Status,
+    relative_gap,
+)
+from fairpca.solvers._starts import (
+    Outcome,
+    best_feasible,
     check_means,
     project_to_feasible,
-    shrink_means,
+    refined_basis,
     unattainable_mean_tol,
 )
-from fairpca.solvers._problem import (
-    FEASIBLE,
-    FairProblem,
-    GroupObjectives,
-    ReducedProblem,
-    reduce_problem,
-)
-from fairpca.solvers._refinement import refine
-from fairpca.solvers._solution import Bound, Certificate, Snapshot, Solution, Status, relative_gap
-from fairpca.solvers._starts import Options, Outcome, best_feasible, refined_basis
 from fairpca.solvers._tight import solve_tight
 
 # Smaller shares of the variance are rounding.
@@ -53,10 +63,11 @@ def solve(
         "deflation" finds one component after the other, so that its components are nested: d = 2
         lies in d = 4. "refined" improves all of them together, keeps more variance, and is not
         nested. "tight" and "paper" round the point of a relaxation. Without a covariance term the
-        exact eigen-solution is used, whatever the solver.
+        exact eigen-solution is used, whatever the solver. Group objectives need "refined".
     certify : bool
         Whether "refined" and "deflation" compute the bound of the tight relaxation. Without it
-        the bound is the variance of the unconstrained problem: valid, but loose.
+        the bound is the variance of the unconstrained problem: valid, but loose. That of group
+        objectives without a covariance term costs nothing, and is always computed.
     tol : float
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int
@@ -72,7 +83,8 @@ def solve(
     -------
     Solution
         Basis ordered by variance with uncorrelated components and fixed signs, certificate,
-        number of iterations, and the `Status` that says why it ended.
+        number of iterations, the `Status` that says why it ended, and the weights of the groups
+        in the bound.
 
     Examples
     --------
@@ -83,88 +95,35 @@ def solve(
     >>> problem = FairProblem(S, no_means, Q[None], 1, cov_tol=0)
     >>> round(solve(problem).certificate.objective, 6)
     3.5
-    """
-    if solver not in SOLVERS:
-        raise InvalidInputError(
-            f"solver={solver!r} is unknown; choose one of {', '.join(SOLVERS)}.",
-            parameter="solver",
-        )
-    options = Options(certify, tol, max_iter, cov_shift, trace, callback)
-    return _run(problem, None, OBJECTIVES[0], solver, options)
 
+    The variance of the group that keeps least:
 
-def solve_worst(
-    problem: FairProblem,
-    covariances: Array,
-    offsets: Array,
-    objective: str,
-    *,
-    certify: bool = True,
-    tol: float = 1e-4,
-    max_iter: int = 5000,
-    callback: Callable[[Snapshot], None] | None = None,
-) -> Solution:
-    """Maximise the smallest group objective, and certify the basis.
-
-    Parameters
-    ----------
-    problem : FairProblem
-        Constraints and penalty; its covariance only orders the components.
-    covariances : ndarray of shape (K, p, p)
-        S_g, one for each group.
-    offsets : ndarray of shape (K,)
-        What is subtracted from the variance that a group keeps: its own best for the loss, zeros
-        for the variance.
-    objective : str
-        What the certificate calls it.
-    certify, tol, max_iter, callback
-        As for `solve`. Without a covariance term the bound costs nothing, and is always computed.
-
-    Returns
-    -------
-    Solution
-        As of `solve`; `weights` are those of the groups in the bound. Its objective is
-        min_g tr VᵀS_gV − offset_g, less the penalty on the covariance gap.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.solvers import FairProblem, solve_worst
     >>> groups = np.array([np.diag([4.0, 0.0, 1.0]), np.diag([0.0, 2.0, 1.0])])
-    >>> problem = FairProblem(groups.mean(0), np.zeros((0, 3)), np.zeros((0, 3, 3)), 1)
-    >>> solution = solve_worst(problem, groups, np.zeros(2), "worst-variance")
+    >>> problem = FairProblem(
+    ...     groups.mean(0), np.zeros((0, 3)), np.zeros((0, 3, 3)), 1, group_covariances=groups
+    ... )
+    >>> solution = solve(problem)
     >>> round(solution.certificate.objective, 6), solution.weights.round(6).tolist()
     (1.333333, [0.333333, 0.666667])
     """
-    options = Options(certify, tol, max_iter, watch=callback)
-    groups = GroupObjectives(covariances, offsets)
-    return _run(problem, groups, objective, SOLVERS[0], options)
-
-
-def _run(
-    problem: FairProblem,
-    groups: GroupObjectives | None,
-    criterion: str,
-    solver: str,
-    options: Options,
-) -> Solution:
-    """Reduce the problem, find a basis with its bound, and certify it in the user's units."""
+    if solver not in SOLVERS:
+        known = ", ".join(SOLVERS)
+        raise InvalidInputError(
+            f"solver={solver!r} is unknown; choose one of {known}.", parameter="solver"
+        )
+    if problem.group_covariances is not None:
+        check_objective(problem.group_objectives.criterion, solver)
+    options = Options(certify, tol, max_iter, cov_shift, trace)
     with single_blas_thread():
-        reduced = reduce_problem(problem, groups)
-        watch, scale = options.watch, reduced.scale
-        if watch is not None:
-            options = replace(
-                options,
-                watch=lambda at: watch(
-                    replace(at, bound=at.bound * scale, objective=at.objective * scale)
-                ),
-            )
+        reduced = reduce_problem(problem)
+        if callback is not None:
+            options = replace(options, watch=lambda at: callback(at.scaled(reduced.scale)))
         outcome = _find(reduced, solver, options)
         # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
         has_limits, bound = len(reduced.Q) + len(reduced.F) > 0, outcome.bound
         if has_limits and bound is not None and reduced.objective(outcome.basis) > bound.value:
             outcome = replace(outcome, basis=project_to_feasible(reduced, outcome.basis))
-        return _certify(problem, groups, criterion, reduced, outcome)
+        return _certify(problem, reduced, outcome)
 
 
 def _find(reduced: ReducedProblem, solver: str, options: Options) -> Outcome:
@@ -189,12 +148,16 @@ def _find(reduced: ReducedProblem, solver: str, options: Options) -> Outcome:
             value = float(values.sum())
         return Outcome(V, Bound(value, value, V), 0, "exact")
     if solver == "paper" and len(reduced.Q):
-        return _paper(reduced, options)
-    if solver == "tight":
-        tol, max_iter, watch = options.tol, options.max_iter, options.watch
-        bound = solve_tight(reduced, tol=tol, max_iter=max_iter, watch=watch)
-        return Outcome(_rounded(reduced, bound), bound, bound.n_iter, "tight", bound.status)
-    return refined_basis(reduced, solver, options)
+        from fairpca.solvers._paper import solve_paper  # not needed by other solvers
+
+        if len(reduced.F):
+            check_means(reduced)
+        bound = solve_paper(reduced, options)
+    elif solver == "tight":
+        bound = solve_tight(reduced, options)
+    else:
+        return refined_basis(reduced, solver, options)
+    return Outcome(_rounded(reduced, bound), bound, bound.n_iter, solver, bound.status)
 
 
 def _whole_space(reduced: ReducedProblem) -> Outcome:
@@ -209,43 +172,20 @@ def _whole_space(reduced: ReducedProblem) -> Outcome:
     return Outcome(V, Bound(value, value, V, weights=weights), 0, "exact")
 
 
-def _paper(reduced: ReducedProblem, options: Options) -> Outcome:
-    from fairpca.solvers._paper import solve_paper  # not needed by other solvers
-
-    if len(reduced.F):
-        check_means(reduced)
-    bound = solve_paper(
-        reduced,
-        tol=options.tol,
-        max_iter=options.max_iter,
-        cov_shift=None if options.cov_shift is None else options.cov_shift / reduced.scale,
-        trace=options.trace,
-        watch=options.watch,
-    )
-    return Outcome(_rounded(reduced, bound), bound, bound.n_iter, "paper", bound.status)
-
-
 def _rounded(reduced: ReducedProblem, bound: Bound) -> Array:
     # The rounded point meets the limits only by chance; the nearest local optimum does.
-    rounded = shrink_means(reduced, bound.rounded)
+    rounded = shrink_means(reduced.F, reduced.mean_limit, bound.rounded)
     if reduced.violation(rounded) <= FEASIBLE:
         return rounded
     return best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
 
 
-def _certify(
-    problem: FairProblem,
-    groups: GroupObjectives | None,
-    criterion: str,
-    reduced: ReducedProblem,
-    outcome: Outcome,
-) -> Solution:
+def _certify(problem: FairProblem, reduced: ReducedProblem, outcome: Outcome) -> Solution:
     """Order the components, and measure them and their bound in the user's units."""
     # Uncorrelated components, largest variance first, one sign convention.
     V = np.linalg.qr(reduced.basis @ outcome.basis)[0]
     V = fix_signs(V @ top_eigenpairs(symmetrize(V.T @ problem.covariance @ V), V.shape[1])[1])
-    all_rows = GroupObjectives(problem.covariance[None], np.zeros(1))
-    objectives = all_rows if groups is None else groups
+    objectives = problem.group_objectives
     values, offsets = objectives.values(V), objectives.offsets
     cov_gaps = symmetrize(V.T @ problem.cov_gaps @ V)
     cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
@@ -272,23 +212,23 @@ def _certify(
         duality_gap=relative_gap(proven, relaxed),
         solver=outcome.method,
         converged=outcome.status is Status.CONVERGED,
-        criterion=criterion,
+        criterion=objectives.criterion,
     )
-    weights = None if groups is None else bound.weights
+    weights = None if problem.group_covariances is None else bound.weights
     return Solution(V, certificate, outcome.n_iter, outcome.status, weights)
 
 
 def _check(reduced: ReducedProblem, method: str, V: Array, above: float, size: float) -> None:
     """Raise instead of returning a wrong certificate, whatever went wrong before."""
+    fault = ""
     if reduced.violation(reduced.basis.T @ V) > 10.0 * FEASIBLE:
-        raise RuntimeError(
-            f"solver={method!r} found a basis outside its constraints; this is a fault of "
-            "fairpca: please report it with the data, and use another solver."
-        )
+        fault = "outside its constraints"
     if above > 1e-7 * size:
+        fault = f"better than its bound by {above:.3g}"
+    if fault:
         raise RuntimeError(
-            f"solver={method!r} found a basis better than its bound by {above:.3g}; this is "
-            "a fault of fairpca: please report it with the data, and use another solver."
+            f"solver={method!r} found a basis {fault}; this is a fault of fairpca: please report "
+            "it with the data, and use another solver."
         )
 
 

@@ -14,24 +14,15 @@ w on the simplex, and Σw_gS_g takes the place of S (docs/design/group-objective
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca.linalg import (
-    Array,
-    eigenvalue_excess,
-    spectral_norms,
-    symmetrize,
-    top_eigenpairs,
-)
+from fairpca.linalg import Array, eigenvalue_excess, spectral_norms, symmetrize, top_eigenpairs
 from fairpca.solvers._interior import ConicProblem, InteriorPoint
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._refinement import Refined
-from fairpca.solvers._solution import Bound, Progress, Snapshot, Status, Watch, drive
-
-Indices: TypeAlias = NDArray[np.intp]
+from fairpca.solvers._solution import Bound, Options, Progress, Snapshot, Status, drive
 
 _FEW_CONTRASTS = 3
 _LIKELY_TO_BIND = 1e-3
@@ -39,12 +30,10 @@ _MAX_ROUNDS = 30
 # Eigenvectors beyond the d-th that join the subspace.
 _EXTRA = 3
 # Up to so many dimensions the whole space costs no more than choosing a part of it.
-_WHOLE_SPACE = 12
-_WHOLE_SPACE_OF_GROUPS = 25
+_WHOLE_SPACE, _WHOLE_SPACE_OF_GROUPS = 12, 25
 # Free dimensions of the subspace; the cost of a step grows with their sixth power in the end. Many
 # components need more, up to a limit beyond which the leading ones are fixed.
-_MANY_FREE = 40
-_MOST_FREE = 64
+_MANY_FREE, _MOST_FREE = 40, 64
 # The same of group objectives at first; they have no cuts and need more rounds.
 _FEW_FREE = 20
 # Rounds in a row that may bring nothing.
@@ -62,57 +51,41 @@ _SMALLEST_SHARE = 1e-5
 _NO_WEIGHT = 1e-6
 
 
-def solve_tight(
-    reduced: ReducedProblem,
-    *,
-    tol: float,
-    max_iter: int,
-    known: Refined | None = None,
-    watch: Watch | None = None,
-) -> Bound:
+def solve_tight(reduced: ReducedProblem, options: Options, known: Refined | None = None) -> Bound:
     """Bound a problem with gaps, bounded means or group objectives, and with d < size."""
     # `known` is the basis to certify: its multipliers are the first guess, and solving stops where
     # it would certify nothing new. Of many contrasts only a few bind. Leaving some out can only
     # raise the bound, so it stays valid; those that the relaxed point then violates are put back.
-    share = _SHARE_OF_GAP if reduced.is_large else 0.01 * _SHARE_OF_GAP
-    rounds = _SubspaceRounds(reduced, Progress(tol, share), known, max_iter, watch)
-    status = rounds.terminate()
+    rounds = _SubspaceRounds(reduced, options, known)
+    status = rounds.status()
     if status is None:
-        status, _ = drive(rounds, _MAX_ROUNDS, watch)
-    best, n_iter = rounds.progress, rounds.n_iter
-    weights, root = rounds.weights, rounds.root
-    return Bound(best.bound, best.relaxed, best.point, n_iter, status, weights, root)
+        status, _ = drive(rounds, _MAX_ROUNDS, options.watch)
+    best = rounds.progress
+    proof = rounds.n_iter, status, rounds.weights, rounds.root
+    return Bound(best.bound, best.relaxed, best.point, *proof)
 
 
 @dataclass(frozen=True)
 class _DualPoint:
     """Multipliers of the whole problem: any of them prove a bound."""
 
-    # Factors A_k (p, ·) whose products A_kA_kᵀ = RW'R come off S, the traces of the W' and their
-    # shifts φ, a (of ±⟨Q_c, P⟩) for `contrasts`, b of the means, and weights of the groups.
-
-    factors: list[Array]
-    traces: Array
-    shifts: Array
-    a: Array
-    contrasts: Indices
-    b: Array
-    weights: Array | None
+    factors: list[Array]  # A_k (p, ·), whose products A_kA_kᵀ = RW'R come off S
+    traces: Array  # of the W'
+    shifts: Array  # φ of each of them
+    a: Array  # of ±⟨Q_c, P⟩ for `contrasts`
+    contrasts: NDArray[np.intp]
+    b: Array  # of the means
+    weights: Array | None  # of the groups
 
 
 class _SubspaceRounds:
     """Solve on a subspace, lift, extend the subspace and the contrasts, and again."""
 
-    def __init__(
-        self,
-        reduced: ReducedProblem,
-        progress: Progress,
-        known: Refined | None,
-        max_iter: int,
-        watch: Watch | None,
-    ) -> None:
-        self.problem, self.progress, self.watch = reduced, progress, watch
-        self.left, self.n_iter, self.extra, self.share = max_iter, 0, _EXTRA, _INNER_SHARE
+    def __init__(self, reduced: ReducedProblem, options: Options, known: Refined | None) -> None:
+        share = _SHARE_OF_GAP if reduced.is_large else 0.01 * _SHARE_OF_GAP
+        self.progress = progress = Progress(options.tol, share)
+        self.problem, self.watch, self.left = reduced, options.watch, options.max_iter
+        self.n_iter, self.extra, self.share = 0, _EXTRA, _INNER_SHARE
         self.idle, self.weights, self.root = 0, np.zeros(0), np.zeros((0, 0))
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
@@ -127,10 +100,9 @@ class _SubspaceRounds:
             costs = np.einsum("kii->k", known.multipliers).reshape(2, -1).sum(axis=0)
         spent = 4.0 * float(costs.sum()) or self.largest / (reduced.cov_scale or 1.0) or 1.0
         self.penalty = spent if reduced.limit is not None else min(reduced.penalty, spent)
-        squares = np.sum(reduced.F**2, axis=1)
-        spent = 0.0 if known is None else float(known.mean_costs @ squares)
+        spent = 0.0 if known is None else float(known.mean_costs @ np.sum(reduced.F**2, axis=1))
         self.mean_penalty = 4.0 * spent or self.largest or 1.0
-        self.active: Indices = np.arange(len(reduced.Q))
+        self.active: NDArray[np.intp] = np.arange(len(reduced.Q))
         if len(reduced.Q) > _FEW_CONTRASTS:
             if not costs.any():
                 V = reduced.leading(reduced.d)[1]
@@ -147,7 +119,7 @@ class _SubspaceRounds:
         """Multipliers of a basis: W = R V M VᵀR/(φ + s), optimal where the relaxation is tight."""
         reduced, V = self.problem, known.basis
         s = reduced.cov_gap(V) if reduced.limit is None else reduced.limit
-        M = eigenvalue_excess(*np.linalg.eigh(known.multipliers), 0.0)[0]
+        M = eigenvalue_excess(*np.linalg.eigh(known.multipliers), 0.0)
         mass = float(np.einsum("kii->", M))
         # More than the penalty is no dual point and would prove nothing.
         if reduced.limit is None and mass > reduced.penalty:
@@ -218,11 +190,10 @@ class _SubspaceRounds:
                 leading = np.column_stack([leading, left[:, sizes > 1e-6][:, :room]])
         self.T = np.linalg.qr(leading)[0]
 
-    def step(self, number: int) -> None:
+    def step(self, number: int) -> Status | None:
         """One round."""
         reduced, progress = self.problem, self.progress
-        before = progress.bound - progress.relaxed
-        is_part = self.T.shape[1] < reduced.size
+        before, is_part = progress.bound - progress.relaxed, self.T.shape[1] < reduced.size
         # What a part of the space leaves open is not worth solving to the last digit.
         rough = _ROUGH_SHARE * before if is_part and before < np.inf else 0.0
         face = _Face(reduced, self.active, self.shifts, self.T, self.n_fixed)
@@ -253,8 +224,9 @@ class _SubspaceRounds:
             self.share *= 0.1  # nothing to add: lifting lost what was left, so solve more closely
         is_new = is_new or (reduced.groups is not None and self.idle > 0)
         self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
+        return self.status()
 
-    def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, Indices]:
+    def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, NDArray[np.intp]]:
         """Value of the relaxed point with all contrasts, and those it overlooks."""
         value = face.constant + interior.value
         if len(self.active) == len(self.problem.Q):
@@ -278,20 +250,19 @@ class _SubspaceRounds:
             self.mean_penalty, raised = 10.0 * self.mean_penalty, True
         return raised
 
-    def terminate(self) -> Status | None:
-        """End where nothing is left to prove."""
-        reduced = self.problem
+    def status(self) -> Status | None:
+        """Why there is nothing left to prove; None while there is something."""
+        reduced, progress = self.problem, self.progress
         floor = -reduced.penalty * reduced.cov_scale  # no basis has less than no variance
         if reduced.groups is not None:
             floor -= float(reduced.groups.offsets.max())
-        if self.progress.bound < floor - 1e-6 * self.largest:
+        if progress.bound < floor - 1e-6 * self.largest:
             return Status.INFEASIBLE
-        if self.progress.solved:
+        if progress.solved:
             return Status.CONVERGED
         if self.left > 0 and self.share > _SMALLEST_SHARE and self.idle <= _MOST_IDLE:
             return None
         # A part of the tolerance was aimed at; the whole of it will do.
-        progress = self.progress
         is_close = progress.bound - progress.relaxed <= progress.tol * abs(progress.bound)
         return Status.CONVERGED if is_close else Status.ITERATION_LIMIT
 
@@ -306,7 +277,12 @@ class _Face:
     """The relaxation on span T, where the first `n_fixed` columns belong to P."""
 
     def __init__(
-        self, reduced: ReducedProblem, active: Indices, shifts: Array, T: Array, n_fixed: int
+        self,
+        reduced: ReducedProblem,
+        active: NDArray[np.intp],
+        shifts: Array,
+        T: Array,
+        n_fixed: int,
     ) -> None:
         self.problem, self.active, self.T, self.n_fixed = reduced, active, T, n_fixed
         self.shifts = shifts[:, active].ravel()
@@ -352,14 +328,14 @@ class _Face:
         slopes = np.repeat(np.eye(q), counts[counts > 0], axis=0)
         cap_slopes = np.zeros((2 * C, q))
         cap_slopes[:, :1] = (unit / self.sizes)[:, None]
-        n = len(self.S) - k
+        S = self.S[k:, k:]
         return ConicProblem(
-            S=self.S[k:, k:],
+            S=S,
             rank=reduced.d - k,
             L=L[:, k:],
             caps=caps,
             cap_slopes=cap_slopes,
-            B=np.concatenate([forms[:, k:, k:], np.zeros((q, n, n))]),
+            B=np.concatenate([forms[:, k:, k:], np.zeros((q, *S.shape))]),
             rooms=np.concatenate([rooms, np.zeros(q)]),
             room_slopes=np.concatenate([slopes, np.eye(q)]),
             penalties=penalties,

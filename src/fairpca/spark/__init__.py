@@ -1,7 +1,6 @@
 """FairPCA as a stage of Spark ML pipelines, with a model, an evaluator, and files without pickle.
 
-Needs pyspark 4.0 or later with Java 17 or 21 (``pip install 'fairpca[spark]'``), and fairpca for
-the Python of the executors. Works on Spark Connect too.
+Needs pyspark 4.0 with Java 17, and fairpca for the Python of the executors. Spark Connect works.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairpca import estimators
-from fairpca._choices import GROUPLESS, MISSING, OBJECTIVES
+from fairpca._choices import MISSING
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import moments_from_spark
-from fairpca.tables._model import Weights, read_model
+from fairpca.tables._model import read_model
 from fairpca.tables._roles import is_number
 from fairpca.tables.spark import arrow_schema, quoted
 
@@ -55,27 +54,32 @@ def _number(value: Any) -> int | float:
     return value if isinstance(value, float) and 0.0 < value < 1.0 else To.toInt(value)
 
 
-# Spark's name of a parameter of FairPCA: its own name, how it is read, its default.
-_SETTINGS: dict[str, tuple[str, Any, Any]] = {
-    "nComponents": ("n_components", _number, 2),
-    "meanTol": ("mean_tol", To.toFloat, 0.0),
-    "covWeight": ("cov_weight", To.toFloat, None),
-    "covTol": ("cov_tol", To.toFloat, None),
-    "solver": ("solver", To.toString, "refined"),
-    "objective": ("objective", To.toString, OBJECTIVES[0]),
-    "compare": ("compare", To.toString, "one-vs-rest"),
-    "joint": ("joint", To.toBoolean, False),
-    "reference": ("reference", To.identity, None),
-    "numeric": ("numeric", _names, None),
-    "minGroupSize": ("min_group_size", To.toInt, 2),
-    "certify": ("certify", To.toBoolean, True),
-    "covShift": ("cov_shift", To.toFloat, None),
-    "whiten": ("whiten", To.toBoolean, False),
-    "standardize": ("standardize", To.identity, False),
-    "tol": ("tol", To.toFloat, 1e-4),
-    "maxIter": ("max_iter", To.toInt, 5000),
-    "missing": ("missing", To.toString, MISSING[0]),
-    "missingGroups": ("missing_groups", To.toString, GROUPLESS[0]),
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.title, rest))
+
+
+# Parameters of fairpca.FairPCA, and how Spark reads them.
+_CONVERTERS: dict[str, Any] = {
+    "n_components": _number,
+    "mean_tol": To.toFloat,
+    "cov_weight": To.toFloat,
+    "cov_tol": To.toFloat,
+    "solver": To.toString,
+    "objective": To.toString,
+    "compare": To.toString,
+    "joint": To.toBoolean,
+    "reference": To.identity,
+    "numeric": _names,
+    "min_group_size": To.toInt,
+    "certify": To.toBoolean,
+    "cov_shift": To.toFloat,
+    "whiten": To.toBoolean,
+    "standardize": To.identity,
+    "tol": To.toFloat,
+    "max_iter": To.toInt,
+    "missing": To.toString,
+    "missing_groups": To.toString,
 }
 
 
@@ -83,7 +87,7 @@ def _parameter(name: str, about: str, converter: Any) -> Any:
     return Param(Params._dummy(), name, about, typeConverter=converter)
 
 
-class _Columns(HasInputCols, HasInputCol, HasOutputCol):
+class _Columns(HasInputCols, HasInputCol, HasOutputCol, MLWritable):
     """The features, as number columns or one vector column, and the vector that comes of them."""
 
     handleInvalid = _parameter(
@@ -101,6 +105,10 @@ class _Columns(HasInputCols, HasInputCol, HasOutputCol):
                 parameter=unknown[0],
             )
         self._set(**values)
+
+    def write(self) -> MLWriter:
+        """Return a writer of the parameters, and of the fitted model where there is one."""
+        return _Writer(self)
 
     def _features(self, data: Any) -> dict[str, Any]:
         """Return a Spark column of doubles for each feature, by name."""
@@ -143,11 +151,12 @@ class _FairParams(_Columns, HasWeightCol):
     controlCols = _parameter("controlCols", "columns of strata", _names)
 
 
-for _name, (_own, _converter, _) in _SETTINGS.items():
-    setattr(_FairParams, _name, _parameter(_name, f"{_own} of fairpca.FairPCA", _converter))
+for _name, _converter in _CONVERTERS.items():
+    _param = _parameter(_camel(_name), f"{_name} of fairpca.FairPCA", _converter)
+    setattr(_FairParams, _camel(_name), _param)
 
 
-class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
+class FairPCA(_FairParams, Estimator, DefaultParamsReadable):
     """Fair principal components as an estimator of Spark ML.
 
     The rows are summed by `moments_from_spark` in one pass; the fit itself is local and small.
@@ -181,7 +190,8 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
 
     def __init__(self, **values: Any) -> None:
         super().__init__()
-        defaults = {name: default for name, (_, _, default) in _SETTINGS.items()}
+        own = estimators.FairPCA().get_params()
+        defaults = {_camel(name): own[name] for name in _CONVERTERS}
         self._setDefault(outputCol="fairpca", handleInvalid="error", **defaults)
         self._set_known(values)
 
@@ -192,7 +202,7 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters of `fairpca.FairPCA` under their own names."""
-        return {own: self.getOrDefault(name) for name, (own, _, _) in _SETTINGS.items()}
+        return {name: self.getOrDefault(_camel(name)) for name in _CONVERTERS}
 
     def _fit(self, dataset: Any) -> FairPCAModel:
         if not self.isSet(self.sensitiveCol):
@@ -213,12 +223,8 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable, MLWritable):
         moments = moments_from_spark(data, sensitive, names, control, weight, **options)
         return self._copyValues(FairPCAModel(fitted.fit_moments(moments)))
 
-    def write(self) -> MLWriter:
-        """Return a writer of the parameters."""
-        return _Writer(self)
 
-
-class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
+class FairPCAModel(_Columns, Model, MLReadable):
     """What `FairPCA` fits: appends a vector of scores to a table, lazily, in Spark itself.
 
     `fitted` is the `fairpca.FairPCA`; its `save` writes the file that `fairpca transform` reads.
@@ -230,14 +236,19 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
         self.fitted = fitted
 
     def _transform(self, dataset: Any) -> Any:
-        features, weights = self._features(dataset), self._weights()
+        if self.fitted is None:
+            raise InvalidInputError("the model is not fitted.")
+        features, weights = self._features(dataset), read_model(self.fitted)
         if len(features) != len(weights.mean):
             raise InvalidInputError(
                 f"the model knows {len(weights.mean)} features, and the table has {len(features)}."
             )
         if weights.missing != MISSING[0]:
-            means = zip(features.items(), weights.mean, strict=True)
-            features = {name: _filled(column, mean) for (name, column), mean in means}
+            means = zip(features.items(), map(float, weights.mean), strict=True)
+            features = {
+                name: F.when(column.isNull() | F.isnan(column), mean).otherwise(column)
+                for (name, column), mean in means
+            }
         if self.getOrDefault(self.handleInvalid) == "error" and not dataset.isStreaming:
             _check_complete(dataset, features)
         complete = [_complete(column, name) for name, column in features.items()]
@@ -245,15 +256,6 @@ class FairPCAModel(_Columns, Model, MLReadable, MLWritable):
         units = 1.0 if weights.scale is None else weights.scale[:, None]
         scores = [_dot(centred, direction) for direction in weights.components / units]
         return dataset.withColumn(self.getOutputCol(), array_to_vector(F.array(*scores)))
-
-    def _weights(self) -> Weights:
-        if self.fitted is None:
-            raise InvalidInputError("the model is not fitted.")
-        return read_model(self.fitted)
-
-    def write(self) -> MLWriter:
-        """Return a writer of the parameters and the fitted model."""
-        return _Writer(self)
 
     @classmethod
     def read(cls) -> MLReader:
@@ -278,10 +280,6 @@ def _check_complete(data: Any, features: dict[str, Any]) -> None:
             "out.",
             parameter="handleInvalid",
         )
-
-
-def _filled(column: Any, value: float) -> Any:
-    return F.when(column.isNull() | F.isnan(column), float(value)).otherwise(column)
 
 
 def _complete(column: Any, name: str) -> Any:
@@ -339,7 +337,7 @@ class _Reader(MLReader):
         return model
 
 
-class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable, MLWritable):
+class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable):
     """Measures a vector of scores, for `CrossValidator`: its variance, or its gaps.
 
     Parameters
@@ -388,7 +386,3 @@ class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable, MLWritable):
             kept = float(np.trace(moments.pooled().covariance))
             return kept - float(self.getOrDefault(self.gapPenalty)) * mean
         return float(mean if metric == "meanGap" else cov)
-
-    def write(self) -> MLWriter:
-        """Return a writer of the parameters."""
-        return _Writer(self)

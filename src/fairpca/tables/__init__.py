@@ -1,9 +1,6 @@
 """Tables that need not fit memory, or one machine: batches of Rows, sums of them, and the way back.
 
-Files, Arrow streams, Dask collections and Spark tables become `GroupMoments` through one kernel;
-everything after the moments is small and local (`FairPCA.fit_moments`). The way back, rows to
-component columns, is `project_table`, `transform_spark`, and
-`FairPCA.transform` for Dask.
+All of them become `GroupMoments` through one kernel; everything after that is small and local.
 """
 
 from importlib import import_module
@@ -11,14 +8,12 @@ from typing import Any
 
 # Imported when first used: whoever fits arrays needs neither pyarrow nor Dask.
 _HOME = {
+    "DaskRows": "dask",
     "Database": "_sql",
     "Roles": "_roles",
     "Table": "table",
     "check_target": "project",
-    "lazy_feature_moments": "_lazy",
-    "lazy_moments": "dask",
-    "lazy_sample": "_lazy",
-    "lazy_transform": "_lazy",
+    "lazy_transform": "dask",
     "moments_from_arrow": "table",
     "moments_from_dask": "dask",
     "moments_from_files": "table",

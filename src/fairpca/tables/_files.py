@@ -22,7 +22,7 @@ import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables._kernel import rebatch
+from fairpca.tables._roles import is_text
 from fairpca.tables._stream import READ_AHEAD, equal_batches, in_order
 
 Source: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -79,9 +79,7 @@ class FilePart:
                 batches = self._scan(self.schema, stored.names, rows)
             if self.keys:  # by `map`: a loop would hold its batch while the next is read
                 batches = map(partial(self._with_keys, wanted=wanted), batches)
-            # Blocks of a CSV file are cut by bytes, the same in every pass: small ones are joined.
-            is_csv = isinstance(self.format, ds.CsvFileFormat)
-            yield from rebatch(batches, rows) if is_csv else equal_batches(batches, rows)
+            yield from equal_batches(batches, rows)
         except _READ_ERRORS as error:
             raise self._failure(error) from None
 
@@ -213,13 +211,13 @@ class Files(NamedTuple):
 
     parts: tuple[FilePart, ...]
     kind: Kind
-    schema: pa.Schema
-    items: tuple[str, ...]
     single: bool  # one file, by its name
     folders: tuple[str, ...]
 
 
 class _Found(NamedTuple):
+    """Files that one path, glob or directory names."""
+
     filesystem: Any
     base: str
     paths: list[str]
@@ -230,33 +228,29 @@ def open_files(
     source: Source, separator: str, types: Mapping[str, str], filesystem: Any, kind: Kind | None
 ) -> Files:
     """List the files of a table, sorted by path, and read their headers or footers."""
-    if isinstance(source, str | os.PathLike):
-        items = [os.fspath(source)]
-    elif isinstance(source, Iterable):
-        items = [os.fspath(item) for item in source]
-    else:
+    if not isinstance(source, Iterable | os.PathLike):
         raise InvalidInputError(f"source={source!r}: give a path, or several.", parameter="source")
+    items = [source] if isinstance(source, str | os.PathLike) else source
     suffixes = SUFFIXES[kind] if kind else tuple(s for known in SUFFIXES.values() for s in known)
-    sources = [_find(item, suffixes, filesystem) for item in items]
-    places = [(part.filesystem, path) for part in sources for path in part.paths]
+    found = [_find(os.fspath(item), suffixes, filesystem) for item in items]
+    places = [resolved(item.filesystem, path) for item in found for path in item.paths]
     if not places:
         raise InvalidInputError("no files were given.", parameter="source")
-    if len({resolved(*place) for place in places}) < len(places):
+    if len(set(places)) < len(places):
         raise InvalidInputError(
             "a file is named more than once: its rows would count twice.", parameter="source"
         )
-    single = [part.type for part in sources] == [fs.FileType.File]
-    kind = kind or _common_kind([path for _, path in places], single)
+    single = [item.type for item in found] == [fs.FileType.File]
+    kind = kind or _common_kind([path for item in found for path in item.paths], single)
     format = _format(kind, separator, types)
-    closed = [part for item in sources for part in _closed_parts(item, format)]
+    closed = [part for item in found for part in _closed_parts(item, format)]
     first = closed[0].opened()
     for name in first.schema.names:  # bytes are what is not the text it should be
         if kind == "csv" and kinds.is_binary(first.schema.field(name).type):
             raise _not_text(first.path, f"column {name!r}")
     others = in_order(lambda part: part.opened(first.schema), closed[1:])
-    parts = (first, *others)
-    folders = [resolved(f.filesystem, f.base) for f in sources if f.type == fs.FileType.Directory]
-    return Files(parts, kind, parts[0].schema, tuple(items), single, tuple(folders))
+    folders = [resolved(f.filesystem, f.base) for f in found if f.type == fs.FileType.Directory]
+    return Files((first, *others), kind, single, tuple(folders))
 
 
 def resolved(filesystem: Any, path: str) -> str:
@@ -324,7 +318,7 @@ def _match(system: Any, pattern: str) -> tuple[str, list[str]]:
 
 def _segment(part: str) -> str:
     """Regular expression of a glob between two slashes."""
-    return fnmatch.translate(part).replace(".*", "[^/]*").removesuffix(r"\Z")
+    return re.sub(r"\\[Zz]$", "", fnmatch.translate(part).replace(".*", "[^/]*"))
 
 
 def _below(path: str, base: str) -> str:
@@ -333,9 +327,13 @@ def _below(path: str, base: str) -> str:
 
 def _common_kind(paths: list[str], single: bool) -> Kind:
     """Return the kind of the files by their suffixes; different kinds have no common types."""
-    first, kind = paths[0], _kind_of(paths[0])
-    for path in paths:
-        if _kind_of(path) != kind:
+    of_paths = [
+        next((kind for kind, ends in SUFFIXES.items() if path.lower().endswith(ends)), None)
+        for path in paths
+    ]
+    first, kind = paths[0], of_paths[0]
+    for path, other in zip(paths, of_paths, strict=True):
+        if other != kind:
             raise InvalidInputError(
                 f"{first} is {_KIND_NAMES[kind]} and {path} is not: give files of one kind."
             )
@@ -345,11 +343,6 @@ def _common_kind(paths: list[str], single: bool) -> Kind:
             ".feather, .arrow."
         )
     return kind or "parquet"
-
-
-def _kind_of(path: str) -> Kind | None:
-    name = path.lower()
-    return next((kind for kind, ends in SUFFIXES.items() if name.endswith(ends)), None)
 
 
 def _format(kind: Kind, separator: str, types: Mapping[str, str]) -> Any:
@@ -370,27 +363,25 @@ def _format(kind: Kind, separator: str, types: Mapping[str, str]) -> Any:
 
 def _closed_parts(item: _Found, format: Any) -> Iterator[FilePart]:
     """Files that one path, glob or directory names, with the values of their hive keys."""
-    # A key whose values are all whole numbers is one; 01 is none.
-    relatives = [_below(path, item.base) for path in item.paths]
-    values = [_hive_values(relative) for relative in relatives]
-    whole = {
+    below = [_below(path, item.base) for path in item.paths]
+    rows = [_hive_values(relative) for relative in below]
+    keys = dict.fromkeys(name for row in rows for name in row)
+    texts = {name: [row.get(name) for row in rows] for name in keys}
+    whole = {  # a key whose values are all whole numbers is one; 01 is none
         name: all(_WHOLE.fullmatch(text) for text in column if text is not None)
-        for name in dict.fromkeys(name for row in values for name in row)
-        for column in [[row.get(name) for row in values]]
+        for name, column in texts.items()
     }
-    for path, relative, row in zip(item.paths, relatives, values, strict=True):
-        texts = {name: row.get(name) for name in whole}
-        keys = {n: int(t) if t is not None and whole[n] else t for n, t in texts.items()}
-        kinds_of = {name: pa.int64() if whole[name] else pa.string() for name in whole}
-        yield FilePart(path, item.filesystem, format, pa.schema(kinds_of), relative, keys)
+    schema = pa.schema({name: pa.int64() if whole[name] else pa.string() for name in keys})
+    for path, relative, row in zip(item.paths, below, rows, strict=True):
+        known = {name: row.get(name) for name in keys}
+        values = {n: int(text) if text and whole[n] else text for n, text in known.items()}
+        yield FilePart(path, item.filesystem, format, schema, relative, values)
 
 
 def _hive_values(relative: str) -> dict[str, str | None]:
     """Read ``key=value`` directories."""
     pairs = [part.partition("=") for part in relative.split("/")[:-1] if "=" in part]
-    return {
-        unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in pairs
-    }
+    return {unquote(key): None if text == _HIVE_NULL else unquote(text) for key, _, text in pairs}
 
 
 def _not_text(path: str, what: str) -> InvalidInputError:
@@ -398,27 +389,3 @@ def _not_text(path: str, what: str) -> InvalidInputError:
         f"{path} is not UTF-8 text ({what} is in another encoding): convert it first, for example "
         "with iconv -f latin1 -t utf-8."
     )
-
-
-def check_same_columns(parts: Sequence[Any], columns: Iterable[str]) -> None:
-    """Refuse a file whose columns are not those of the first."""
-    first, names = parts[0], list(columns)
-    for other in parts[1:]:
-        for name in names:
-            if name not in other.schema.names:
-                raise InvalidInputError(
-                    f"{other.path}: column {name!r} is missing, which {first.path} has."
-                )
-            ours, theirs = (part.schema.field(name).type for part in (first, other))
-            if ours != theirs and not (is_text(ours) and is_text(theirs)):
-                raise InvalidInputError(
-                    f"{other.path}: column {name!r} is {theirs}, but {ours} in {first.path}: write "
-                    "both with the same type."
-                )
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Tell text, in whichever way it is stored."""
-    kind = kind.value_type if kinds.is_dictionary(kind) else kind
-    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
-    return any(test(kind) for test in tests)

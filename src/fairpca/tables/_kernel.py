@@ -1,4 +1,4 @@
-"""The kernel of every pass: the columns of one batch become Rows, and Rows become sums.
+"""The kernel of every pass: the columns of one batch become Rows, Rows sums, and sums are merged.
 
 Files, Arrow tables, Dask and Spark all end here, so that they cannot differ in what a group, a
 missing value or an indicator is.
@@ -6,127 +6,51 @@ missing value or an indicator is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.moments._maps import fill_missing
+from fairpca.moments._maps import MissingIndicators, embed, fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
-from fairpca.rows._checks import check_weights, infinite_error, unique_columns
+from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_unique, unique_columns
 from fairpca.rows._columns import MISSING_GROUP, PARTS, Mask, find_missing, weights_error
-from fairpca.rows.groups import check_cells
-from fairpca.tables._partial import (
-    Levels,
-    Partial,
-    feature_columns,
-    indicator_names,
-    merge_partials,
-    refused,
-    too_many_levels,
-)
-from fairpca.tables._roles import Roles, is_number
-
-# Numbers in one batch: 32 MB of float64. Smaller batches of many features would spend their time
-# on merging p × p matrices; larger ones, held once for each thread, would be felt in memory.
-BATCH_ELEMENTS = 1 << 22
+from fairpca.rows.groups import check_cells, too_many_cells
+from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
 CACHED_LEVELS = 64
 
-
-def batch_rows(n_columns: int) -> int:
-    """Rows that are read and summed at once, between 1,024 and 32,768."""
-    # As many as there are columns at least: the sums of fewer rows are kept in another form.
-    return int(np.clip(BATCH_ELEMENTS // max(n_columns, 1), max(1024, n_columns), 32768))
-
-
-def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Join small batches until they have some rows; a sum has a fixed cost for each batch."""
-    waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= rows:
-            yield pa.concat_batches(waiting)
-            waiting, count = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)
+Levels = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """The columns of a batch by the part they play; a sparse `matrix` stands for the features."""
+class Partial:
+    """The moments of some rows, and what was met on the way."""
 
-    n_rows: int
-    features: Mapping[str, pa.Array] = field(default_factory=dict)
-    categorical: Mapping[str, pa.Array] = field(default_factory=dict)
-    sensitive: Mapping[str, pa.Array] = field(default_factory=dict)
-    control: Mapping[str, pa.Array] = field(default_factory=dict)
-    weight: Mapping[str, pa.Array] = field(default_factory=dict)
-    matrix: Any = None
-
-    @classmethod
-    def of(cls, batch: pa.RecordBatch, roles: Roles) -> Columns:
-        """Sort the columns of a batch by their roles."""
-        weight = () if roles.weight is None else (roles.weight,)
-        parts = (roles.features, roles.categorical, roles.sensitive, roles.control, weight)
-        taken = ({name: decoded(batch.column(name)) for name in names} for names in parts)
-        return cls(batch.num_rows, *taken)
-
-    def parts(self) -> tuple[Mapping[str, pa.Array], ...]:
-        """Return the columns of each part; the features come first."""
-        return (self.features, self.categorical, self.sensitive, self.control, self.weight)
-
-    def filter(self, rows: Any) -> Columns:
-        """Keep the rows that a mask marks."""
-        mask = pa.array(rows)
-        matrix = None if self.matrix is None else self.matrix[rows]
-        return self._with(lambda column: column.filter(mask), int(np.count_nonzero(rows)), matrix)
-
-    def slice(self, start: int, size: int) -> Columns:
-        """Keep the rows from a place on."""
-        matrix = None if self.matrix is None else self.matrix[start : start + size]
-        n_rows = max(min(size, self.n_rows - start), 0)
-        return self._with(lambda column: column.slice(start, size), n_rows, matrix)
-
-    def _with(self, change: Callable[[Any], Any], n_rows: int, matrix: Any) -> Columns:
-        parts = [{name: change(column) for name, column in p.items()} for p in self.parts()]
-        return replace(Columns(n_rows, *parts), matrix=matrix)
-
-
-def summarise_batches(
-    batches: Iterable[pa.RecordBatch | Columns], roles: Roles, *, counting: bool = False
-) -> Partial:
-    """Sum batches one after the other; `counting` where the pass has failed already."""
-    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
-    for batch in batches:
-        # Once a value is missing there will be no result, only counts.
-        counting = counting or refused(total.missing, roles)
-        columns = batch if isinstance(batch, Columns) else Columns.of(batch, roles)
-        part = summarise(columns, roles, counting=counting)
-        total = merge_partials([total, part], roles)
-    return total
+    moments: GroupMoments | None = None  # of the complete rows; None where nothing was summed
+    levels: Levels = field(default_factory=dict)  # of the categorical features so far, sorted
+    n_rows: int = 0
+    incomplete: int = 0  # rows with a missing value
+    missing: Mapping[str, int] = field(default_factory=dict)  # values by column
+    unique: Mapping[str, Unique] = field(default_factory=dict)  # features that may be identifiers
 
 
 def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Partial:
-    """Sum the complete rows of positive weight of one batch."""
-    nothing: Levels = dict.fromkeys(roles.categorical, ())
+    """Sum the complete rows of positive weight of one batch; or only count what is missing."""
     n_rows = columns.n_rows
     # Nulls cost nothing to see. NaN among the features shows in the sums, so that a complete batch
     # is never searched for it; groups and weights are few and are searched at once.
     # But rows of weight zero are in no sum, and rows wider than they are many go through a
     # decomposition, which must not see NaN.
-    needs_search = len(columns.features) > n_rows or positive_rows(columns) is not None
+    needs_search = len(columns.features) > n_rows or not positive_rows(columns).all()
     missing, complete = count_missing(columns, roles, search_features=counting or needs_search)
     if not missing and not counting:
         if needs_search:
@@ -142,7 +66,7 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
                 raise error from None
     incomplete = n_rows - int(np.count_nonzero(complete))
     if counting or refused(missing, roles):
-        return Partial(None, nothing, n_rows, incomplete, missing)
+        return Partial(None, {}, n_rows, incomplete, missing)
     if roles.missing == "mean":
         check_finite(columns, roles)
         return replace(_sum(columns, roles, missing), incomplete=incomplete, missing=missing)
@@ -153,37 +77,133 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
 def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial:
     """Sum rows; those of `missing` columns that lack a value count as the mean."""
     n_rows, indicators = columns.n_rows, None
-    used = positive_rows(columns)
-    if used is not None:  # left out before anything is learned from the rows
-        columns = columns.filter(used)
+    columns = columns.filter(positive_rows(columns))  # before anything is learned from the rows
     rows, levels = to_rows(columns, roles)
     if roles.folds:
-        rows = with_folds(rows, roles.folds)
+        rows = with_folds(rows, roles.folds, fold_columns(roles, levels))
     unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
     if missing:
         masks = None
         if columns.matrix is None:
             known = {**columns.features, **columns.categorical}
             masks = {name: absent(known[name]) for name in missing}
-        X, indicators = fill_missing(rows.X, feature_columns(roles, levels), masks)
+        X, indicators = fill_missing(rows.X, _origins(roles, levels), masks)
         rows = replace(rows, X=X)
+    moments = GroupMoments.from_rows(rows, indicators=indicators)
+    return Partial(moments, levels, n_rows, unique=unique)
+
+
+def refused(missing: Iterable[str], roles: Roles) -> bool:
+    """Whether missing values of these columns end a pass."""
+    if roles.missing == "mean":
+        return bool(set(missing) - {*roles.features, *roles.categorical})
+    return roles.missing == "error" and bool(list(missing))
+
+
+def fold_columns(roles: Roles, levels: Levels) -> list[int | str]:
+    """Say what stands for each feature in folds: its place, and the level of an indicator."""
+    # A batch knows only the levels that it holds, so that indicators have no place of their own.
+    start = len(roles.features)
+    indicators = [
+        f"{start + place}={level}" for place, known in enumerate(levels.values()) for level in known
+    ]
+    return [*range(start), *indicators]
+
+
+def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
+    """Put parts together from left to right; an indicator that a part does not know was zero."""
+    levels = {
+        name: tuple(sorted(set().union(*(part.levels.get(name, ()) for part in parts))))
+        for name in roles.categorical
+    }
+    for name, values in levels.items():
+        _check_level_count(name, len(values), roles.max_levels)
+    names = _feature_names(roles, levels)
+    if len(set(names)) < len(names):  # their sums would be mixed up
+        twice = min(name for name in names if names.count(name) > 1)
+        raise InvalidInputError(
+            f"the indicators of the categorical columns give two features the name {twice!r}: "
+            "rename a column."
+        )
+    origins = _origins(roles, levels)
+    summed = [part.moments for part in parts if part.moments is not None]
+    aligned = [_align(moments, names, origins) for moments in summed]
+    missing: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.missing.items():
+            missing[name] = missing.get(name, 0) + count
     return Partial(
-        GroupMoments.from_rows(rows, indicators=indicators), levels, n_rows, unique=unique
+        moments=_add(aligned, roles.max_cells * max(roles.folds, 1)) if aligned else None,
+        levels=levels,
+        n_rows=sum(part.n_rows for part in parts),
+        incomplete=sum(part.incomplete for part in parts),
+        missing=missing,
+        unique=merge_unique(part.unique for part in parts if part.n_rows) if aligned else {},
     )
 
 
-def decoded(column: pa.Array) -> pa.Array:
-    """Write out a dictionary of numbers, as files hold it, or one with nulls; others stay."""
-    if not kinds.is_dictionary(column.type):
-        return column
-    # A null among the values of a dictionary is not counted with those of its rows.
-    written = is_number(column.type) or column.dictionary.null_count
-    return column.dictionary_decode() if written else column
+def _align(moments: GroupMoments, names: tuple[str, ...], origins: list[str]) -> GroupMoments:
+    """Give moments all features; those they lack were zero in all rows that have their column."""
+    if moments.feature_names == names:
+        return moments
+    place = {name: index for index, name in enumerate(names)}
+    index = [place[name] for name in moments.feature_names or ()]
+    indicators, size = moments.indicators, len(names)
+    if indicators is not None:
+        fill = np.zeros(size)
+        fill[index] = indicators.fill
+        index += range(size, size + len(indicators.incomplete))
+        size += len(indicators.incomplete)
+        indicators = MissingIndicators(tuple(origins), indicators.incomplete, fill)
+    table, span = embed((moments.table, moments.span), np.array(index, dtype=np.intp), size)
+    return GroupMoments(len(names), names, table, span, indicators)
+
+
+def _add(parts: Sequence[GroupMoments], limit: int) -> GroupMoments:
+    """Merge moments from left to right, with a limit on the number of cells."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+        if len(total.table.cells) > limit:
+            names = total.table.key_names
+            raise too_many_cells({name: len(total.levels(name)) for name in names}, limit)
+    return total
+
+
+def _feature_names(roles: Roles, levels: Levels) -> tuple[str, ...]:
+    indicators = (f"{name}={level}" for name, values in levels.items() for level in values)
+    return (*roles.features, *indicators)
+
+
+def _origins(roles: Roles, levels: Levels) -> list[str]:
+    """Return the column that each feature comes from."""
+    return [*roles.features, *(name for name, values in levels.items() for _ in values)]
+
+
+def _check_level_count(name: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise InvalidInputError(
+            f"categorical column {name!r} has more than {limit} distinct values, each of which "
+            "would become a feature: leave it out, put its values into classes, or raise the "
+            "limit.",
+            parameter="max_levels",
+        )
 
 
 def absent(column: pa.Array) -> Any:
     """Mark the rows that have no value."""
     return column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+
+
+def distinct(column: pa.Array) -> tuple[pa.Array, Any]:
+    """Return the values that occur, and the place of each row's among them; −1 for null."""
+    coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
+    indices = coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices
+    codes = indices.to_numpy(zero_copy_only=False).astype(np.intp)
+    present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(coded.dictionary)))
+    lookup = np.full(len(coded.dictionary) + 1, -1, dtype=np.intp)  # the last is that of null
+    lookup[present] = np.arange(len(present))
+    return coded.dictionary.take(pa.array(present)), lookup[codes]
 
 
 def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
@@ -193,27 +213,22 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
         weights = check_weights(_weights(column), n_rows)
     groups = strata = None
     if columns.sensitive:
-        groups = encode_columns(
-            columns.sensitive, roles.numeric, "sensitive_features", n_rows, roles.own_group
-        )
+        groups = encode_columns(columns.sensitive, roles.numeric, PARTS[0], n_rows, roles.own_group)
     if columns.control:
-        strata = encode_columns(columns.control, (), "control_features", n_rows, roles.own_group)
+        strata = encode_columns(columns.control, (), PARTS[1], n_rows, roles.own_group)
     check_cells((groups, strata), roles.max_cells)
     matrix: Any = columns.matrix
     levels: Levels = {}
     if matrix is None:
         matrix, levels = _matrix(columns, roles)
-    names = (*roles.features, *indicator_names(levels))
-    return Rows(matrix, groups, strata, weights, names), levels
+    return Rows(matrix, groups, strata, weights, _feature_names(roles, levels)), levels
 
 
 def positive_rows(columns: Columns) -> Any:
-    """Mark the rows whose weight is not zero; None where all are used."""
+    """Mark the rows whose weight is not zero."""
     for column in columns.weight.values():
-        weights = _weights(column)
-        if not weights.all():
-            return weights != 0.0
-    return None
+        return _weights(column) != 0.0
+    return np.ones(columns.n_rows, dtype=bool)
 
 
 def count_missing(
@@ -232,9 +247,8 @@ def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Ma
     """Mark the rows that lack a value in each column that can have none."""
     for argument, part in zip(("", "", *PARTS), columns.parts(), strict=True):
         searched = search_features or part is not columns.features
-        is_group = part is columns.sensitive or part is columns.control
         for name, column in part.items():
-            if is_group and name in roles.own_group:
+            if argument in PARTS[:2] and name in roles.own_group:
                 continue
             if column.null_count or (searched and kinds.is_floating(column.type)):
                 yield argument, name, absent(column)
@@ -242,7 +256,7 @@ def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Ma
 
 def check_finite(columns: Columns, roles: Roles) -> None:
     """Refuse infinite features, naming the column."""
-    bad = [name for name, column in columns.features.items() if not _finite(_numbers(column))]
+    bad = [name for name, column in columns.features.items() if np.isinf(numbers(column)).any()]
     if columns.matrix is not None:
         places = np.flatnonzero(np.isinf(columns.matrix.data))
         bad = [roles.features[index] for index in columns.matrix.indices[places]]
@@ -250,15 +264,10 @@ def check_finite(columns: Columns, roles: Roles) -> None:
         raise infinite_error(bad[0], "features")
 
 
-def _finite(values: Any) -> bool:
-    return values.dtype.kind != "f" or not np.isinf(values).any()
-
-
 def _weights(column: pa.Array) -> Any:
-    known = (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
-    if not any(test(column.type) for test in known):
+    if not is_number(column.type) or kinds.is_null(column.type):
         raise weights_error("text")
-    return _numbers(column).astype(np.float64)
+    return numbers(column).astype(np.float64)
 
 
 def encode_columns(
@@ -270,11 +279,9 @@ def encode_columns(
 ) -> Groups:
     """Encode group columns as `encode_groups` does; only distinct values are looked at."""
     encoded = [
-        _encode_numbers(column, name, argument)
+        _encode(column, name, argument, [name])
         if name in numeric
-        else _encode_own(column, name, argument)
-        if name in own_group
-        else _encode_column(column, name, argument)
+        else _encode_column(column, name, argument, name in own_group)
         for name, column in columns.items()
     ]
     categorical = tuple(item for item in encoded if isinstance(item, Attribute))
@@ -282,28 +289,24 @@ def encode_columns(
     return Groups(categorical, numbers, tuple(columns), n_rows)
 
 
-def _encode_column(column: pa.Array, name: str, argument: str) -> Attribute | NumericAttribute:
-    coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
-    present = np.flatnonzero(np.bincount(codes, minlength=len(coded.dictionary)))
-    distinct = coded.dictionary.take(pa.array(present))
-    small = len(distinct) <= CACHED_LEVELS
-    encode = _encode_few if small else _encode_distinct
-    values = tuple(distinct.to_pylist()) if small else distinct
-    attribute = encode(values, distinct.type, name, argument)
-    if attribute is None:
-        return _encode_numbers(column, name, argument)
-    lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
-    lookup[present] = attribute.codes
-    return Attribute(name, attribute.levels, lookup[codes])
+def _encode_column(
+    column: pa.Array, name: str, argument: str, own: bool
+) -> Attribute | NumericAttribute:
+    """Encode a column; where no value is a group of its `own`, rows without one have it."""
+    if own and (mask := absent(column)).any():
+        return _encode_own(column, mask, name, argument)
+    values, codes = distinct(column)
+    if len(values) > CACHED_LEVELS:
+        encoded = _encode(values, name, argument)
+    else:
+        encoded = _encode_few(tuple(values.to_pylist()), values.type, name, argument)
+    if isinstance(encoded, NumericAttribute):
+        return NumericAttribute(name, encoded.values[codes])
+    return Attribute(name, encoded.levels, encoded.codes[codes])
 
 
-def _encode_own(column: pa.Array, name: str, argument: str) -> Attribute | NumericAttribute:
-    """Encode a column in which no value is a group of its own."""
-    mask = absent(column)
-    if not mask.any():
-        return _encode_column(column, name, argument)
-    known = _encode_column(column.filter(pa.array(~mask)), name, argument)
+def _encode_own(column: pa.Array, mask: Any, name: str, argument: str) -> Attribute:
+    known = _encode_column(column.filter(pa.array(~mask)), name, argument, own=False)
     if isinstance(known, NumericAttribute):
         raise GroupsError(
             f"{argument} column {name!r} holds numbers, of which {int(mask.sum())} are missing: "
@@ -312,30 +315,20 @@ def _encode_own(column: pa.Array, name: str, argument: str) -> Attribute | Numer
         )
     levels = sort_levels({*known.levels, MISSING_GROUP})
     codes = np.full(len(column), levels.index(MISSING_GROUP), dtype=np.intp)
-    place = np.array([levels.index(level) for level in known.levels], dtype=np.intp)
-    codes[~mask] = place[known.codes]
+    codes[~mask] = np.array([levels.index(level) for level in known.levels] or [0])[known.codes]
     return Attribute(name, levels, codes)
 
 
 @lru_cache(maxsize=256)
-def _encode_few(
-    values: tuple[Any, ...], kind: pa.DataType, name: str, argument: str
-) -> Attribute | None:
+def _encode_few(values: tuple[Any, ...], kind: pa.DataType, name: str, argument: str) -> Any:
     """Encode the distinct values of a batch, which the next batch will most likely have too."""
-    return _encode_distinct(pa.array(values, kind), kind, name, argument)
+    return _encode(pa.array(values, kind), name, argument)
 
 
-def _encode_distinct(
-    values: pa.Array, kind: pa.DataType, name: str, argument: str
-) -> Attribute | None:
-    """Encode distinct values; None where they are numbers."""
-    groups = encode_groups(pa.table({name: values}), n_rows=len(values), argument=argument)
-    return None if groups.numeric else groups.categorical[0]
-
-
-def _encode_numbers(column: pa.Array, name: str, argument: str) -> NumericAttribute:
-    table = pa.table({name: column})
-    return encode_groups(table, n_rows=len(column), argument=argument, numeric=[name]).numeric[0]
+def _encode(values: pa.Array, name: str, argument: str, numeric: Iterable[str] = ()) -> Any:
+    table = pa.table({name: values})
+    groups = encode_groups(table, n_rows=len(values), argument=argument, numeric=numeric)
+    return (*groups.categorical, *groups.numeric)[0]
 
 
 def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
@@ -345,7 +338,7 @@ def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
     width = len(columns.features) + sum(map(len, levels.values()))
     matrix = np.empty((width, columns.n_rows), dtype=np.float32 if roles.single else np.float64)
     for index, column in enumerate(columns.features.values()):
-        matrix[index] = _numbers(column)
+        matrix[index] = numbers(column)
     start = len(columns.features)
     matrix[start:] = 0.0
     for values, codes in coded.values():
@@ -356,7 +349,8 @@ def _matrix(columns: Columns, roles: Roles) -> tuple[Any, Levels]:
     return matrix.T, levels
 
 
-def _numbers(column: pa.Array) -> Any:
+def numbers(column: pa.Array) -> Any:
+    """Return the numbers of a column, NaN for null."""
     has_nulls = kinds.is_boolean(column.type) and column.null_count
     if kinds.is_decimal(column.type) or kinds.is_null(column.type) or has_nulls:
         column = column.cast(pa.float64())
@@ -365,22 +359,13 @@ def _numbers(column: pa.Array) -> Any:
 
 def _text_codes(column: pa.Array, name: str, roles: Roles) -> tuple[tuple[str, ...], Any]:
     """Sorted values of a categorical feature as text, and the place of each row's; −1 for none."""
-    coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    present = pc.unique(coded.indices.drop_null()).to_numpy(zero_copy_only=False).tolist()
-    if len(present) > roles.max_levels:
-        raise too_many_levels(name, roles.max_levels)
-    levels = {code: coded.dictionary[code].as_py() for code in present}
+    values, codes = distinct(column)
+    _check_level_count(name, len(values), roles.max_levels)
     # NaN is no level: it is missing, as null is.
-    texts = {code: level_text(level, name) for code, level in levels.items() if level == level}
-    values = tuple(sorted(set(texts.values())))
-    place = {text: index for index, text in enumerate(values)}
-    lookup = np.full(max(len(coded.dictionary), 1), -1, dtype=np.intp)
-    for code, text in texts.items():
-        lookup[code] = place[text]
-    if not coded.indices.null_count:
-        return values, lookup[coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)]
-    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
-    return values, np.where(absent(coded.indices), -1, lookup[codes])
+    texts = [level_text(value, name) if value == value else None for value in values.to_pylist()]
+    levels = tuple(sorted({text for text in texts if text is not None}))
+    place: dict[str | None, int] = {text: index for index, text in enumerate(levels)}
+    return levels, np.array([*(place.get(text, -1) for text in texts), -1])[codes]
 
 
 def level_text(value: Any, name: str) -> str:

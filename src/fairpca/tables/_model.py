@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as kinds
 
 from fairpca._choices import MISSING, UNKNOWN
 from fairpca._models import ModelFile, read_model_file
@@ -18,8 +16,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
 from fairpca.rows._checks import infinite_error
 from fairpca.rows._columns import find_missing
-from fairpca.tables._kernel import absent, decoded, level_text
-from fairpca.tables._roles import is_number
+from fairpca.tables._kernel import absent, distinct, level_text, numbers
+from fairpca.tables._roles import decoded, is_number
 
 AnyModel: TypeAlias = Any
 """A fitted FairPCA or the path of a model file."""
@@ -80,37 +78,29 @@ class Projection:
         """Rows of a batch that have every feature, where the others are to be dropped."""
         if self.missing != "drop-rows":
             return batch
-        present = np.ones(batch.num_rows, dtype=bool)
+        incomplete = np.zeros(batch.num_rows, dtype=bool)
         for name in self.columns:
-            absent = pc.is_null(batch.column(name), nan_is_null=True)
-            present &= ~absent.to_numpy(zero_copy_only=False)
-        return batch if present.all() else batch.filter(pa.array(present))
+            incomplete |= absent(batch.column(name))
+        return batch.filter(pa.array(~incomplete)) if incomplete.any() else batch
 
     def scores(self, batch: pa.RecordBatch) -> Any:
         """Scores of the rows of a batch; missing values are refused, or count as the mean."""
         weights = self.weights
         matrix = np.zeros((len(weights.features), batch.num_rows))
         for index, name in self.plain:
-            column = decoded(batch.column(name))
-            if self.missing == "mean":
-                column = filled(column, weights.mean[index])
-            if kinds.is_decimal(column.type):
-                column = column.cast(pa.float64())
-            values = column.to_numpy(zero_copy_only=False)
-            is_spoilt = values.dtype.kind == "f" and not np.isfinite(values).all()
-            if column.null_count or is_spoilt:
-                raise self._refusal(batch)
-            matrix[index] = values
+            matrix[index] = numbers(decoded(batch.column(name)))
         for name, places in self.indicators.items():
             column = batch.column(name)
+            codes = _places(column, name, places, self.unknown)
+            known = np.flatnonzero(codes >= 0)
+            matrix[codes[known], known] = 1.0
             missing = absent(column)
-            if self.missing != "mean" and missing.any():
-                raise self._refusal(batch)
-            known = np.flatnonzero(~missing)
-            codes = _places(column.filter(pa.array(~missing)), name, places, self.unknown)
-            matrix[codes[codes >= 0], known[codes >= 0]] = 1.0
             for place in places.values() if missing.any() else ():
-                matrix[place, missing] = weights.mean[place]
+                matrix[place, missing] = np.nan
+        if self.missing == "mean":
+            np.copyto(matrix, weights.mean[:, None], where=np.isnan(matrix))
+        if not np.isfinite(matrix).all():
+            raise self._refusal(batch)
         return project(matrix.T, weights.mean, weights.components, weights.scale)
 
     def _refusal(self, batch: pa.RecordBatch) -> InvalidInputError:
@@ -119,8 +109,8 @@ class Projection:
         report, _ = find_missing(batch.num_rows, masks)
         if report.counts and self.missing != "mean":
             return report.error()
-        infinite = (name for _, name in self.plain if is_infinite(decoded(batch.column(name))))
-        return infinite_error(next(infinite), "features")
+        columns = ((name, numbers(decoded(batch.column(name)))) for _, name in self.plain)
+        return infinite_error(next(n for n, x in columns if np.isinf(x).any()), "features")
 
 
 def read_model(model: AnyModel) -> Weights:
@@ -182,32 +172,15 @@ def _indicator(feature: str, schema: pa.Schema) -> tuple[str, str]:
 
 
 def _places(column: pa.Array, name: str, places: Mapping[str, int], unknown: str) -> Any:
-    """Place of the indicator of each row; -1 for a value that the model has not seen."""
-    coded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.intp)
-    lookup = np.zeros(max(len(coded.dictionary), 1), dtype=np.intp)
-    for code in np.unique(codes):
-        text = level_text(coded.dictionary[int(code)].as_py(), name)
-        if text not in places and unknown == "error":
+    """Place of the indicator of each row; -1 for none, and for a value that is not known."""
+    values, codes = distinct(column)
+    texts = [level_text(value, name) if value == value else None for value in values.to_pylist()]
+    for text in texts:
+        if text is not None and text not in places and unknown == "error":
             raise InvalidInputError(
                 f"column {name!r} holds {text!r}, which the model has not seen: it knows "
                 f"{sorted(places)[:20]}. Leave those rows out.",
                 parameter="unknown",
                 settings=[("unknown", "ignore")],
             )
-        lookup[code] = places.get(text, -1)
-    return lookup[codes]
-
-
-def filled(column: pa.Array, value: float) -> pa.Array:
-    """Put a value in the places of missing ones."""
-    mask = absent(column)
-    if not mask.any():
-        return column
-    known = column.cast(pa.float64()).fill_null(value).to_numpy(zero_copy_only=False)
-    return pa.array(np.where(mask, value, known))
-
-
-def is_infinite(column: pa.Array) -> bool:
-    """Whether a column holds an infinite value."""
-    return bool(pc.any(pc.is_inf(column)).as_py()) if kinds.is_floating(column.type) else False
+    return np.array([*(-1 if text is None else places.get(text, -1) for text in texts), -1])[codes]

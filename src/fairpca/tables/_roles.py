@@ -1,11 +1,13 @@
-"""Which column plays which part in a pass, settled once from the schema of the whole table."""
+"""Which column plays which part, settled once for a whole table; the columns of a batch by part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
@@ -16,8 +18,6 @@ from fairpca.rows._checks import not_numbers_error
 from fairpca.rows._columns import PARTS, check_apart, check_names, check_numeric
 
 Names = str | Iterable[str] | None
-
-_PARAMETER_OF = dict(zip(("sensitive", "control", "weight"), PARTS, strict=True))
 
 
 class RoleOptions(TypedDict, total=False):
@@ -60,18 +60,27 @@ class Roles:
     folds: int = 0  # 0: one sum for all rows
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
+    def __post_init__(self) -> None:
+        check_choice("missing", self.missing, MISSING)
+        check_choice("missing_groups", self.missing_groups, GROUPLESS)
+        if self.folds:
+            check_folds(self.folds)
+
+    @property
+    def parts(self) -> tuple[tuple[str, ...], ...]:
+        """Names of features, categorical features, groups, strata and the weight, in this order."""
+        weight = () if self.weight is None else (self.weight,)
+        return (self.features, self.categorical, self.sensitive, self.control, weight)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column to read, once."""
-        weight = () if self.weight is None else (self.weight,)
-        named = self.features + self.categorical + self.sensitive + self.control + weight
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys(chain.from_iterable(self.parts)))
 
     @property
     def aligned(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of groups, strata and weights by argument."""
-        weight = () if self.weight is None else (self.weight,)
-        return dict(zip(PARTS, (self.sensitive, self.control, weight), strict=True))
+        return dict(zip(PARTS, self.parts[2:], strict=True))
 
     @property
     def own_group(self) -> frozenset[str]:
@@ -90,60 +99,93 @@ def assign_roles(
     *,
     numeric: Names = None,
     categorical: Names = None,
-    missing: Missing = "error",
-    missing_groups: Groupless = "raise",
-    max_cells: int = MAX_CELLS,
-    max_levels: int = MAX_LEVELS,
-    folds: int = 0,
+    **options: Any,
 ) -> Roles:
     """Check the names against a schema and settle the part of every column."""
     if weight is not None and not isinstance(weight, str):
         raise InvalidInputError(
             f"weight={weight!r}: give the name of one column.", parameter="sample_weight"
         )
-    parts = {
-        "sensitive": as_names(sensitive),
-        "control": as_names(control),
-        "weight": as_names(weight),
-        "categorical": as_names(categorical),
-        "numeric": as_names(numeric),
-    }
-    if not parts["sensitive"]:
+    groups = dict(zip(PARTS, map(as_names, (sensitive, control, weight)), strict=True))
+    if not groups["sensitive_features"]:
         raise GroupsError(
             "sensitive names no column: give at least one protected attribute.",
             parameter="sensitive_features",
         )
-    check_choice("missing", missing, MISSING)
-    check_choice("missing_groups", missing_groups, GROUPLESS)
-    if folds:
-        check_folds(folds)
-    taken = {name for part in ("sensitive", "control", "weight") for name in parts[part]}
-    chosen = as_names(features)
+    taken = tuple(chain.from_iterable(groups.values()))
+    coded, chosen = as_names(categorical), as_names(features)
     if features is None:
         chosen = tuple(name for name in schema.names if name not in taken)
-    check_numeric(parts.pop("numeric"), parts["sensitive"], "sensitive")
-    _check_names(schema, {**parts, "features": chosen})
-    _check_parts(parts, chosen, taken)
-    _check_values(schema, (*taken, *parts["categorical"]))
-    plain = tuple(name for name in chosen if name not in parts["categorical"])
-    check_numbers({name: schema.field(name).type for name in plain})
-    if not chosen and not parts["categorical"]:
+    check_numeric(as_names(numeric), groups["sensitive_features"], "sensitive")
+    _check_names(schema, {**groups, "categorical": coded, "features": chosen})
+    if both := [name for name in (*chosen, *coded) if name in taken]:
+        raise InvalidInputError(
+            f"{both} cannot be features and groups or weights at the same time: copy the column "
+            "under another name if that is meant.",
+            parameter="features",
+        )
+    check_apart(groups)
+    _check_values(schema, (*taken, *coded))
+    if not chosen and not coded:
         raise InvalidInputError(
             "no column is left for the features: name them in features.", parameter="features"
         )
+    plain = tuple(name for name in chosen if name not in coded)
+    check_numbers({name: schema.field(name).type for name in plain})
     single = all(schema.field(name).type in (pa.float32(), pa.float16()) for name in plain)
-    return Roles(
-        features=plain,
-        **{name: parts[name] for name in ("categorical", "sensitive", "control")},
-        numeric=as_names(numeric),
-        weight=weight,
-        missing=missing,
-        missing_groups=missing_groups,
-        max_cells=max_cells,
-        max_levels=max_levels,
-        folds=folds,
-        single=single,
-    )
+    parts = (plain, coded, groups[PARTS[0]], groups[PARTS[1]], weight, as_names(numeric))
+    return Roles(*parts, single=single, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of a batch by the part they play; a sparse `matrix` stands for the features."""
+
+    n_rows: int
+    features: Mapping[str, pa.Array] = field(default_factory=dict)
+    categorical: Mapping[str, pa.Array] = field(default_factory=dict)
+    sensitive: Mapping[str, pa.Array] = field(default_factory=dict)
+    control: Mapping[str, pa.Array] = field(default_factory=dict)
+    weight: Mapping[str, pa.Array] = field(default_factory=dict)
+    matrix: Any = field(default=None, kw_only=True)
+    path: str = field(default="", kw_only=True)  # where the rows come from, for messages
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, roles: Roles, path: str = "") -> Columns:
+        """Sort the columns of a batch by their roles."""
+        parts = ({name: decoded(batch.column(name)) for name in names} for names in roles.parts)
+        return cls(batch.num_rows, *parts, path=path)
+
+    def parts(self) -> tuple[Mapping[str, pa.Array], ...]:
+        """Return the columns of each part, in the order of `Roles.parts`."""
+        return (self.features, self.categorical, self.sensitive, self.control, self.weight)
+
+    def filter(self, rows: Any) -> Columns:
+        """Keep the rows that a mask marks."""
+        if rows.all():
+            return self
+        mask = pa.array(rows)
+        matrix = None if self.matrix is None else self.matrix[rows]
+        return self._with(lambda column: column.filter(mask), int(np.count_nonzero(rows)), matrix)
+
+    def slice(self, start: int, size: int) -> Columns:
+        """Keep the rows from a place on."""
+        matrix = None if self.matrix is None else self.matrix[start : start + size]
+        n_rows = max(min(size, self.n_rows - start), 0)
+        return self._with(lambda column: column.slice(start, size), n_rows, matrix)
+
+    def _with(self, change: Callable[[Any], Any], n_rows: int, matrix: Any) -> Columns:
+        parts = [{name: change(column) for name, column in p.items()} for p in self.parts()]
+        return Columns(n_rows, *parts, matrix=matrix, path=self.path)
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """Write out a dictionary of numbers, as files hold it, or one with nulls; others stay."""
+    if not kinds.is_dictionary(column.type):
+        return column
+    # A null among the values of a dictionary is not counted with those of its rows.
+    written = is_number(column.type) or column.dictionary.null_count
+    return column.dictionary_decode() if written else column
 
 
 def check_choice(parameter: str, value: str, among: Sequence[str]) -> None:
@@ -161,26 +203,11 @@ def as_names(names: Names) -> tuple[str, ...]:
 
 
 def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> None:
-    for part, names in parts.items():
-        parameter = _PARAMETER_OF.get(part, part)
-        different = dict.fromkeys(names)
-        twice = [name for name in different if len(schema.get_all_field_indices(name)) > 1]
-        if twice:
-            problem = f"the table has several columns named {twice}: rename them."
+    for parameter, names in parts.items():
+        if twice := [name for name in {*names} if len(schema.get_all_field_indices(name)) > 1]:
+            problem = f"the table has several columns named {sorted(twice)}: rename them."
             raise InvalidInputError(problem, parameter=parameter)
         check_names(names, schema.names, parameter)
-
-
-def _check_parts(
-    parts: Mapping[str, tuple[str, ...]], features: Sequence[str], taken: set[str]
-) -> None:
-    if both := [name for name in (*features, *parts["categorical"]) if name in taken]:
-        raise InvalidInputError(
-            f"{both} cannot be features and groups or weights at the same time: copy the column "
-            "under another name if that is meant.",
-            parameter="features",
-        )
-    check_apart({argument: parts[part] for part, argument in _PARAMETER_OF.items()})
 
 
 def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
@@ -195,19 +222,24 @@ def _check_values(schema: pa.Schema, names: Iterable[str]) -> None:
 
 def check_numbers(features: Mapping[str, pa.DataType]) -> None:
     """Refuse features of other types than numbers."""
-    bad = {name: _kind_name(kind) for name, kind in features.items() if not is_number(kind)}
-    if bad:
-        raise not_numbers_error(bad, "features")
-
-
-def _kind_name(kind: pa.DataType) -> str:
-    inner = kind.value_type if kinds.is_dictionary(kind) else kind
-    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
-    return "text" if any(test(inner) for test in tests) else str(kind)
+    others = {name: kind for name, kind in features.items() if not is_number(kind)}
+    if others:
+        words = {name: "text" if is_text(kind) else str(kind) for name, kind in others.items()}
+        raise not_numbers_error(words, "features")
 
 
 def is_number(kind: pa.DataType) -> bool:
     """Tell whether a column can be a feature as it is; one without any value can be anything."""
     tests = (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal, kinds.is_null)
-    inner = kind.value_type if kinds.is_dictionary(kind) else kind
-    return any(test(inner) for test in tests)
+    return any(test(value_type(kind)) for test in tests)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell text, in whichever way it is stored."""
+    tests = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    return any(test(value_type(kind)) for test in tests)
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values, coded by a dictionary or not."""
+    return kind.value_type if kinds.is_dictionary(kind) else kind

@@ -15,25 +15,19 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.types as kinds
 
 from fairpca._choices import Missing, Unknown
 from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.tables._model import AnyModel
-from fairpca.tables._roles import Names
+from fairpca.tables._roles import Names, value_type
 from fairpca.tables._stream import Stream, plain_type, reading
 from fairpca.tables.project import Job
 from fairpca.tables.table import Table
 
-_DRIVERS = {
-    "PostgreSQL": "adbc_driver_postgresql.dbapi",
-    "SQLite": "adbc_driver_sqlite.dbapi",
-    "DuckDB": "adbc_driver_duckdb.dbapi",
-}
-_SCHEMES = {"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "sqlite": "SQLite"}
-_SCHEMES |= {"duckdb": "DuckDB"}
+_KINDS = {"postgresql": "PostgreSQL", "postgres": "PostgreSQL", "sqlite": "SQLite"}
+_KINDS |= {"duckdb": "DuckDB"}
 # SQLite has no types of columns: its driver guesses them from so many rows, then refuses others.
 _SQLITE_ROWS = 32768
 _HIDDEN = "***"
@@ -52,16 +46,21 @@ class Database:
 
     def __init__(self, uri: str) -> None:
         scheme, _, rest = str(uri).partition(":")
-        if scheme not in _SCHEMES or not rest:
+        if scheme not in _KINDS or not rest:
             raise InvalidInputError(
                 "database: give an address such as postgresql://user@host/name, sqlite:people.db "
                 "or duckdb:people.duckdb.",
                 parameter="database",
             )
-        self.kind = _SCHEMES[scheme]
+        self.kind = _KINDS[scheme]
         self._uri = uri
         self.path = None if self.kind == "PostgreSQL" else rest.removeprefix("///")
         self._shared: list[Any] = []
+
+    @classmethod
+    def of(cls, database: str | Database) -> Database:
+        """Take an address or what was made of one."""
+        return database if isinstance(database, Database) else cls(database)
 
     def __repr__(self) -> str:
         return f"Database({self.kind})"
@@ -83,9 +82,13 @@ class Database:
         if self._shared:
             yield self._shared[0]
             return
-        connect = _driver(self.kind).connect
+        try:
+            import_module("adbc_driver_manager.dbapi")
+            driver = import_module(f"adbc_driver_{self.kind.lower()}.dbapi")
+        except ImportError:
+            raise ImportError("databases need ADBC drivers: pip install 'fairpca[sql]'") from None
         with reading(f"the {self.kind} database", self.clean):
-            opened = connect(self._uri if self.path is None else self.path)
+            opened = driver.connect(self._uri if self.path is None else self.path)
         if self.path is not None:
             self._shared.append(opened)
         try:
@@ -94,19 +97,25 @@ class Database:
             self._shared.clear()
             opened.close()
 
+    @contextmanager
+    def reader(self, sql: str, name: str) -> Iterator[Any]:
+        """Run a query, which messages call by a name, and give a reader of its rows."""
+        with self.connection() as connection, reading(name, self.clean):
+            cursor = connection.cursor()
+            try:
+                if self.kind == "SQLite":
+                    rows = {"adbc.sqlite.query.batch_rows": _SQLITE_ROWS}
+                    cursor.adbc_statement.set_options(**rows)
+                cursor.execute(sql)
+                yield cursor.fetch_record_batch()
+            finally:
+                cursor.close()
+
     def check_exists(self) -> None:
         """Refuse a file that is not there: the drivers would make an empty one."""
         if self.path is not None and not os.path.isfile(self.path):
             place = self.path.partition("?")[0]  # after it come options, and tokens among them
             raise InvalidInputError(f"{place}: no such {self.kind} file.", parameter="database")
-
-
-def _driver(kind: str) -> Any:
-    try:
-        import_module("adbc_driver_manager.dbapi")
-        return import_module(_DRIVERS[kind])
-    except ImportError:
-        raise ImportError("databases need ADBC drivers: pip install 'fairpca[sql]'") from None
 
 
 def _secrets(uri: str) -> list[str]:
@@ -141,64 +150,39 @@ def open_query(sql: str, database: str | Database) -> Table:
     >>> from fairpca.tables import open_query
     >>> table = open_query("SELECT * FROM people", "sqlite:people.db")  # doctest: +SKIP
     """
-    db = database if isinstance(database, Database) else Database(database)
+    db = Database.of(database)
     db.check_exists()
     query = sql.strip().rstrip(";")
     if not query:
         raise InvalidInputError("sql is empty: give a SELECT.", parameter="sql")
     name = f"the {db.kind} query"
-    empty = query if db.kind == "SQLite" else _select("*", query) + " LIMIT 0"
-    with _cursor(db, name) as cursor:
-        schema = _run(cursor, empty, db).schema
-    numbers = {field.name for field in schema if _is_numeric(field.type)}
-    fields = [
-        pa.field(f.name, pa.float64() if f.name in numbers else plain_type(f.type)) for f in schema
-    ]
-    if len(set(schema.names)) < len(fields):
+
+    def select(columns: str) -> str:
+        return f"SELECT {columns} FROM (\n{query}\n) AS fairpca_rows"
+
+    # SQLite guesses types from rows, and renames one of two columns of one name in a subquery.
+    empty = query if db.kind == "SQLite" else select("*") + " LIMIT 0"
+    with db.reader(empty, name) as reader:
+        schema = reader.schema
+    # PostgreSQL's numeric, which its driver hands over as text.
+    numbers = {field.name for field in schema if getattr(field.type, "type_name", "") == "numeric"}
+    types = [(f.name, pa.float64() if f.name in numbers else plain_type(f.type)) for f in schema]
+    if len(set(schema.names)) < len(types):
         raise InvalidInputError(f"{name}: two columns have one name: rename one with AS.")
 
     def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        chosen = ", ".join(_column(column, column in numbers) for column in columns)
-        with _cursor(db, name) as cursor:
-            yield from _run(cursor, _select(chosen, query), db)
+        quoted = {column: _quoted(column) for column in columns}
+        for column in numbers & set(columns):
+            quoted[column] = f"CAST({quoted[column]} AS double precision) AS {quoted[column]}"
+        with db.reader(select(", ".join(quoted.values())), name) as reader:
+            yield from reader
 
-    stream = Stream(name, pa.schema(fields), read)
+    stream = Stream(name, pa.schema(types), read)
     return Table(name, stream.schema, (stream,))
-
-
-def _select(columns: str, query: str) -> str:
-    return f"SELECT {columns} FROM (\n{query}\n) AS fairpca_rows"
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    """Tell PostgreSQL's numeric, which the driver hands over as text."""
-    return getattr(kind, "type_name", None) == "numeric"
-
-
-def _column(name: str, numeric: bool) -> str:
-    quoted = _quoted(name)
-    return f"CAST({quoted} AS double precision) AS {quoted}" if numeric else quoted
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-@contextmanager
-def _cursor(database: Database, name: str) -> Iterator[Any]:
-    with database.connection() as connection, reading(name, database.clean):
-        cursor = connection.cursor()
-        try:
-            yield cursor
-        finally:
-            cursor.close()
-
-
-def _run(cursor: Any, sql: str, database: Database) -> Any:
-    if database.kind == "SQLite":
-        cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _SQLITE_ROWS})
-    cursor.execute(sql)
-    return cursor.fetch_record_batch()
 
 
 def project_into(
@@ -234,11 +218,10 @@ def project_into(
     >>> from fairpca.tables import project_into
     >>> project_into(table, "model.npz", "sqlite:people.db", "reduced")  # doctest: +SKIP
     """
-    db = database if isinstance(database, Database) else Database(database)
-    job = Job(table, model, keep, missing, unknown)
+    db = Database.of(database)
+    rows = _Rows(Job(table, model, keep, missing, unknown), progress)
     space, _, name = into.rpartition(".")
-    rows = _Rows(job, progress)
-    with db.connection() as connection, _writing(connection, into, db) as cursor:
+    with db.connection() as connection, _transaction(connection, into, db) as cursor:
         exists = _exists(cursor, db.kind, space, name)
         if exists and not force:
             raise InvalidInputError(
@@ -248,7 +231,7 @@ def project_into(
             )
         # The rows may come from the table that is replaced: it stays until all are read.
         temporary = f"fairpca_{token_hex(8)}" if exists else name
-        written = _ingest(cursor, temporary, space, rows)
+        written = rows.ingest(cursor, temporary, space)
         if rows.error is None and written in (-1, rows.count):
             if exists:
                 _replace(cursor, db.kind, space, name, temporary)
@@ -278,8 +261,7 @@ class _Rows:
         self.job, self.progress = job, progress
         self.count = 0
         self.error: BaseException | None = None
-        fields = ((f.name, _undictionaried(f.type)) for f in job.schema)
-        self.schema = pa.schema([pa.field(name, kind) for name, kind in fields])
+        self.schema = pa.schema([(field.name, value_type(field.type)) for field in job.schema])
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -293,35 +275,27 @@ class _Rows:
             self.error = error
             raise
 
-
-def _undictionaried(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if kinds.is_dictionary(kind) else kind
-
-
-def _ingest(cursor: Any, name: str, space: str, rows: _Rows) -> int:
-    reader = pa.RecordBatchReader.from_batches(rows.schema, iter(rows))
-    place = {"db_schema_name": space} if space else {}
-    try:
-        return int(cursor.adbc_ingest(name, reader, mode="create", **place))
-    except Exception:
-        if rows.error is not None:
-            raise rows.error from None
-        raise
+    def ingest(self, cursor: Any, name: str, space: str) -> int:
+        """Write the rows into a new table; return how many the driver counts."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        place = {"db_schema_name": space} if space else {}
+        try:
+            return int(cursor.adbc_ingest(name, reader, mode="create", **place))
+        except Exception:
+            if self.error is not None:
+                raise self.error from None
+            raise
 
 
 @contextmanager
-def _writing(connection: Any, into: str, database: Database) -> Iterator[Any]:
+def _transaction(connection: Any, into: str, database: Database) -> Iterator[Any]:
     """Give a cursor whose transaction ends here; what a driver says becomes one line."""
     from adbc_driver_manager import Error
 
     cursor = connection.cursor()
     try:
-        yield cursor
-    except Error as error:
-        reason = " ".join(database.clean(str(error)).split())[:300]
-        raise InvalidInputError(
-            f"the table {into} cannot be written ({reason}): nothing was written."
-        ) from None
+        with reading(f"the table {into}", database.clean, "written", ": nothing was written"):
+            yield cursor
     finally:
         for end in (cursor.close, connection.rollback):  # of nothing, after a commit
             with suppress(Error):  # of a connection that is lost, and has undone all by that

@@ -1,4 +1,4 @@
-"""Arrow streams: whatever an engine hands over in batches, read once and never held."""
+"""Arrow streams: whatever an engine hands over in batches, read once, summed and never held."""
 
 from __future__ import annotations
 
@@ -17,16 +17,28 @@ import pyarrow.dataset as ds
 import pyarrow.types as kinds
 
 from fairpca._progress import Counter
-from fairpca.exceptions import InvalidInputError
-from fairpca.tables._kernel import Columns, batch_rows, summarise
-from fairpca.tables._partial import Partial, merge_partials, refused
-from fairpca.tables._roles import Roles
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    IdentifierWarning,
+    ImputedValuesWarning,
+    InvalidInputError,
+    warn_user,
+)
+from fairpca.moments import FoldedMoments
+from fairpca.rows._checks import find_identifiers, identifier_text
+from fairpca.rows._columns import MissingReport, no_rows_error
+from fairpca.tables._kernel import Partial, merge_partials, refused, summarise
+from fairpca.tables._roles import Columns, Roles
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Read = Callable[[list[str], int], Iterable[pa.RecordBatch]]
 
 MAX_THREADS = 8
+
+# Numbers in one batch: 32 MB of float64. Smaller batches of many features would spend their time
+# on merging p × p matrices; larger ones, held once for each thread, would be felt in memory.
+BATCH_ELEMENTS = 1 << 22
 
 # What a scanner of pyarrow holds apart from the batch it hands over. By default it reads four files
 # and sixteen batches of 131,072 rows ahead, which follows the number of files up to a gigabyte.
@@ -58,8 +70,10 @@ class Stream:
 
 
 @contextmanager
-def reading(path: str, clean: Callable[[str], str] = str) -> Iterator[None]:
-    """Turn what an engine says of rows that it cannot deliver into one line."""
+def reading(
+    path: str, clean: Callable[[str], str] = str, verb: str = "read", end: str = ""
+) -> Iterator[None]:
+    """Turn what an engine says of rows that it cannot deliver, or take, into one line."""
     try:
         yield
     except InvalidInputError:
@@ -69,7 +83,7 @@ def reading(path: str, clean: Callable[[str], str] = str) -> Iterator[None]:
         if not foreign and not isinstance(error, OSError | pa.ArrowException):
             raise
         reason = " ".join(clean(str(error)).split())[:300] or type(error).__name__
-        raise InvalidInputError(f"{path} cannot be read ({reason}).") from None
+        raise InvalidInputError(f"{path} cannot be {verb} ({reason}){end}.") from None
 
 
 def open_stream(source: Any) -> Stream | None:
@@ -80,12 +94,14 @@ def open_stream(source: Any) -> Stream | None:
         with _reader(source()) as reader:
             schema = reader.schema
         return _stream("the stream", schema, lambda *_: _reader(source()))
+    package = type(source).__module__.partition(".")[0]
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
-    if hasattr(source, "iloc"):
+    elif hasattr(source, "iloc"):
         with reading("the data frame"):
             source = pa.Table.from_pandas(source, preserve_index=False)
-    package = type(source).__module__.partition(".")[0]
+    elif package == "polars" and hasattr(source, "height"):
+        source = pa.table(source)  # which copies nothing
     if isinstance(source, pa.Table):
         stream = _stream("table", source.schema, lambda names, _: source.select(names).to_batches())
         return replace(stream, n_rows=source.num_rows)
@@ -135,44 +151,36 @@ def _read_once(readers: list[Any], *_: Any) -> Any:
 
 def _dataset(dataset: Any) -> Stream:
     """Read a pyarrow dataset, filtered or not, with little read ahead of the sums."""
-    options = {}
+    options: dict[str, Any] = dict(READ_AHEAD)
     if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
         lean = ds.ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-        options = {"fragment_scan_options": lean}
+        options["fragment_scan_options"] = lean
 
     def read(columns: list[str], rows: int) -> Any:
-        return dataset.scanner(
-            columns=columns, batch_size=rows, **READ_AHEAD, **options
-        ).to_reader()
+        return dataset.scanner(columns=columns, batch_size=rows, **options).to_reader()
 
     return _stream("the dataset", dataset.schema, read)
 
 
 def _polars(frame: Any) -> Stream:
-    """Read a polars frame; a lazy one by its streaming engine, with only the columns needed."""
+    """Read a lazy query by the streaming engine of polars, with only the columns needed."""
     import polars as pl
     from polars.selectors import by_name  # in which "*" and "^x.*$" are names, not patterns
 
-    with reading("the polars query"):
-        empty = pl.DataFrame(schema=frame.collect_schema()).to_arrow()
-    if isinstance(frame, pl.DataFrame):
-
-        def read(columns: list[str], rows: int) -> Any:
-            return _frame_batches(frame.select(by_name(*columns)))
-
-        return replace(_stream("the frame", empty.schema, read), n_rows=frame.height)
     if not hasattr(frame, "collect_batches"):
         raise InvalidInputError(
             f"polars {pl.__version__} cannot stream a LazyFrame: use polars 1.34 or newer, or "
             "call .collect() first."
         )
 
-    def stream(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         query = frame.select(by_name(*columns))
         frames = query.collect_batches(chunk_size=rows, engine="streaming")
         return chain.from_iterable(map(_frame_batches, frames))
 
-    return _stream("the polars query", empty.schema, stream)
+    with reading("the polars query"):
+        schema = pl.DataFrame(schema=frame.collect_schema()).to_arrow().schema
+    return _stream("the polars query", schema, read)
 
 
 def _frame_batches(frame: Any) -> list[pa.RecordBatch]:
@@ -226,9 +234,15 @@ def _as_plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column.cast(kind)
 
 
+def batch_rows(n_columns: int) -> int:
+    """Rows that are read and summed at once, between 1,024 and 32,768."""
+    # As many as there are columns at least: the sums of fewer rows are kept in another form.
+    return min(max(1024, n_columns, BATCH_ELEMENTS // max(n_columns, 1)), 32768)
+
+
 def equal_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
     """Cut a stream into batches of one size, wherever the engine cuts it."""
-    # So sums have the same bits however an engine was scheduled, and a pass can be resumed.
+    # So sums have the same bits however an engine was scheduled.
     waiting: list[pa.RecordBatch] = []
     lacking = rows
     for batch in batches:
@@ -236,66 +250,105 @@ def equal_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.R
         while batch.num_rows - start >= lacking:
             waiting.append(batch.slice(start, lacking))
             start, lacking = start + lacking, rows
-            yield _joined(waiting)
+            yield join_batches(waiting)
         if start < batch.num_rows:
             waiting.append(batch.slice(start))
             lacking -= batch.num_rows - start
         del batch  # or it would be held while the engine makes the next
     if waiting:
-        yield _joined(waiting)
+        yield join_batches(waiting)
 
 
-def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
+def join_batches(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Empty a list of batches into one; only what is in several pieces is copied."""
     batches = waiting.copy()
     waiting.clear()
     if len(batches) == 1:
         return batches[0]
     joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    return joined[0]
+    return joined[0] if joined else batches[0]
 
 
 def sum_parts(
-    parts: Iterable[Any], roles: Roles, wanted: pa.Schema, threads: int, counter: Counter
+    parts: Iterable[Any],
+    roles: Roles,
+    wanted: pa.Schema,
+    threads: int | None = 1,
+    counter: Counter | None = None,
 ) -> Partial:
     """Sum the batches of files or of a stream in order by several threads; errors name the file."""
     rows = batch_rows(len(wanted))
+    batches = chain.from_iterable(
+        map(partial(Columns.of, roles=roles, path=part.path), part.batches(wanted, rows))
+        for part in parts
+    )
+    return sum_batches(batches, roles, threads, counter)
+
+
+def sum_batches(
+    batches: Iterable[Columns],
+    roles: Roles,
+    threads: int | None = 1,
+    counter: Counter | None = None,
+) -> Partial:
+    """Sum batches by several threads, and add the sums in order."""
     failing = False  # read by the threads: after a missing value rows are only counted
 
-    def work(item: tuple[str, pa.RecordBatch]) -> Partial:
-        path, batch = item
+    def work(columns: Columns) -> Partial:
         try:
-            return summarise(Columns.of(batch, roles), roles, counting=failing)
+            return summarise(columns, roles, counting=failing)
         except InvalidInputError as error:
-            raise error.at(path) from None
+            raise error.at(columns.path) from None
 
-    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
-    batches = chain.from_iterable(
-        map(partial(_pair, part.path), part.batches(wanted, rows)) for part in parts
-    )
-    for result in in_order(work, batches, threads):
-        total = merge_partials([total, result], roles)
-        failing = failing or refused(result.missing, roles)
-        counter.add(result.n_rows)
+    total = Partial()
+    for part in in_order(work, batches, threads):
+        total = merge_partials([total, part], roles)
+        failing = failing or refused(part.missing, roles)
+        if counter is not None:
+            counter.add(part.n_rows)
     return total
 
 
-def _pair(path: str, batch: pa.RecordBatch) -> tuple[str, pa.RecordBatch]:
-    return path, batch
+def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = True) -> Any:
+    """Turn the sum of a pass into moments (by fold where there are folds), or raise an error."""
+    check_missing(total, roles)
+    if total.moments is None or not total.moments.table.cells:
+        raise no_rows_error(total.n_rows, total.incomplete, name)
+    n_rows = total.n_rows - total.incomplete
+    identifiers = find_identifiers(total.unique, n_rows)
+    identifiers += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
+    if identifiers:
+        warn_user(identifier_text(identifiers), IdentifierWarning)
+    moments = total.moments if named else replace(total.moments, feature_names=None)
+    return FoldedMoments(roles.folds, moments) if roles.folds else moments
 
 
-def default_threads() -> int:
-    """Cores that this process may use, at most `MAX_THREADS`."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), MAX_THREADS)
-    return min(os.cpu_count() or 1, MAX_THREADS)
+def check_missing(total: Partial, roles: Roles) -> None:
+    """Refuse missing values, or warn of what was done about them."""
+    if not total.missing:
+        return
+    arguments = {
+        name: argument
+        for argument, names in roles.aligned.items()
+        for name in names
+        if name not in roles.features
+    }
+    report = MissingReport(total.missing, total.incomplete, total.n_rows, arguments)
+    if refused(total.missing, roles):
+        raise report.error()
+    if roles.missing == "mean":
+        warn_user(report.imputed, ImputedValuesWarning)
+    else:
+        warn_user(report.dropped, DroppedRowsWarning)
 
 
 def in_order(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
 ) -> Iterator[Result]:
     """Apply a function by several threads; results come in order, and few wait at a time."""
-    threads = default_threads() if threads is None else threads
+    if threads is None:  # as many as this process has cores, within reason
+        affinity = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+        threads = min(len(affinity(0)), MAX_THREADS)
     if threads <= 1:
         yield from map(function, items)
         return

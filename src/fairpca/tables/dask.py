@@ -8,27 +8,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from operator import methodcaller
+from functools import partial, reduce
+from operator import add, methodcaller
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 from scipy.sparse import issparse
 
-from fairpca._progress import Counter
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.rows import encode_groups
+from fairpca.rows import Rows, encode_groups
 from fairpca.rows._checks import check_matrix
-from fairpca.rows._columns import PARTS
+from fairpca.rows._columns import PARTS, fill_means
 from fairpca.tables import is_lazy
-from fairpca.tables._files import FilePart
-from fairpca.tables._kernel import Columns, batch_rows, decoded, summarise_batches
-from fairpca.tables._partial import Partial, finish, merge_partials
-from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles, check_numbers
-from fairpca.tables._stream import sum_parts
+from fairpca.tables._kernel import merge_partials, to_rows
+from fairpca.tables._partitions import (
+    columns_of,
+    draw_rows,
+    merge_draws,
+    on_partition,
+    sum_columns,
+    sum_features,
+    sum_file,
+    sum_frame,
+    weigh_by_cell,
+)
+from fairpca.tables._roles import Names, RoleOptions, Roles, as_names, assign_roles
+from fairpca.tables._stream import finish
 from fairpca.tables.table import Table
 
 # Partial sums that one task adds, so that no worker holds more than a few of them.
@@ -81,39 +89,20 @@ def moments_from_dask(
             raise InvalidInputError("an array has no names: features and categorical need a table.")
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
-        inputs = (data, sensitive, control, weight, None)
-        roles, parts = collections(_sum_features, *inputs, **options)
-        return finish(_compute(parts, roles), roles, named=False)
+        return DaskRows(data, sensitive, control, weight, **options).moments()
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
-        sensitive, features, control = map(_as_text, (sensitive, features, control))
-    schema = _frame_schema(data._meta)
-    roles = assign_roles(schema, sensitive, features, control, weight, **options)
-    parts = _frame_parts(data[list(roles.columns)], {}, partial(_sum_frame, roles=roles))
-    return finish(_compute(parts, roles), roles)
-
-
-def lazy_moments(
-    X: Any,
-    sensitive: Any,
-    control: Any,
-    weight: Any,
-    *,
-    numeric: Names = None,
-    names: Sequence[str] | None = None,
-    at_least: int = 1,
-    **options: Any,
-) -> GroupMoments:
-    """Moments of Dask features whose groups are collections of their own, as for an estimator."""
-    control = None if sensitive is None else control
-    inputs = (X, sensitive, control, weight, names)
-    roles, parts = collections(_sum_features, *inputs, numeric=numeric, **options)
-    moments = finish(_compute(parts, roles), roles, named=names is not None)
-    if moments.n_samples < at_least:
-        raise InvalidInputError(
-            f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
+        named: tuple[Any, ...] = (sensitive, features, control)
+        sensitive, features, control = (
+            None if part is None else [str(name) for name in np.atleast_1d(part)] for part in named
         )
-    return moments
+    schema = pa.schema(
+        (name, pa.string() if dtype.kind == "O" else pa.Array.from_pandas(data._meta[name]).type)
+        for name, dtype in data._meta.dtypes.items()
+    )
+    roles = assign_roles(schema, sensitive, features, control, weight, **options)
+    sums = _frame_tasks(data[list(roles.columns)], {}, partial(sum_frame, roles=roles))
+    return finish(merge_tree(sums, partial(merge_partials, roles=roles)), roles)
 
 
 def moments_by_dask(table: Table, roles: Roles, scheduler: str | None = None) -> GroupMoments:
@@ -126,12 +115,12 @@ def moments_by_dask(table: Table, roles: Roles, scheduler: str | None = None) ->
         raise InvalidInputError(
             "the dask engine needs: pip install 'fairpca[dask]'.", parameter="engine"
         ) from None
+    work = partial(sum_file, roles=roles, wanted=table.role_schema(roles))
     units = [unit for part in table.files.parts for unit in part.row_groups()]
-    work = partial(_sum_part, roles=roles, wanted=table.role_schema(roles))
-    parts = [delayed(work, pure=False)(unit) for unit in units]
+    sums = [delayed(work, pure=False)(unit) for unit in units]
     with _client(scheduler):
         try:
-            return finish(_compute(parts, roles) if parts else Partial(), roles)
+            return finish(merge_tree(sums, partial(merge_partials, roles=roles)), roles)
         except InvalidInputError:
             raise
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -141,11 +130,6 @@ def moments_by_dask(table: Table, roles: Roles, scheduler: str | None = None) ->
                 "which one and where.",
                 parameter="engine",
             ) from error
-
-
-def _sum_part(part: FilePart, roles: Roles, wanted: pa.Schema) -> Partial:
-    with single_blas_thread():
-        return sum_parts([part], roles, wanted, threads=1, counter=Counter())
 
 
 @contextmanager
@@ -166,97 +150,120 @@ def _client(scheduler: str | None) -> Iterator[None]:
         yield
 
 
-def _compute(parts: Sequence[Any], roles: Roles) -> Partial:
-    return merge_tree(parts, partial(_merge, roles=roles))
+class DaskRows:
+    """Features whose groups, strata and weights are collections of their own, for an estimator.
+
+    `names` are those of the features, and `options` those of `Roles`.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        sensitive: Any = None,
+        control: Any = None,
+        weight: Any = None,
+        *,
+        names: Sequence[str] | None = None,
+        numeric: Names = None,
+        **options: Any,
+    ) -> None:
+        empty, numbers = sample(X), as_names(numeric)
+        control = None if sensitive is None else control
+        self.X, self.is_named = X, names is not None
+        parts = zip(PARTS, (sensitive, control, weight), strict=True)
+        self.groups = {name: part for name, part in parts if part is not None}
+        types = empty.dtypes if hasattr(empty, "dtypes") else [empty.dtype]
+        label = getattr(getattr(weight, "_meta", weight), "name", None)  # of a Series
+        self.roles = Roles(
+            features=tuple([f"x{i}" for i in range(empty.shape[1])] if names is None else names),
+            sensitive=_group_names(sensitive, PARTS[0], numbers),
+            control=_group_names(control, PARTS[1], ()),
+            weight=None if weight is None else PARTS[2] if label is None else str(label),
+            numeric=numbers,
+            single=all(kind == np.float32 for kind in types),
+            **options,
+        )
+
+    def moments(self, at_least: int = 1) -> Any:
+        """Sum all rows."""
+        merge = partial(merge_partials, roles=self.roles)
+        moments = finish(self._compute(sum_columns, merge), self.roles, named=self.is_named)
+        if moments.n_samples < at_least:
+            raise InvalidInputError(
+                f"X has {moments.n_samples} rows with a positive weight: a fit needs at least 2."
+            )
+        return moments
+
+    def feature_moments(self, function: Callable[[Any], Any]) -> Any:
+        """Sum what a function makes of the features of every row."""
+        return self._compute(partial(sum_features, function=function), partial(reduce, add))
+
+    def sample(self, moments: GroupMoments, size: int, seed: int = 0) -> Rows:
+        """Draw rows, from all cells in proportion but some of each at least.
+
+        `moments` are those of all rows: the rows drawn weigh as much together as all rows of their
+        cell. All rows, in order, where there are no more. What is missing is NaN where it counts as
+        the mean.
+        """
+        draw = partial(draw_rows, size=size, seed=seed)
+        drawn = self._compute(draw, partial(merge_draws, size=size))
+        rows, _ = to_rows(columns_of(drawn, self.roles), self.roles)
+        rows = rows if self.is_named else replace(rows, feature_names=None)
+        return rows if len(rows) == moments.n_samples else weigh_by_cell(rows, drawn, moments)
+
+    def _compute(self, work: Callable[..., Any], merge: Callable[[list[Any]], Any]) -> Any:
+        """Do some work on the columns of each partition, and merge the results."""
+        function = partial(on_partition, work=work, roles=self.roles)
+        is_frames = all(hasattr(part, "map_partitions") for part in (self.X, *self.groups.values()))
+        tasks = _frame_tasks if is_frames else _array_tasks
+        return merge_tree(tasks(self.X, self.groups, function), merge)
 
 
-def merge_tree(parts: Sequence[Any], function: Callable[[list[Any]], Any]) -> Any:
-    """Merge the results of delayed tasks as a tree, always in the same order."""
+def sample(X: Any) -> Any:
+    """No rows of the type, width and names of a collection."""
+    if hasattr(X, "_meta") and hasattr(X, "columns"):
+        return X._meta
+    if getattr(X, "ndim", 2) != 2:
+        raise InvalidInputError(f"X has {X.ndim} dimensions: give a table with rows and columns.")
+    return np.empty((0, X.shape[1]), dtype=X.dtype)
+
+
+def _group_names(part: Any, argument: str, numeric: Sequence[str]) -> tuple[str, ...]:
+    """Names of group columns, which the one validator reads from none of their rows."""
+    if part is None:
+        return ()
+    if hasattr(meta := getattr(part, "_meta", part), "iloc"):
+        empty = meta.iloc[:0]
+    else:
+        like = part if is_lazy(part) else np.asarray(part)
+        empty = np.empty((0, *like.shape[1:]), dtype=like.dtype)
+    return encode_groups(empty, n_rows=0, argument=argument, numeric=numeric).names
+
+
+# Tasks: one for each partition, merged as a tree.
+
+
+def merge_tree(tasks: Sequence[Any], function: Callable[[list[Any]], Any]) -> Any:
+    """Merge the results of delayed tasks as a tree, always in the same order; None is nothing."""
     from dask import delayed
 
-    if not parts:
+    if not tasks:
         raise InvalidInputError("X has no partitions: give a table with rows.")
-    merge = delayed(function)
-    level = list(parts)
+    merge = delayed(partial(_merge, function=function))
+    level = list(tasks)
     while len(level) > 1:
         level = [merge(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
     return level[0].compute()
 
 
-def _merge(parts: list[Partial], roles: Roles) -> Partial:
+def _merge(parts: list[Any], function: Callable[[list[Any]], Any]) -> Any:
+    known = [part for part in parts if part is not None]
     with single_blas_thread():
-        return merge_partials(parts, roles)
+        return function(known) if known else None
 
 
-def collections(
-    work: Callable[..., Any],
-    X: Any,
-    sensitive: Any,
-    control: Any,
-    weight: Any,
-    names: Sequence[str] | None,
-    **options: Any,
-) -> tuple[Roles, list[Any]]:
-    """Roles of features and groups that are collections of their own, and the delayed work."""
-    # `work` is called with a partition of features, its groups by argument, and the roles.
-    empty = sample(X)
-    numeric = as_names(options.pop("numeric", None))
-    inputs = dict(zip(PARTS, (sensitive, control, weight), strict=True))
-    groups, strata = (_group_names(inputs[name], name, numeric) for name in PARTS[:2])
-    types = getattr(empty, "dtypes", [empty.dtype] if hasattr(empty, "dtype") else [])
-    roles = Roles(
-        features=tuple(f"x{i}" for i in range(empty.shape[1])) if names is None else tuple(names),
-        sensitive=groups,
-        control=strata,
-        weight=None if weight is None else _weight_name(weight),
-        numeric=numeric,
-        single=all(kind == np.float32 for kind in types),
-        **options,
-    )
-    inputs = {name: part for name, part in inputs.items() if part is not None}
-    function = partial(work, roles=roles)
-    if all(hasattr(part, "map_partitions") for part in (X, *inputs.values())):
-        return roles, _frame_parts(X, inputs, function)
-    return roles, _array_parts(X, inputs, function)
-
-
-def _group_names(part: Any, argument: str, numeric: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of group columns, which the one validator reads from none of their rows."""
-    if part is None:
-        return ()
-    if hasattr(part, "_meta") and hasattr(part._meta, "iloc"):
-        empty = part._meta
-    elif hasattr(part, "iloc"):
-        empty = part.iloc[:0]
-    else:
-        like = part if is_lazy(part) else np.asarray(part)
-        empty = np.empty((0, *like.shape[1:]), dtype=like.dtype)
-    forced = numeric if argument == "sensitive_features" else ()
-    return encode_groups(empty, n_rows=0, argument=argument, numeric=forced).names
-
-
-def _weight_name(weight: Any) -> str:
-    """Name of a Series; what is no column of a table has none."""
-    meta = getattr(weight, "_meta", weight)
-    return str(meta.name) if getattr(meta, "name", None) is not None else PARTS[2]
-
-
-def _as_text(names: Any) -> Any:
-    """Names of columns as text; they may be numbers in a pandas frame."""
-    return None if names is None else [str(name) for name in np.atleast_1d(names)]
-
-
-def _frame_schema(meta: Any) -> pa.Schema:
-    """Arrow types of the columns of an empty pandas frame; objects are taken for text."""
-    types = {
-        str(name): pa.string() if dtype.kind == "O" else pa.Array.from_pandas(meta[name]).type
-        for name, dtype in meta.dtypes.items()
-    }
-    return pa.schema(types)
-
-
-def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
-    """Delayed sums where everything is a data frame."""
+def _frame_tasks(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
+    """Apply a function to the partitions of data frames."""
     # One expression for all of them: Dask joins small partitions while it optimises a read, and how
     # many depends on the columns, so that frames optimised apart would not fit together any more.
     import pandas as pd
@@ -265,27 +272,39 @@ def _frame_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]
     for name, part in groups.items():
         _check_partitions(name, part.npartitions, X.npartitions)
     metas = {"X": X._meta, **{name: part._meta for name, part in groups.items()}}
-    sums = X.map_partitions(
-        partial(_sum_partition, function=function, metas=metas),
+    results = X.map_partitions(
+        partial(_on_frames, function=function, metas=metas),
         *groups.values(),
         align_dataframes=False,
         enforce_metadata=False,
         meta=pd.Series([], dtype=object),
     )
-    return [delayed(methodcaller("item"))(part) for part in sums.to_delayed()]
+    return [delayed(methodcaller("item"))(part) for part in results.to_delayed()]
 
 
-def _sum_partition(*parts: Any, function: Callable[..., Partial], metas: Mapping[str, Any]) -> Any:
-    """Sum one partition, in a Series because Dask wants one."""
+def _on_frames(*parts: Any, function: Callable[..., Any], metas: Mapping[str, Any]) -> Any:
+    """Return the result for one partition in a Series, because Dask wants one."""
     import pandas as pd
 
-    declared = [as_declared(part, meta) for part, meta in zip(parts, metas.values(), strict=True)]
-    groups = dict(zip(list(metas)[1:], declared[1:], strict=True))
-    return pd.Series([function(declared[0], groups)], dtype=object)
+    declared = (_as_declared(part, meta) for part, meta in zip(parts, metas.values(), strict=True))
+    named = dict(zip(metas, declared, strict=True))
+    return pd.Series([function(named.pop("X"), named)], dtype=object)
 
 
-def _array_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
-    """Delayed sums where arrays take part."""
+def _as_declared(part: Any, meta: Any) -> Any:
+    """Cast the number columns of a pandas partition to the types that the whole table has."""
+    if meta.ndim == 1:
+        return _as_declared(part.to_frame(), meta.to_frame()).iloc[:, 0]
+    types = {
+        name: dtype
+        for name, dtype in meta.dtypes.items()
+        if getattr(dtype, "kind", "O") in "iufb" and part[name].dtype != dtype
+    }
+    return part.astype(types) if types and len(part) else part
+
+
+def _array_tasks(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]) -> list[Any]:
+    """Apply a function to the partitions of collections among which there are arrays."""
     from dask import delayed
 
     others = {name: _aligned(part, X, name) for name, part in groups.items()}
@@ -293,14 +312,6 @@ def _array_parts(X: Any, groups: Mapping[str, Any], function: Callable[..., Any]
         delayed(function)(part, {name: blocks[index] for name, blocks in others.items()})
         for index, part in enumerate(_row_partitions(X))
     ]
-
-
-def _check_partitions(name: str, count: int, wanted: int) -> None:
-    if count != wanted:
-        raise InvalidInputError(
-            f"{name} has {count} partitions but X has {wanted}: take both from the same table, or "
-            "give them the same partitions."
-        )
 
 
 def _row_partitions(X: Any) -> list[Any]:
@@ -314,17 +325,16 @@ def _aligned(part: Any, X: Any, name: str) -> list[Any]:
     """Partitions of groups or weights that belong to those of X."""
     from dask import delayed
 
-    count = X.numblocks[0] if hasattr(X, "numblocks") else X.npartitions
-    chunks = X.chunks[0] if hasattr(X, "chunks") else (np.nan,)
+    chunks = X.chunks[0] if hasattr(X, "chunks") else (np.nan,) * X.npartitions
     known = not np.isnan(chunks).any()
     if is_lazy(part):
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
         partitions = _row_partitions(part)
-        _check_partitions(name, len(partitions), count)
-        if not hasattr(meta := getattr(part, "_meta", None), "iloc"):
+        _check_partitions(name, len(partitions), len(chunks))
+        if hasattr(part, "rechunk"):
             return partitions
-        return [delayed(as_declared)(part, meta) for part in partitions]
+        return [delayed(_as_declared)(partition, part._meta) for partition in partitions]
     if not known:
         raise InvalidInputError(
             f"{name} is in memory while X is a Dask collection whose partitions have unknown "
@@ -332,98 +342,40 @@ def _aligned(part: Any, X: Any, name: str) -> list[Any]:
         )
     if len(part) != X.shape[0]:
         raise InvalidInputError(f"{name} has {len(part)} rows but X has {X.shape[0]}.")
-    ends = np.cumsum(chunks)
     rows = part.iloc if hasattr(part, "iloc") else np.asarray(part)
-    return [rows[end - size : end] for end, size in zip(ends, chunks, strict=True)]
+    return [rows[end - size : end] for end, size in zip(np.cumsum(chunks), chunks, strict=True)]
 
 
-def as_declared(part: Any, meta: Any) -> Any:
-    """Cast the number columns of a pandas partition to the types that the whole table has."""
-    if meta.ndim == 1:
-        return as_declared(part.to_frame(), meta.to_frame()).iloc[:, 0]
-    types = {
-        name: dtype
-        for name, dtype in meta.dtypes.items()
-        if getattr(dtype, "kind", "O") in "iufb" and part[name].dtype != dtype
-    }
-    return part.astype(types) if types and len(part) else part
+def _check_partitions(name: str, count: int, wanted: int) -> None:
+    if count != wanted:
+        raise InvalidInputError(
+            f"{name} has {count} partitions but X has {wanted}: take both from the same table, or "
+            "give them the same partitions."
+        )
 
 
-def _sum_frame(frame: Any, _: Any, *, roles: Roles) -> Partial:
-    """Sum a pandas partition that has all columns."""
-    arrays = _arrow_columns(frame, list(frame.columns))
-    batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-    return _sum_columns(Columns.of(batch, roles), roles)
+def lazy_transform(
+    X: Any, function: Callable[[Any], Any], names: Sequence[str], dtype: Any, means: Any = None
+) -> Any:
+    """Scores of a Dask collection as one with the same partitions; nothing is computed yet.
+
+    `function` maps a matrix (n, p) to its scores (n, d); `means` (p,) stand for missing values.
+    """
+    apply = partial(_score_partition, function=function, means=means)
+    if hasattr(X, "rechunk"):
+        X = X.rechunk({1: -1})
+        chunks = (X.chunks[0], (len(names),))
+        meta = np.empty((0, len(names)), dtype=dtype)
+        return X.map_blocks(apply, chunks=chunks, dtype=dtype, meta=meta)
+    meta = X._meta.iloc[:, :0].assign(**{name: np.empty(0, dtype) for name in names})
+    return X.map_partitions(partial(_score_frame, apply, list(names)), meta=meta)
 
 
-def _sum_features(X: Any, groups: Mapping[str, Any], *, roles: Roles) -> Partial:
-    """Sum a partition of features with its groups."""
-    return _sum_columns(partition_columns(X, groups, roles), roles)
+def _score_partition(X: Any, function: Callable[[Any], Any], means: Any) -> Any:
+    if means is not None:
+        X = fill_means(X if issparse(X) else np.asarray(X, dtype=np.float64), means)
+    return function(check_matrix(X)[0])
 
 
-def partition_columns(X: Any, groups: Mapping[str, Any], roles: Roles) -> Columns:
-    """Return the columns of a partition of features with its groups."""
-    parts = {name: _arrow_columns(part, roles.aligned[name]) for name, part in groups.items()}
-    n_rows = X.shape[0]
-    for name, column in (item for part in parts.values() for item in part.items()):
-        if len(column) != n_rows:
-            raise InvalidInputError(
-                f"{name} has {len(column)} rows in a partition of {n_rows}: give both the same "
-                "chunks."
-            )
-    features: dict[str, pa.Array] = {}
-    matrix: Any = None
-    if issparse(X):
-        matrix, _ = check_matrix(X)
-    else:
-        features = _arrow_columns(X, roles.features)
-        check_numbers({name: column.type for name, column in features.items()})
-    columns = Columns(n_rows, features, {}, *(parts.get(name, {}) for name in PARTS))
-    return replace(columns, matrix=matrix)
-
-
-def _sum_columns(columns: Columns, roles: Roles) -> Partial:
-    size = batch_rows(len(roles.columns))
-    starts = range(0, max(columns.n_rows, 1), size)
-    with single_blas_thread():
-        return summarise_batches((columns.slice(start, size) for start in starts), roles)
-
-
-def _arrow_columns(part: Any, names: Sequence[str]) -> dict[str, pa.Array]:
-    """Arrow arrays of the columns of a pandas or NumPy partition, by their places."""
-    part = part if hasattr(part, "iloc") else np.asarray(part)
-    if part.ndim == 1:
-        columns = [part]
-    elif hasattr(part, "iloc"):
-        columns = [part.iloc[:, index] for index in range(part.shape[1])]
-    else:
-        columns = list(np.ascontiguousarray(part.T))
-    arrays = {}
-    for name, column in zip(names, columns, strict=True):
-        try:
-            arrays[str(name)] = _arrow_column(column)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise InvalidInputError(
-                f"column {name!r} holds values of several types ({error}): convert it first."
-            ) from None
-    return arrays
-
-
-def _arrow_column(values: Any) -> pa.Array:
-    """Convert a column; plain floats are not searched for NaN, which the kernel does if need be."""
-    dtype = values.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind == "f":
-        return pa.array(np.asarray(values))
-    array = pa.array(values, from_pandas=True)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    return decoded(array)
-
-
-def sample(X: Any) -> Any:
-    """No rows of the type, width and names of a collection."""
-    if hasattr(X, "_meta") and hasattr(X, "columns"):
-        return X._meta
-    if getattr(X, "ndim", 2) != 2:
-        raise InvalidInputError(f"X has {X.ndim} dimensions: give a table with rows and columns.")
-    return np.empty((0, X.shape[1]), dtype=X.dtype)
+def _score_frame(function: Callable[[Any], Any], names: list[str], frame: Any) -> Any:
+    return type(frame)(function(frame), columns=names, index=frame.index)

@@ -24,7 +24,7 @@ from fairpca.exceptions import DroppedRowsWarning, InvalidInputError, warn_user
 from fairpca.linalg import single_blas_thread
 from fairpca.tables._files import SUFFIXES, open_filesystem, resolved
 from fairpca.tables._model import AnyModel, read_model
-from fairpca.tables._roles import Names, as_names, check_choice
+from fairpca.tables._roles import Names, as_names, check_choice, is_text
 from fairpca.tables.table import Table
 
 OUTPUTS = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
@@ -103,9 +103,11 @@ def project_table(
     with replacing(path, None if is_local else system) as temporary, single_blas_thread():
         place = os.fspath(temporary)
         if is_file:
-            with open_writer(system, place, path, job.schema, safe_csv) as writer:
+            safe = _without_formulas if safe_csv and _is_csv(out) else (lambda batch: batch)
+            schema = safe(pa.RecordBatch.from_pylist([], schema=job.schema)).schema
+            with open_writer(system, place, path, schema) as writer:
                 for batch in job.batches(table.parts, counter):
-                    writer.write_batch(batch)
+                    writer.write_batch(safe(batch))
         else:
             for part in table.parts:  # the hive keys of a file are in its path
                 schema = job.schema_without(part.keys)
@@ -151,23 +153,17 @@ class Job:
     def _kept_columns(self, keep: Names, as_text: bool) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(self.table.names if keep == "*" else as_names(keep)))
         unknown = [name for name in names if name not in self.table.names]
-        if unknown:
-            raise InvalidInputError(
-                f"{self.table.name} has no columns {unknown} to keep.", parameter="keep"
-            )
         clash = [name for name in names if name in self.projection.output_names]
-        if clash:
-            raise InvalidInputError(
-                f"column {clash[0]!r} has the name of a component: rename it, or do not keep it.",
-                parameter="keep",
-            )
-        nested = [name for name in names if kinds.is_nested(self.table.schema.field(name).type)]
-        if nested and as_text:
-            raise InvalidInputError(
-                f"CSV cannot hold the values of {nested}: write Parquet instead.",
-                parameter="keep",
-            )
-        return names
+        nested = [f.name for f in self.table.schema if f.name in names and kinds.is_nested(f.type)]
+        if unknown:
+            problem = f"{self.table.name} has no columns {unknown} to keep."
+        elif clash:
+            problem = f"column {clash[0]!r} has the name of a component: rename or do not keep it."
+        elif as_text and nested:
+            problem = f"CSV cannot hold the values of {nested}: write Parquet instead."
+        else:
+            return names
+        raise InvalidInputError(problem, parameter="keep")
 
     def schema_without(self, absent: Iterable[str]) -> pa.Schema:
         """Columns of the output, but for some of the kept ones."""
@@ -211,9 +207,7 @@ def _is_csv(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def open_writer(
-    system: Any, place: str, name: str, schema: pa.Schema, safe_csv: bool = False
-) -> Iterator[Any]:
+def open_writer(system: Any, place: str, name: str, schema: pa.Schema) -> Iterator[Any]:
     """Open a file of the kind that a name tells."""
     folder = place.rpartition("/")[0]
     if folder:
@@ -222,40 +216,27 @@ def open_writer(
     with system.open_output_stream(place, compression=packed) as stream:
         if name.lower().endswith(SUFFIXES["parquet"]):
             writer: Any = pq.ParquetWriter(stream, schema)
-        elif not _is_csv(name):
-            writer = pa.ipc.new_file(stream, schema)
-        elif safe_csv:
-            writer = _SafeWriter(stream, schema)
-        else:
+        elif _is_csv(name):
             writer = pa_csv.CSVWriter(stream, schema)
+        else:
+            writer = pa.ipc.new_file(stream, schema)
         with writer:
             yield writer
 
 
-class _SafeWriter(pa_csv.CSVWriter):
-    """Puts an apostrophe before text, in names and values, that begins like a formula."""
-
-    def __init__(self, stream: Any, schema: pa.Schema) -> None:
-        super().__init__(stream, _without_formulas(schema.empty_table()).schema)
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Write rows as text that no spreadsheet runs."""
-        self.write_table(_without_formulas(pa.Table.from_batches([batch])))
-
-
-def _without_formulas(table: pa.Table) -> pa.Table:
+def _without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Put an apostrophe before text, in names and values, that begins like a formula."""
     columns = []
-    for column in table.columns:
-        kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
-        if kinds.is_string(kind) or kinds.is_large_string(kind):
+    for column in batch.columns:
+        if is_text(column.type):
             text = column.cast(pa.string())
             formula = pc.match_substring_regex(text, _FORMULA)
             number = pc.match_substring_regex(text, _NUMBER)
-            marked = pc.binary_join_element_wise(pa.scalar("'"), text, pa.scalar(""))
+            marked = pc.binary_join_element_wise("'", text, "")
             column = pc.if_else(pc.and_not(formula, number), marked, text)
         columns.append(column)
-    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in table.column_names]
-    return pa.table(columns, names=names)
+    names = [f"'{name}" if re.match(_FORMULA, name) else name for name in batch.schema.names]
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def check_target(
@@ -273,19 +254,14 @@ def check_target(
     system, path = open_filesystem(name, filesystem)
     is_file = name.lower().endswith(OUTPUTS)
     if not is_file and (table.files is None or table.files.single or table.kind != "parquet"):
-        raise InvalidInputError(
-            f"{name}: the suffix decides the format: use one of {', '.join(OUTPUTS)}.",
-            parameter="out",
-        )
+        raise _refused(f"{name}: the suffix decides the format: use one of {', '.join(OUTPUTS)}.")
     if isinstance(system, fs.LocalFileSystem):
         _check_place(name)
     place = resolved(system, path)
     for part in () if table.files is None else table.parts:
         source = resolved(part.filesystem, part.path)
         if source == place or source.startswith(f"{place}/"):
-            raise InvalidInputError(
-                f"{name} is or holds the input: choose another target.", parameter="out"
-            )
+            raise _refused(f"{name} is or holds the input: choose another target.")
     if not is_file:
         _check_directory(table, name, place)
     info = system.get_file_info(path)
@@ -293,11 +269,20 @@ def check_target(
         return
     if (info.type == fs.FileType.Directory) == is_file:
         kind, other = ("directory", "file") if is_file else ("file", "directory")
-        raise InvalidInputError(f"{name} is a {kind}, not a {other}.", parameter="out")
+        raise _refused(f"{name} is a {kind}, not a {other}.")
     if not force:
         raise _exists(name)
-    if not is_file:
-        _check_only_parquet(system, path)
+    below = () if is_file else system.get_file_info(fs.FileSelector(path, recursive=True))
+    for info in below:  # all of which would be removed
+        if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES["parquet"]):
+            raise _refused(
+                f"{path!r} holds {info.base_name!r}, which is no Parquet file: it is not replaced, "
+                "remove it first."
+            )
+
+
+def _refused(problem: str) -> InvalidInputError:
+    return InvalidInputError(problem, parameter="out")
 
 
 def _check_place(name: str) -> None:
@@ -306,31 +291,25 @@ def _check_place(name: str) -> None:
     try:
         exists, folder = path.exists(), path.resolve().parent
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError(f"{name}: {reason}.", parameter="out") from None
+        raise _refused(f"{name}: {getattr(error, 'strerror', None) or error}.") from None
     if exists and not path.is_file() and not path.is_dir():
-        raise InvalidInputError(f"{name} is a device or a pipe, not a file.", parameter="out")
+        raise _refused(f"{name} is a device or a pipe, not a file.")
     if not folder.is_dir():
-        raise InvalidInputError(
-            f"{name}: the directory {folder.name!r} does not exist.", parameter="out"
-        )
+        raise _refused(f"{name}: the directory {folder.name!r} does not exist.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InvalidInputError(f"{name}: the directory is not writable.", parameter="out")
+        raise _refused(f"{name}: the directory is not writable.")
 
 
 def _check_directory(table: Table, name: str, place: str) -> None:
     """Refuse a directory inside the input, and two files that would become one."""
     if table.files is not None and any(place.startswith(f"{f}/") for f in table.files.folders):
-        raise InvalidInputError(
-            f"{name} lies inside the input: choose another target.", parameter="out"
-        )
+        raise _refused(f"{name} lies inside the input: choose another target.")
     relative = [part.relative for part in table.parts]
     if len(set(relative)) < len(relative):
         twice = next(name for name in relative if relative.count(name) > 1)
-        raise InvalidInputError(
+        raise _refused(
             f"several inputs are called {twice!r}, which would be one file in {name}: transform "
-            "them one by one.",
-            parameter="out",
+            "them one by one."
         )
 
 
@@ -340,14 +319,3 @@ def _exists(path: str | os.PathLike[str]) -> InvalidInputError:
         parameter="out",
         settings=[("force", True)],
     )
-
-
-def _check_only_parquet(system: Any, path: str) -> None:
-    """Refuse to remove a directory that holds anything but tables."""
-    for info in system.get_file_info(fs.FileSelector(path, recursive=True)):
-        if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES["parquet"]):
-            raise InvalidInputError(
-                f"{path!r} holds {info.base_name!r}, which is no Parquet file: it is not replaced, "
-                "remove it first.",
-                parameter="out",
-            )

@@ -1,8 +1,4 @@
-"""Moments of Spark data frames, and component columns for them.
-
-Needs pyspark 4.0 or later, which needs Java 17 or 21 (tested with pyspark 4.3 on Java 17), and
-fairpca with pyarrow and pandas for the Python of the driver and of every executor.
-"""
+"""Moments of Spark data frames, and component columns for them; needs pyspark 4.0 and Java 17."""
 
 from __future__ import annotations
 
@@ -10,23 +6,20 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as kinds
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
-from fairpca.tables._files import CSV_MISSING, Files
-from fairpca.tables._kernel import batch_rows, rebatch, summarise_batches
+from fairpca.tables._kernel import Partial, merge_partials
 from fairpca.tables._model import AnyModel, Projection, read_model
-from fairpca.tables._partial import Partial, finish, merge_partials
-from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
+from fairpca.tables._roles import Columns, Names, RoleOptions, Roles, assign_roles
+from fairpca.tables._stream import batch_rows, equal_batches, finish, sum_batches, sum_parts
 from fairpca.tables.table import Table
 
 # Tasks that merge the partial sums: with thousands of partitions the driver would otherwise have
@@ -64,22 +57,20 @@ def moments_from_spark(
     >>> data = session.read.parquet("people")  # doctest: +SKIP
     >>> moments = moments_from_spark(data, sensitive=["sex"])  # doctest: +SKIP
     """
-    schema = arrow_schema(data)
-    roles = assign_roles(schema, sensitive, features, control, weight, **options)
-    return _sum(data, roles, None)
+    roles = assign_roles(arrow_schema(data), sensitive, features, control, weight, **options)
+    rows = _numbered(data, roles.columns)
+    return _sum(rows.mapInArrow(partial(_sum_partition, roles=roles), _SCHEMA), roles)
 
 
 def moments_by_spark(
     table: Table, roles: Roles, master: str | None = None, quiet: bool = False
 ) -> GroupMoments:
-    """Sum the files of a table as Spark reads them; CSV is read as text and typed by our schema.
+    """Sum the files of a table by the tasks of a Spark session, each as the local pass would.
 
     `quiet` keeps the log lines of a Spark that is started here off standard error.
     """
-    if table.files is None or table.kind == "arrow":
-        raise InvalidInputError(
-            "the spark engine reads CSV and Parquet files only.", parameter="engine"
-        )
+    if table.files is None:
+        raise InvalidInputError("the spark engine reads files only.", parameter="engine")
     with warnings.catch_warnings():
         if quiet:  # pyspark complains of the versions of others when it is imported
             warnings.filterwarnings("ignore", module="pyspark")
@@ -91,9 +82,12 @@ def moments_by_spark(
                 "the spark engine needs: pip install 'fairpca[spark]' and Java 17 or 21.",
                 parameter="engine",
             ) from None
+        units = [(pickle.dumps(u),) for part in table.files.parts for u in part.row_groups()]
+        work = partial(_sum_files, roles=roles, wanted=table.role_schema(roles))
         with _session(master, quiet) as session:
             try:
-                return _sum_files(session, table, table.files, roles)
+                data = session.createDataFrame(units, "part binary")
+                return _sum(data.repartition(len(units)).mapInArrow(work, _SCHEMA), roles)
             except (PySparkException, Py4JError) as error:
                 lines = [line.strip() for line in str(error).splitlines() if line.strip()]
                 reason = lines[0][:300] if lines else type(error).__name__
@@ -104,33 +98,11 @@ def moments_by_spark(
                 ) from error
 
 
-def _sum_files(session: Any, table: Table, files: Files, roles: Roles) -> GroupMoments:
-    paths = [part.path for part in files.parts]
-    if table.kind == "parquet" or any("://" in item for item in files.items):
-        paths = list(files.items)  # only Spark knows how to read a directory of its own
-    paths = [path if "://" in path else os.path.abspath(path) for path in paths]
-    if table.kind == "parquet":
-        return _sum(session.read.parquet(*paths), roles, None)
-    for part in files.parts[1:]:
-        if part.schema.names != table.names:
-            raise InvalidInputError(
-                f"{part.path}: the columns are not those of {files.parts[0].path} in the same "
-                "order, and Spark reads them by position: leave --engine out.",
-                parameter="engine",
-            )
-    separator = files.parts[0].format.parse_options.delimiter
-    data = session.read.csv(paths, header=True, sep=separator, escape='"', mode="FAILFAST")
-    wanted = table.role_schema(roles)
-    return _sum(data, roles, {name: wanted.field(name).type for name in wanted.names})
-
-
-def _sum(data: Any, roles: Roles, types: Mapping[str, pa.DataType] | None) -> GroupMoments:
-    work = partial(_summarise_partition, roles=roles, types=types)
-    partials = _numbered(data, roles.columns).mapInArrow(work, _SCHEMA)
+def _sum(partials: Any, roles: Roles) -> GroupMoments:
+    """Merge a column of partial sums by a few tasks, then here."""
     merge = partial(_merge_partition, roles=roles)
-    partials = partials.repartition(MERGERS).mapInArrow(merge, _SCHEMA)
-    parts = [_unpack(row["partial"]) for row in partials.collect()]
-    return finish(merge_partials(parts, roles) if parts else Partial(), roles)
+    merged = partials.repartition(MERGERS).mapInArrow(merge, _SCHEMA).collect()
+    return finish(merge_partials([_unpack(row["partial"]) for row in merged], roles), roles)
 
 
 def transform_spark(data: Any, model: AnyModel) -> Any:
@@ -157,9 +129,8 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
     schema = StructType(list(data.schema.fields))
     for name in projection.output_names:
         schema = schema.add(name, DoubleType(), nullable=False)
-    names = list(data.columns)
-    append = partial(_append_scores, projection=projection, names=names)
-    return _numbered(data, names).mapInArrow(append, schema)
+    append = partial(_append_scores, projection=projection, names=list(data.columns))
+    return _numbered(data, data.columns).mapInArrow(append, schema)
 
 
 def _append_scores(
@@ -167,10 +138,8 @@ def _append_scores(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         scores = projection.scores(batch.rename_columns(names))
-        yield pa.RecordBatch.from_arrays(
-            [*batch.columns, *(pa.array(column) for column in scores.T)],
-            names=[*names, *projection.output_names],
-        )
+        arrays = [*batch.columns, *(pa.array(column) for column in scores.T)]
+        yield pa.RecordBatch.from_arrays(arrays, names=[*names, *projection.output_names])
 
 
 def arrow_schema(data: Any) -> pa.Schema:
@@ -203,57 +172,44 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _summarise_partition(
-    batches: Iterator[pa.RecordBatch], roles: Roles, types: Mapping[str, pa.DataType] | None
+# What tasks do. What is wrong with their rows travels as a value, to be said by the driver.
+
+
+def _sum_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
+    """Sum the rows of one partition."""
+    named = (batch.rename_columns(list(roles.columns)) for batch in batches)
+    equal = equal_batches(named, batch_rows(len(roles.columns)))
+    columns = (Columns.of(batch, roles) for batch in equal)
+    yield _packed(lambda: sum_batches(columns, roles))
+
+
+def _sum_files(
+    batches: Iterator[pa.RecordBatch], roles: Roles, wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Sum one partition; what is wrong with it travels as a value, to be said by the driver."""
-    try:
-        with single_blas_thread():
-            named = (batch.rename_columns(list(roles.columns)) for batch in batches)
-            if types is not None:
-                named = (_typed_text(batch, types) for batch in named)
-            joined = rebatch(named, batch_rows(len(roles.columns)))
-            yield _pack(summarise_batches(joined, roles))
-    except InvalidInputError as error:
-        yield _pack(error)
-
-
-def _typed_text(batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """Give columns of text, as Spark found them in a CSV file, their types."""
-    absent = pa.array(CSV_MISSING)
-    arrays = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        kind = types[name]
-        known = pc.if_else(pc.is_in(column, absent), pa.scalar(None, column.type), column)
-        try:
-            is_text = kinds.is_string(kind)
-            arrays.append(known if is_text else pc.utf8_trim(known, " \t").cast(kind))
-        except pa.ArrowInvalid as error:
-            raise InvalidInputError(
-                f"column {name!r}: conversion error to {kind} ({' '.join(str(error).split())}). "
-                "The types come from the start of the first file: write the column in one way."
-            ) from None
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    """Sum the rows of the files whose descriptions came in a column."""
+    files = (_unpack(item.as_py()) for batch in batches for item in batch.column(0))
+    yield _packed(lambda: sum_parts(files, roles, wanted))
 
 
 def _merge_partition(batches: Iterator[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
     """Add partial sums as they come, so that a task holds two of them."""
-    total = Partial(levels=dict.fromkeys(roles.categorical, ()))
-    try:
-        for batch in batches:
-            for item in batch.column(0):
-                total = merge_partials([total, _unpack(item.as_py())], roles)
-        yield _pack(total)
-    except InvalidInputError as error:
-        yield _pack(error)
+    parts = (_unpack(item.as_py()) for batch in batches for item in batch.column(0))
+    yield _packed(lambda: reduce(lambda *two: merge_partials(two, roles), parts, Partial()))
 
 
-def _pack(value: Partial | InvalidInputError) -> pa.RecordBatch:
+def _packed(work: Callable[[], Partial]) -> pa.RecordBatch:
+    """Return the result of some work, or what was wrong, as a batch."""
     # Pickle between the driver and its own executors, which is how Spark sends the functions too.
+    value: Partial | InvalidInputError
+    try:
+        with single_blas_thread():
+            value = work()
+    except InvalidInputError as error:
+        value = error
     return pa.RecordBatch.from_pydict({"partial": pa.array([pickle.dumps(value)], pa.binary())})
 
 
-def _unpack(content: bytes | bytearray) -> Partial:
+def _unpack(content: bytes | bytearray) -> Any:
     value = pickle.loads(bytes(content))
     if isinstance(value, InvalidInputError):
         raise value

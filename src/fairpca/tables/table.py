@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +18,19 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
-from fairpca.tables._files import Files, Kind, Source, check_same_columns, open_files
-from fairpca.tables._kernel import (
-    Columns,
+from fairpca.tables._kernel import Partial, check_finite, count_missing, positive_rows, to_rows
+from fairpca.tables._roles import Columns, Names, RoleOptions, Roles, assign_roles, is_text
+from fairpca.tables._stream import (
     batch_rows,
-    check_finite,
-    count_missing,
-    positive_rows,
-    to_rows,
+    check_missing,
+    finish,
+    join_batches,
+    open_stream,
+    sum_parts,
 )
-from fairpca.tables._partial import Partial, check_missing, finish
-from fairpca.tables._roles import Names, RoleOptions, Roles, assign_roles
-from fairpca.tables._stream import default_threads, open_stream, sum_parts
+
+if TYPE_CHECKING:
+    from fairpca.tables._files import Files, Kind, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,6 @@ class Table:
         progress, threads
             As in `moments_from_files`.
         """
-        threads = default_threads() if threads is None else max(int(threads), 1)
         counter = Counter(self.n_rows, progress)
         with single_blas_thread():
             total = sum_parts(self.parts, roles, self.role_schema(roles), threads, counter)
@@ -122,32 +122,29 @@ class Table:
         self.check_columns(wanted.names)
         size = batch_rows(len(wanted))
         batches = [batch for part in self.parts for batch in part.batches(wanted, size)]
-        whole = _one_batch(batches, wanted)
+        whole = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
         parts = Columns.of(whole, roles)
-        missing, used = count_missing(parts, roles, search_features=True)
-        incomplete = parts.n_rows - int(np.count_nonzero(used))
-        total = Partial(None, {}, parts.n_rows, incomplete, missing)
-        check_missing(total, roles)
-        if incomplete and roles.missing == "drop-rows":
-            whole, parts = whole.filter(pa.array(used)), parts.filter(used)
-        positive = positive_rows(parts)
-        if positive is not None:
-            whole, parts = whole.filter(pa.array(positive)), parts.filter(positive)
-        if not parts.n_rows:
-            raise no_rows_error(total.n_rows, incomplete, self.name)
+        missing, complete = count_missing(parts, roles, search_features=True)
+        incomplete = parts.n_rows - int(np.count_nonzero(complete))
+        check_missing(Partial(None, {}, parts.n_rows, incomplete, missing), roles)
+        used = positive_rows(parts) & (complete | (roles.missing == "mean"))
+        if not used.any():
+            raise no_rows_error(parts.n_rows, incomplete, self.name)
+        parts = parts.filter(used)
         check_finite(parts, roles)
         rows, _ = to_rows(parts, roles)
         if missing and roles.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
-        return rows, pa.Table.from_batches([whole.select(others)])
+        copied = pa.Table.from_batches([whole.select(others)])
+        return rows, copied if used.all() else copied.filter(pa.array(used))
 
     def role_schema(self, roles: Roles) -> pa.Schema:
         """Columns of a pass and the types to read them as."""
-        weight = () if roles.weight is None else (roles.weight,)
-        return self.read_as(roles.columns, floats={*roles.features, *roles.numeric, *weight})
+        floats = {*roles.features, *roles.numeric, roles.weight}
+        return self.read_as(roles.columns, floats)
 
     def read_as(
-        self, columns: Iterable[str], floats: Collection[str] = (), texts: Collection[str] = ()
+        self, columns: Iterable[str], floats: Collection[Any] = (), texts: Collection[str] = ()
     ) -> pa.Schema:
         """Types to read columns as: numbers of CSV files are floats, whatever the file starts with.
 
@@ -168,15 +165,19 @@ class Table:
 
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse a file that does not have these columns as the first one has them."""
-        check_same_columns(self.parts, columns)
-
-
-def _one_batch(batches: list[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Join batches; text that was coded batch by batch gets one code."""
-    if not batches:
-        return pa.RecordBatch.from_pylist([], schema=schema)
-    joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    return joined[0] if joined else batches[0]
+        first, names = self.parts[0], list(columns)
+        for other in self.parts[1:]:
+            for name in names:
+                if name not in other.schema.names:
+                    raise InvalidInputError(
+                        f"{other.path}: column {name!r} is missing, which {first.path} has."
+                    )
+                ours, theirs = (part.schema.field(name).type for part in (first, other))
+                if ours != theirs and not (is_text(ours) and is_text(theirs)):
+                    raise InvalidInputError(
+                        f"{other.path}: column {name!r} is {theirs}, but {ours} in {first.path}: "
+                        "write both with the same type."
+                    )
 
 
 def open_table(
@@ -211,6 +212,8 @@ def open_table(
     stream = None if isinstance(source, str | os.PathLike) else open_stream(source)
     if stream is not None:
         return Table(stream.path, stream.schema, (stream,))
+    from fairpca.tables._files import open_files  # rows in memory need none of it
+
     files = open_files(source, separator, types or {}, filesystem, kind)
     if isinstance(source, str | os.PathLike):
         name = PurePosixPath(os.fspath(source).rstrip("/")).name or os.fspath(source)
@@ -218,7 +221,7 @@ def open_table(
         name = PurePosixPath(files.parts[0].path).name
     else:
         name = f"{len(files.parts)} files"
-    return Table(name, files.schema, files.parts, files)
+    return Table(name, files.parts[0].schema, files.parts, files)
 
 
 def moments_from_files(

@@ -1,0 +1,148 @@
+"""Containers of any library become named, complete columns of groups, strata or units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from fairpca.exceptions import GroupsError
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A complete column before it is known to hold labels or numbers."""
+
+    name: str
+    values: NDArray[Any]
+    missing: NDArray[np.bool_]  # rows that `unknown` stands for
+
+
+def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
+    """Split any container into named, complete columns; `unknown` names what is missing."""
+    if values is None:
+        raise no_groups_error("X", argument)
+    if issparse(values):
+        raise GroupsError(f"{argument} is a sparse matrix: give {argument}.toarray().")
+    try:
+        native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    except DuplicateError as error:
+        raise GroupsError(
+            f"{argument} has duplicate column names ({error}): rename the columns."
+        ) from None
+    default = argument.removesuffix("s")
+    if isinstance(native, nw.Series):
+        name = default if native.name in (None, "") else str(native.name)
+        named: list[tuple[str, Any]] = [(name, native)]
+    elif isinstance(native, nw.DataFrame):
+        named = list(zip(map(str, native.columns), native.iter_columns(), strict=True))
+    else:
+        named = _split_array(values, default, argument)
+    names = [name for name, _ in named]
+    if not names:
+        raise GroupsError(f"{argument} has no columns: give at least one.")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise GroupsError(f"{argument} has duplicate column names {repeated}: rename the columns.")
+    return [_complete_column(name, column, argument, unknown) for name, column in named]
+
+
+def _split_array(values: Any, default: str, argument: str) -> list[tuple[str, Any]]:
+    """Name the columns of a vector or matrix that is not a data frame."""
+    if hasattr(values, "collect"):
+        raise GroupsError(f"{argument} is a lazy frame: call .collect() first.")
+    try:
+        # Lists stay objects, so that [["f", 1.5]] does not turn its numbers into text.
+        is_array = hasattr(values, "__array__")
+        array = np.asanyarray(values) if is_array else np.array(values, dtype=object)
+    except ValueError as error:
+        raise GroupsError(
+            f"{argument} is not a rectangular array ({error}): give a vector with one value for "
+            "each row of X, or a table with one row each."
+        ) from None
+    if array.ndim == 1:
+        return [(default, array)]
+    if array.ndim == 2:
+        return [(f"{default}_{index}", column) for index, column in enumerate(array.T)]
+    raise GroupsError(
+        f"{argument} must be a vector or a 2-D table, but it has {array.ndim} dimensions "
+        f"(type {type(values).__name__})."
+    )
+
+
+def _complete_column(name: str, column: Any, argument: str, unknown: str | None) -> Column:
+    """Refuse missing values, and types that are neither labels nor numbers."""
+    is_series = isinstance(column, nw.Series)
+    data: NDArray[Any] = np.asarray(column.to_numpy() if is_series else column)
+    # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
+    mask = np.array(column.is_null().to_numpy() if is_series else np.ma.getmaskarray(column))
+    kind = data.dtype.kind
+    if kind in "cV":
+        raise GroupsError(
+            f"{argument} column {name!r} has type {data.dtype}: "
+            "give strings, categories, booleans, integers or floats."
+        )
+    if kind == "f":
+        mask |= np.isnan(data)
+    elif kind in "mM":
+        mask |= np.isnat(data)
+    elif kind == "O":
+        types = set(map(type, data))
+        nested = sorted(item.__name__ for item in types if not _is_scalar(item))
+        if nested:
+            raise GroupsError(
+                f"{argument} column {name!r} holds values of type {nested}: give one plain "
+                "label or number for each row of X (all rows of a table have the same length)."
+            )
+        if not types <= {str, bool, int}:
+            mask |= np.fromiter(map(_is_missing, data), dtype=np.bool_, count=len(data))
+    missing = int(np.count_nonzero(mask))
+    if missing and unknown is None:
+        raise missing_groups_error(name, missing, argument)
+    return Column(name, _filled(data, mask, unknown) if missing else data, mask)
+
+
+def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:
+    """Name what is missing; whole numbers that a missing value made floats are whole again."""
+    known = data[~mask]
+    if data.dtype.kind == "f" and (known == np.rint(known)).all():
+        known = known.astype(np.int64)
+    filled = np.full(len(data), unknown, dtype=object)
+    filled[~mask] = known.astype(str) if known.dtype.kind in "mM" else known
+    return filled
+
+
+def _is_scalar(kind: type) -> bool:
+    return kind.__hash__ is not None and not issubclass(kind, tuple | np.ndarray)
+
+
+def _is_missing(value: object) -> bool:
+    # pandas is not a dependency, so its NA and NaT are known by the names of their types.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def no_groups_error(of: str, argument: str = "sensitive_features") -> GroupsError:
+    """Say that there are no groups."""
+    return GroupsError(
+        f"{argument} is None: give one group value for each row of {of}.", parameter=argument
+    )
+
+
+def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
+    """Say that a column of groups or units has missing values."""
+    what, settings = "the missing group", [("missing_groups", "own")]
+    if argument == "units":
+        what, settings = "each missing unit", []
+    return GroupsError(
+        f"{argument} column {name!r} has {count} missing value{'s' if count > 1 else ''}: "
+        f"drop those rows, or give {what} a name of its own.",
+        parameter=argument,
+        settings=settings,
+    )
