@@ -20,6 +20,8 @@ from fairpca._choices import (
     MAX_LEVELS,
     MISSING,
     OBJECTIVES,
+    PATH,
+    ROTATIONS,
     SOLVERS,
     UNKNOWN,
 )
@@ -80,6 +82,23 @@ class Number(click.ParamType):
         if not math.isfinite(number) or not self.inside(number):
             self.fail(f"{value!r} is not {self.accepted}.", param, ctx)
         return number
+
+
+class NonZero(click.ParamType):
+    """A whole number of loadings, or path."""
+
+    name = "N|path"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number, or the word."""
+        if value == PATH:
+            return value
+        try:
+            return click.IntRange(1).convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(
+                f"{value!r} is neither a number of loadings, 1 or more, nor path.", param, ctx
+            )
 
 
 class Components(Number):
@@ -239,6 +258,10 @@ _PROBLEM = (
         "the worst group.",
         default=OBJECTIVES[0],
     ),
+    _choice(
+        FAIRNESS, "--rotation", ROTATIONS,
+        "varimax: rotate the components to few large loadings. Gaps and total variance stay.",
+    ),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
     _flag(
         FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation.",
@@ -270,6 +293,10 @@ _PROBLEM = (
         FAIRNESS, "--max-iter", _count(1), 5000, "Largest number of iterations of a relaxation.",
         expert=True,
     ),
+)  # fmt: skip
+_NONZERO = _value(
+    FAIRNESS, "--nonzero", NonZero(), None,
+    "Sparse components: most non-zero loadings of each, or path to compare several numbers.",
 )  # fmt: skip
 _DELTA = (
     _value(
@@ -359,6 +386,7 @@ FIT = (
     _REFERENCE,
     _MISSING_GROUPS,
     *_PROBLEM,
+    _NONZERO,
     *_DELTA,
     *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),

@@ -21,7 +21,7 @@ _ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical"
 _COPIED = ("target", "keep", "original")
 _MEASURED = ("decision", "score", "label")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
-           "tol", "max_iter", "missing", "missing_groups")  # fmt: skip
+           "tol", "max_iter", "missing", "missing_groups", "rotation")  # fmt: skip
 _OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
 
 

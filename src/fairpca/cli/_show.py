@@ -25,9 +25,10 @@ from fairpca._present import (
     shorten,
     visible,
 )
+from fairpca.cli._show_sparse import print_sparse, sparse_certificate
 
 # Columns of text; all others hold figures.
-_TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "family", "method", "adversary",
+_TEXT = {"", "component", "feature", "attribute", "group", "groups", "stratum", "pair", "family", "method", "adversary",
          "rate of", "largest for", "meaning", "note"}  # fmt: skip
 _OBJECTIVES = {
     "total": "",
@@ -90,9 +91,11 @@ def print_fit(
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
     out = _open_console(heading)
     out.print(_comparison(fair, plain, held_out))
-    if hasattr(fair, "path_"):
+    if hasattr(fair, "balance_"):
+        print_sparse(fair, out, _table)
+    elif hasattr(fair, "path_"):
         out.print(_path(fair))
-    out.print(_certificate(fair))
+    out.print(sparse_certificate(fair) if hasattr(fair, "balance_") else _certificate(fair))
     out.print()
     if groups:
         out.print(_group_losses(groups))
@@ -102,8 +105,10 @@ def print_fit(
 def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table:
     d = len(fair.components_)
     kept = [float(fit.explained_variance_ratio_.sum()) for fit in (plain, fair)]
+    orthogonal = not hasattr(fair, "balance_")
     rows = [
-        ["variance kept", *map(percent, kept), "share of the total variance"],
+        ["variance kept", *map(percent, kept), "share of the total variance" if orthogonal else
+         "share of the table that a regression on the scores explains"],
         ["mean gap", number(plain.mean_gap_), number(fair.mean_gap_, plain.mean_gap_),
          "largest distance of group means"],
         ["covariance gap", number(plain.cov_gap_), number(fair.cov_gap_, plain.cov_gap_),

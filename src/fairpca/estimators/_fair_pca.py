@@ -411,6 +411,10 @@ class FairPCA(LinearEstimator):
         table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
         return solution, {**table, "weight": weights}
 
+    def _measure(self, statistics: GapStatistics, moments: GroupMoments) -> GapStatistics:
+        """Return what orthonormal components keep of the variance of other rows."""
+        return statistics
+
     def _large_groups(self, groups: GroupCovariances) -> list[int]:
         """Return the positions of groups with enough rows, and name the others in a warning."""
         least = self.min_group_size
@@ -459,9 +463,15 @@ def fit_with_plain(
     model._check_moments(moments)
     prepared = model._prepare(moments)
     model._solve_prepared(prepared, on_problem_size)
-    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
-    unfair["rotation"] = None
-    plain = clone(model).set_params(n_components=model.n_components_, **unfair)
+    unfair: dict[str, Any] = {
+        "mean_tol": None,
+        "cov_weight": 0.0,
+        "cov_tol": None,
+        "objective": "total",
+    }
+    shared = {name: getattr(model, name) for name in FairPCA().get_params()}
+    unfair |= {"rotation": None, "solver": "refined", "n_components": model.n_components_}
+    plain = FairPCA(**{**shared, **unfair})
     plain._check_moments(moments)
     plain._solve_prepared(prepared, warn=False)
     return plain
@@ -475,7 +485,8 @@ def held_out_statistics(model: FairPCA, folded: FoldedMoments) -> list[GapStatis
         for category in (FairnessWarning, ConvergenceWarning):
             warnings.simplefilter("ignore", category)  # the fit to all rows warns once
         for number, (train, test) in enumerate(folded.splits, start=1):
-            fair = clone(model).set_params(certify=False, verbose=0)
+            quick = {"certify": False, "verbose": 0}
+            fair = clone(model).set_params(**{k: quick[k] for k in quick if k in vars(model)})
             try:
                 fair.fit_moments(train)
             except GroupsError as error:
@@ -483,7 +494,7 @@ def held_out_statistics(model: FairPCA, folded: FoldedMoments) -> list[GapStatis
                 raise GroupsError(where, parameter="folds") from error
             if fair.scale_ is not None:
                 test = test.standardized(Standardization(fair.mean_, fair.scale_))
-            measured.append(gap_statistics(test, fair.components_, *contrasts))
+            measured.append(fair._measure(gap_statistics(test, fair.components_, *contrasts), test))
     return measured
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairpca._choices import PATH
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
@@ -21,7 +22,7 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import GroupMoments
+from fairpca.moments import GapStatistics, GroupMoments
 from fairpca.solvers import Certificate
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._sparse import solve_path
@@ -34,7 +35,6 @@ from fairpca.solvers._sparse_problem import (
     whitened_gap,
 )
 
-PATH = "path"
 COLUMNS = "columns"
 # Matrices of features × features of more would not fit into memory.
 _MOST_FEATURES = 5000
@@ -120,9 +120,8 @@ feature_names_in_, other_columns_
     """
 
     # What a dense fit may choose and this one does not.
-    objective = "total"
-    cov_weight = None
-    solver = "sparse"
+    objective, solver, cov_weight, cov_shift = "total", "sparse", None, None
+    certify, tol, max_iter = True, 1e-4, 5000
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: FairPCA._parameter_constraints[name] for name in _INHERITED},
@@ -235,6 +234,12 @@ feature_names_in_, other_columns_
                     f"are uncorrelated with n_nonzero={needed} or more.",
                     CorrelatedScoresWarning,
                 )
+
+    def _measure(self, statistics: GapStatistics, moments: GroupMoments) -> GapStatistics:
+        """Count what a regression on the scores explains, in place of the variance of the scores."""
+        S = moments.pooled().covariance
+        explained = sum(explained_variances(S, self.components_.T)) / (float(np.trace(S)) or 1.0)
+        return statistics._replace(variance=explained)
 
     def _pose(self, prepared: Prepared, count: int) -> SparseProblem:
         """Pose the problem of all features with the least number of places."""

@@ -31,17 +31,15 @@ class SupportSets:
     """Bases on n sets of supports, all of one size, or on one set of supports of any size."""
 
     def __init__(self, problem: SparseProblem, supports: Any) -> None:
-        self.problem, self.d = problem, problem.d if len(supports.shape) < 3 else supports.shape[1]
-        blocks = (
-            _blocks_of_one(problem, supports) if supports.ndim < 3 else _blocks(problem, supports)
-        )
+        blocks = (_blocks_of_one if supports.ndim < 3 else _blocks)(problem, supports)
+        self.problem, self.d = problem, len(blocks)
         widths = [block.shape[2] for block in blocks]
         self.E, self.starts = np.concatenate(blocks, axis=2), np.cumsum([0, *widths])[:-1]
         self.column = np.repeat(np.arange(self.d), widths)
         back = np.swapaxes(self.E, -1, -2)
         self.M, self.A = (symmetrize(back @ (C @ self.E)) for C in (problem.S, problem.square))
         self.inner = np.where(self.column[:, None] == self.column, self.A, 0.0)
-        self.pairs = np.triu_indices(self.d)
+        self.pairs: Any = np.triu_indices(self.d)
 
     def near(self, V: Array) -> Array:
         """Coordinates (n, q) of the directions nearest to components (n, p, d)."""
@@ -134,9 +132,9 @@ def refine(problem: SparseProblem, supports: Any, V: Array) -> Array | None:
         constraints.append(_limit(sets, problem.limit))
     y = sets.near(V[None])[0]
     start = y / np.sqrt(np.add.reduceat(y**2, sets.starts))[sets.column]
-    how: dict[str, Any] = {"method": "SLSQP", "options": {"maxiter": 100, "ftol": 1e-9}}
+    how: Any = {"jac": True, "constraints": constraints, "options": {"maxiter": 100, "ftol": 1e-9}}
     try:
-        y = minimize(_loss, start, (sets,), jac=True, constraints=constraints, **how).x
+        y = minimize(_loss, start, (sets,), "SLSQP", **how).x
         y = sets.restore(y[None], 10)
     except (np.linalg.LinAlgError, ValueError):
         return None

@@ -22,9 +22,11 @@ from fairpca.solvers._supports import Quotient, best_directions, search_supports
 # Supports that are followed from one component to the next, and starts of each search.
 _BEAM = 4
 _STARTS = 6
-_SWEEPS = 4
+_SWEEPS = 3
 # Supports of one component that are refined together with the others in a sweep.
 _CANDIDATES = 3
+# Share of the bound that refinement is not expected to add.
+_HOPELESS = 0.05
 # Share of S in the denominator where scores cannot be uncorrelated: a direction that the others
 # explain nearly has little variance of its own, and would be worth much without it.
 _BLEND = 0.1
@@ -83,7 +85,7 @@ def solve_path(
 
 
 def _quotient(problem: SparseProblem, others: Array) -> Quotient:
-    """What one more direction is worth beside others."""
+    """Pose what one more direction is worth beside others."""
     S, SV = problem.S, problem.S @ others
     if problem.is_uncorrelated:
         # Without correlation the others explain nothing of the score: the residual is S itself.
@@ -252,6 +254,8 @@ def _sweep(problem: SparseProblem, states: Sequence[State]) -> State:
             supports, _ = search_supports(quotient, problem.k, _STARTS, best.supports[j : j + 1])
             for support in supports[:_CANDIDATES]:
                 for new in _with_direction(problem, quotient, others, support):
+                    if problem.limit is None and new.value < best.value - _HOPELESS * problem.bound:
+                        continue
                     refined = _better(problem, new)
                     if refined.value > best.value + _IMPROVEMENT * abs(best.value):
                         best = refined
