@@ -126,4 +126,4 @@ docs: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
 
 clean:
-	rm -rf docs/api docs/built docs/gallery $(VENV) $(MIN) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf docs/api docs/changelog.md docs/contributing.md docs/gallery $(VENV) $(MIN) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

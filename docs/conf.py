@@ -29,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["built/*", "gallery/GALLERY_HEADER.rst"]
+exclude_patterns = ["gallery/GALLERY_HEADER.rst"]
 templates_path = ["templates"]
 default_role = "py:obj"
 
@@ -77,3 +77,8 @@ html_theme_options = {
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_sidebars = {"index": [], "faq": [], "citing": []}
 suppress_warnings = ["config.cache", "misc.highlighting_failure"]
+
+
+def setup(app):
+    """Lead links to examples, as the repository has them, to their pages in the gallery."""
+    app.connect("source-read", pages.to_gallery)

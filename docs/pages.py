@@ -54,20 +54,53 @@ class ExampleOrder:
 
 
 def write_all(docs: Path) -> None:
-    """Write docs/api and docs/built."""
-    built, api = docs / "built", docs / "api"
-    built.mkdir(exist_ok=True)
+    """Write docs/api and the pages of the root, and fill in the figures of all other pages."""
+    api = docs / "api"
     api.mkdir(exist_ok=True)
     _write(api / "index.rst", reference())
     names = {f"{package}.{name}" for package, names in public_names().items() for name in names}
     for page in (api / "generated").glob("*.rst"):
         if page.stem not in names:
             page.unlink()  # of an earlier build
-    _write(built / "changelog.md", _from_root("CHANGELOG.md"))
-    _write(built / "contributing.md", _from_root("CONTRIBUTING.md"))
-    _write(built / "citing.md", _section(ROOT / "README.md", "How to cite"))
-    for name, text in benchmark_tables().items():
-        _write(built / f"{name}.md", text)
+    _write(docs / "changelog.md", _from_root("CHANGELOG.md"))
+    _write(docs / "contributing.md", _from_root("CONTRIBUTING.md"))
+    for page, text in filled_pages(docs).items():
+        _write(page, text)
+
+
+def to_gallery(app, name, source):
+    """Turn links to scripts and kept pictures of examples into links to what the build made."""
+    text = source[0].replace("](../src/fairpca/__init__.py)", "](/api/index.rst)")
+    text = re.sub(r"\]\((?:\.\./)+examples/(plot_\w+)\.py", r"](/gallery/\1.rst", text)
+    made = r"](/gallery/images/sphx_glr_\1"
+    source[0] = re.sub(r"\]\((?:\.\./)*img/gallery/(plot_\w+\.png)", made, text)
+
+
+def keep_pictures(docs: Path) -> None:
+    """Copy the pictures of the gallery that pages show to where the repository shows them."""
+    for page in docs.rglob("*.md"):
+        for name in re.findall(r"img/gallery/(plot_\w+\.png)", page.read_text(encoding="utf-8")):
+            made = docs / "gallery" / "images" / f"sphx_glr_{name}"
+            (docs / "img" / "gallery").mkdir(exist_ok=True)
+            (docs / "img" / "gallery" / name).write_bytes(made.read_bytes())
+
+
+# Figures stand in the pages themselves, so that they read well in the repository too; this says
+# which benchmark they come from, and a test compares them with it.
+PIECE = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->", re.DOTALL)
+
+
+def filled_pages(docs: Path) -> dict[Path, str]:
+    """Return the text of every page that shows figures, as the results of benchmarks have them."""
+    pieces = benchmark_tables()
+    pieces["citing"] = _section(ROOT / "README.md", "How to cite")
+
+    def fill(match: re.Match[str]) -> str:
+        text = pieces[match[1]].strip("\n")
+        return f"<!-- figures: {match[1]} -->\n{text}\n\n<!-- end of figures -->"
+
+    texts = {page: page.read_text(encoding="utf-8") for page in sorted(docs.rglob("*.md"))}
+    return {page: PIECE.sub(fill, text) for page, text in texts.items() if PIECE.search(text)}
 
 
 def _write(path: Path, text: str) -> None:
@@ -191,3 +224,10 @@ def benchmark_tables() -> dict[str, str]:
 
 def _missing(source: str) -> str:
     return f"*Not measured yet: `benchmarks/results/{source}.json` is not there.*\n"
+
+
+if __name__ == "__main__":
+    if (Path(__file__).parent / "gallery").exists():
+        keep_pictures(Path(__file__).parent)
+    for path, content in filled_pages(Path(__file__).parent).items():
+        _write(path, content)

@@ -150,7 +150,7 @@ REFUSED = {
         people,
         {"sensitive": ["gender"], "features": FEATURES},
         InvalidInputError,
-        r"\['gender'\] is not among the columns: they are 'a', 'b'",
+        r" names \['gender'\], which is not among the columns: they are 'a', 'b'",
     ),
     "a hole in a row of weight zero": (
         lambda: people(200).assign(

@@ -88,6 +88,12 @@ def _mode(target: Path) -> int:
         return 0o666 & ~mask
 
 
+def npz_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path with ``.npz`` at its end, as it is written."""
+    path = Path(path)
+    return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
+
+
 def write_npz(
     path: str | os.PathLike[str],
     format: str,
@@ -95,9 +101,7 @@ def write_npz(
     arrays: Mapping[str, Any],
 ) -> Path:
     """Write arrays with a JSON header and a checksum of both; ``.npz`` is added to other names."""
-    target = Path(path)
-    if not target.name.endswith(".npz"):
-        target = target.with_name(target.name + ".npz")
+    target = npz_path(path)
     header = {"format": format, "version": VERSION, **header}
     sealed = {**header, "checksum": checksum(header, arrays)}
     with replacing(target) as temporary, temporary.open("wb") as file:

@@ -84,6 +84,9 @@ class InvalidInputError(MessageWithSettings, ValueError):
         Name of the argument concerned, by which the command line finds its own option.
     settings : iterable of (str, value)
         Parameters with values that would help, the end of the message.
+    is_subject : bool
+        Whether the message begins with the argument's name, for which the command line puts its
+        option.
 
     Examples
     --------
@@ -93,10 +96,15 @@ class InvalidInputError(MessageWithSettings, ValueError):
     """
 
     def __init__(
-        self, message: str, *, parameter: str | None = None, settings: Iterable[Setting] = ()
+        self,
+        message: str,
+        *,
+        parameter: str | None = None,
+        settings: Iterable[Setting] = (),
+        is_subject: bool = False,
     ) -> None:
         super().__init__(message, settings=settings)
-        self.parameter = parameter
+        self.parameter, self.is_subject = parameter, is_subject
 
     def at(self, place: str) -> Self:
         """Return the same error with the place where it was met in front, said only once."""

@@ -111,7 +111,7 @@ def test_quiet_prints_nothing(run, write, people):
         (["--confidence", "nan"], "'nan' is not a number between 0 and 1"),
         (["--permutations", "-1"], "--permutations"),
         (["--family", "all"], "--family"),
-        (["--features", "q"], "--features: ['q'] is not among the columns"),
+        (["--features", "q"], "--features names ['q'], which is not among the columns"),
     ],
 )
 def test_bad_options(refused, write, people, arguments, complaint):
@@ -245,7 +245,7 @@ def test_what_the_budget_cuts_is_said(run, write):
     ("arguments", "complaint"),
     [
         (["--label", "income"], "--label is the true outcome of a decision"),
-        (["--decision", "nix"], "--decision: ['nix'] is not among the columns"),
+        (["--decision", "nix"], "--decision names ['nix'], which is not among the columns"),
         (["--decision", "u"], "--decision: decision has the values"),
         (["--budget", "-1"], "--budget"),
         (["--adversaries", "me"], "--adversaries"),

@@ -87,7 +87,7 @@ def test_refusals(refused, write, people, table, tmp_path):
     assert "--features: features that are not numbers: 'day'" in line
     del people["day"]
     line = refused("fit", table, "--sensitive", "gender")
-    assert "--sensitive: ['gender'] is not among the columns" in line
+    assert "--sensitive names ['gender'], which is not among the columns" in line
     people["id"] = range(len(people))
     line = refused(
         "fit", write(people, "p2.parquet"), "-s", "id", "--drop", "sex,race,income",

@@ -10,6 +10,7 @@ from fairpca import _choices, metrics, rows, solvers
 from fairpca._present import visible
 from fairpca.cli._app import explain, known_options
 from fairpca.cli._console import LONGEST, RENAMED, error_message, one_line, option_of
+from fairpca.cli._options import EXPERT
 from fairpca.exceptions import GroupsError, InvalidInputError
 
 SEX = ("--sensitive", "sex", "--drop", "race,income")
@@ -154,3 +155,7 @@ def test_help_does_not_wait_for_numbers():
 def test_the_package_is_the_command(module):
     done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True)
     assert done.stdout.startswith(b"fairpca ")
+
+
+def test_what_help_leaves_out_are_options():
+    assert known_options() >= EXPERT

@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairpca.moments import GroupMoments
-
 SEX = ("--sensitive", "sex", "--drop", "race,income")
 
 
@@ -90,21 +88,6 @@ def test_an_identifier_is_no_feature(refused, write, people):
     line = refused("fit", path, "--sensitive", "sex", "--max-levels", 100)
     assert "'name'" in line
     assert "100" in line
-
-
-def test_moments_are_summarised_once(run, write, people, monkeypatch):
-    calls = []
-    for name in ("pooled", "contrasts"):
-        method = getattr(GroupMoments, name)
-
-        def counted(self, *arguments, method=method, name=name):
-            calls.append(name)
-            return method(self, *arguments)
-
-        monkeypatch.setattr(GroupMoments, name, counted)
-    assert run("fit", write(people), *SEX, "--folds", 0).exit_code == 0
-    # Once in the units of the table, for the scale, and once in standard units.
-    assert sorted(calls) == ["contrasts", "pooled", "pooled"]
 
 
 @pytest.mark.parametrize("name", ["people.csv", "people.parquet"])

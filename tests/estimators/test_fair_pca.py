@@ -13,7 +13,8 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from support import projector
 
-from fairpca import FairPCA, GroupMoments
+from fairpca import DeltaFairPCA, FairPCA, GroupMoments
+from fairpca.estimators import FairPCACV
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -392,3 +393,18 @@ def test_components_of_deflation_are_nested():
         FairPCA(d, solver="deflation").fit(X, sensitive_features=z).components_ for d in (2, 4)
     )
     np.testing.assert_allclose(few @ many.T @ many, few, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("model", "parameter"),
+    [
+        (FairPCA(cov_weight=1.0, cov_tol=0.1), "cov_weight"),
+        (FairPCA(objective="worst-loss", solver="tight"), "solver"),
+        (DeltaFairPCA(delta=0.1, penalty=1.0), "penalty"),
+        (FairPCACV(cov_tols=(0.1,), estimator=FairPCA(cov_weight=1.0)), "cov_weight"),
+    ],
+)
+def test_parameters_that_contradict_each_other_are_refused_before_rows_are_read(model, parameter):
+    with pytest.raises(InvalidInputError) as error:
+        model.fit("no rows at all", sensitive_features="sex")
+    assert error.value.parameter == parameter

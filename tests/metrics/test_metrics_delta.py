@@ -312,3 +312,17 @@ class TestSpecialCases:
         plain = orthant.to_dict()
         assert plain["direction"] is None
         assert plain["threshold"] is None
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0, 1e4, 1e6, 1e8])
+def test_exact_on_collinear_columns_far_from_zero_is_the_value_of_their_line(offset):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x, z = rng.normal(size=30), rng.permutation(np.arange(30) % 2)
+        U = np.c_[x + offset, 2 * x - 0.3 + offset]
+        result = delta_fairness(U, z, method="exact")
+        line = delta_fairness(x[:, None], z, method="exact")
+        flagged = result.worst.classifier.predict(U)
+        attained = abs(flagged[z == 1].mean() - flagged[z == 0].mean())
+        assert result.value == pytest.approx(line.value, abs=1e-12)
+        assert attained == pytest.approx(result.value, abs=1e-12)

@@ -171,9 +171,9 @@ def test_the_names_are_checked_against_the_table(tmp_path):
     schema = pa.schema({"a": pa.float64(), "b": pa.float64(), "g": pa.string(), "w": pa.float64()})
     wrong = {
         "sensitive names no column": {"sensitive": []},
-        r"\['x'\] is not among the columns": {"sensitive": ["x"]},
-        r"\['z'\] is not among the columns": {"sensitive": "g", "features": ["z"]},
-        r"\['a'\] is named more than once": {"sensitive": "g", "features": ["a", "a"]},
+        r"sensitive_features names \['x'\], which is not among the columns": {"sensitive": ["x"]},
+        r"features names \['z'\], which is not": {"sensitive": "g", "features": ["z"]},
+        r"features names \['a'\] more than once": {"sensitive": "g", "features": ["a", "a"]},
         r"\['g'\] cannot be features and groups": {"sensitive": "g", "features": ["a", "g"]},
         r"\['a'\] is not among the columns of sensitive": {"sensitive": "g", "numeric": ["a"]},
         r"\['g'\] are sensitive and control": {"sensitive": "g", "control": "g"},

@@ -13,10 +13,16 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.tables import moments_from_dask, moments_from_files
 
 SLIPS = {
-    "unknown": ({"sensitive": ["gender"]}, "['gender'] is not among the columns: they are 'a', "),
+    "unknown": (
+        {"sensitive": ["gender"]},
+        "sensitive names ['gender'], which is not among the columns: they are 'a', ",
+    ),
     "nearly known": ({"sensitive": ["G1"]}, "Did you mean 'g'?"),
-    "unknown weight": ({"weight": "ww"}, "['ww'] is not among the columns: they are 'a', "),
-    "named twice": ({"sensitive": ["g", "g"]}, "['g'] is named more than once."),
+    "unknown weight": (
+        {"weight": "ww"},
+        "weight names ['ww'], which is not among the columns: they are 'a', ",
+    ),
+    "named twice": ({"sensitive": ["g", "g"]}, "sensitive names ['g'] more than once."),
     "stratum": ({"control": ["g"]}, "['g'] are sensitive and control columns at the same time."),
     "weight": ({"weight": "g"}, "['g'] are sensitive and weight columns at the same time."),
     "numeric": ({"numeric": ["q"]}, "['q'] is not among the columns of sensitive: "),

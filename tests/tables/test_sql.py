@@ -220,7 +220,7 @@ def test_mistakes_are_one_line(uri, frame, tmp_path):
     base = ("fit", "-s", "sex", "--database", uri, "--sql")
     assert "no_such" in failing(*base, "select * from no_such")
     assert "cannot be read" in failing(*base, "selec * from people")
-    assert "--sensitive: ['sxe'] is not among the columns: they are" in failing(
+    assert "--sensitive names ['sxe'], which is not among the columns: they are" in failing(
         "fit", "-s", "sxe", "--database", uri, "--sql", "select * from people"
     )
     if "duckdb" not in uri:  # which renames the second one

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fairpca.cli import INTERRUPTED
-from fairpca.cli._console import Stages, add_note, collected_notes, print_notes
+from fairpca.cli._console import add_note, running
 from fairpca.cli._request import audit_settings, parse_request, read_measured
 from fairpca.cli._show import print_audit, to_json
 from fairpca.exceptions import AuditInterrupted
@@ -21,9 +21,8 @@ _NAMES = {"n_permutations": "permutations", "random_state": "seed"}  # as on the
 
 def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
     """Read the rows, measure, show the figures and return the exit code."""
-    notes: list[str] = []
     code, standardized = 0, options["standardize"]
-    with Stages(enabled=not options["quiet"]) as stages, collected_notes(notes):
+    with running(options) as (stages, notes):
         stages.begin("reading")
         request = parse_request(data, options)
         stages.begin(f"reading {request.name}")
@@ -38,14 +37,12 @@ def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
             report = audit(rows, progress=stages, **settings, **measured).to_dict()
         except AuditInterrupted as stopped:
             report, code = stopped.report.to_dict(), INTERRUPTED
-    if code:
-        add_note(notes, "interrupted: these are the figures that were ready by then.")
-    for entry in report["delta"]:
-        if entry["note"]:
-            add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
-    if report["cut"]:
-        add_note(notes, f"cut to keep to the budget: {cut_in_a_line(report['cut'])}.")
-    print_notes(notes, options)
+            add_note(notes, "interrupted: these are the figures that were ready by then.")
+        for entry in report["delta"]:
+            if entry["note"]:
+                add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
+        if report["cut"]:
+            add_note(notes, f"cut to keep to the budget: {cut_in_a_line(report['cut'])}.")
     n_rows = report["n_rows"]
     if options["as_json"]:
         document = {

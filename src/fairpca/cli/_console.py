@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import click
@@ -17,10 +16,8 @@ import click
 from fairpca._present import visible
 from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
 
-LONGEST = 1000
-"""Characters of one message; what is longer loses its middle."""
-DELAY = 1.0
-"""Seconds before anything is said about progress."""
+LONGEST = 1000  # characters of one message; what is longer loses its middle
+DELAY = 1.0  # seconds before anything is said about progress
 
 # The options that do not have the name of the parameter they set.
 RENAMED = {
@@ -43,9 +40,13 @@ def one_line(message: str) -> str:
 
 
 def error_message(error: InvalidInputError, options: Collection[str]) -> str:
-    """Put the option that sets the parameter concerned in front of an error's message."""
+    """Name the option that sets the parameter concerned, as subject or in front of the message."""
     option, text = option_of(error.parameter or ""), error.advice(as_typed)
-    return f"{option}: {text}" if option in options else text
+    if option not in options:
+        return text
+    if error.is_subject:
+        return f"{option} {text.removeprefix(f'{error.parameter} ')}"
+    return f"{option}: {text}"
 
 
 def option_of(parameter: str) -> str:
@@ -65,11 +66,15 @@ def as_typed(parameter: str, value: Any) -> str:
 
 
 @contextmanager
-def collected_notes(notes: list[str]) -> Iterator[None]:
-    """Add what the library warns of to the notes, each once; other warnings pass through."""
-    with warnings.catch_warnings(record=True) as caught:
+def running(options: dict[str, Any]) -> Iterator[tuple[Stages, list[str]]]:
+    """Show the stages of a command; at its end print its notes and what the library warned of."""
+    notes: list[str] = []
+    with (
+        Stages(enabled=not options["quiet"]) as stages,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
-        yield
+        yield stages, notes
     for entry in caught:
         if isinstance(entry.message, FairnessWarning):
             add_note(notes, entry.message.advice(as_typed))
@@ -77,6 +82,8 @@ def collected_notes(notes: list[str]) -> Iterator[None]:
             add_note(notes, str(entry.message))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    for note in () if options["no_notes"] else notes:
+        click.echo(f"fairpca: note: {note}", err=True)
 
 
 def add_note(notes: list[str], text: str) -> None:
@@ -84,12 +91,6 @@ def add_note(notes: list[str], text: str) -> None:
     note = one_line(text)
     if note not in notes:
         notes.append(note)
-
-
-def print_notes(notes: list[str], options: dict[str, Any]) -> None:
-    """Print notes on standard error, unless they are not wanted."""
-    for note in () if options["no_notes"] else notes:
-        click.echo(f"fairpca: note: {note}", err=True)
 
 
 class Stages:
@@ -101,9 +102,9 @@ class Stages:
     ...     stages(10, 20)
     """
 
-    def __init__(self, enabled: bool, delay: float | None = None) -> None:
+    def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
-        self._delay = DELAY if delay is None else delay
+        self._delay = DELAY
         self._stage = ""
         self.done = 0
         self._total: int | None = None
@@ -118,12 +119,7 @@ class Stages:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._finished = True
             self._changed.notify()

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
-from sklearn.base import clone
 
 from fairpca._choices import DELTA_FAMILIES, OBJECTIVES
+from fairpca._files import npz_path
 from fairpca._present import records, visible
-from fairpca.cli._console import Stages, collected_notes, print_notes
+from fairpca.cli._console import Stages, running
 from fairpca.cli._request import TableRequest, check_place, fit_settings, parse_request
 from fairpca.cli._show import print_fit, to_json
 from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
-from fairpca.estimators._fair_pca import fit_with_plain, held_out_summary
+from fairpca.estimators._comparison import fit_with_plain, held_out_summary
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.tables import check_target, project_table
@@ -32,18 +31,16 @@ _EXCLUDED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(NamedTuple):
     """A fair fit, plain PCA of the same rows, and figures of held-out rows where they are known."""
 
     fair: Any
     plain: FairPCA
-    held_out: dict[str, Any] | None = None
+    held_out: dict[str, Any] | None
 
     def group_table(self) -> dict[str, list[Any]]:
         """Join what each group keeps by both fits; empty where all rows count alike."""
-        fair = getattr(self.fair, "group_variance_", None)
-        plain = self.plain.group_variance_
+        fair, plain = getattr(self.fair, "group_variance_", None), self.plain.group_variance_
         if fair is None or plain is None:
             return {}
         return {**fair, "variance_plain": plain["variance"], "loss_plain": plain["loss"]}
@@ -52,29 +49,31 @@ class Comparison:
 def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
     """Sum the rows, fit from the sums, write the files and show the comparison."""
     _check_options(data, options)
-    notes: list[str] = []
-    with Stages(enabled=not options["quiet"]) as stages, collected_notes(notes):
+    out, saved = options["out"], None
+    with running(options) as (stages, notes):
         stages.begin("reading")
         request = parse_request(data, options)
         settings = fit_settings(options, request)
-        if options["out"] is not None:
-            check_target(request.table, options["out"], force=options["force"])
+        if out is not None:
+            check_target(request.table, out, force=options["force"])
         stages.begin(f"summing {request.name}")
         moments = _sum_rows(request, options, stages)
         notes += request.encoding_notes(moments.feature_names or ())
         result = _compare(moments, _model(settings, options["nonzero"]), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
-            result = replace(
-                result, fair=_fit_delta(result.fair, request, moments, options, stages)
-            )
+            fair = _fit_delta(result.fair, request, moments, options, stages)
+            result = result._replace(fair=fair)
         if options["save"] is not None:
-            result.fair.save(_model_file(options["save"]))
-        if options["out"] is not None:
-            stages.begin(f"writing {options['out'].name}")
+            saved = result.fair.save(options["save"])
+        if out is not None:
+            stages.begin(f"writing {out.name}")
             _write_rows(result.fair, request, options, stages)
-    print_notes(notes, options)
     _show(result, request, settings, options, notes)
+    if not (options["quiet"] or options["as_json"]):
+        for what, path in (("Reduced rows", out), ("Model", saved)):
+            if path is not None:
+                click.echo(visible(f"{what} written to {path}"))
 
 
 def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
@@ -99,15 +98,10 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
     if options["out"] is not None:
         check_place("--out", options["out"], options["force"])
-    if options["save"] is not None:
-        check_place("--save", _model_file(options["save"]), options["force"])
-
-
-def _model_file(path: Path) -> Path:
-    """Name of the file that a model is written to."""
-    if path.name in ("", ".."):
-        raise click.ClickException(f"--save {path}: give the name of a file.")
-    return path if path.name.endswith(".npz") else path.with_name(path.name + ".npz")
+    if (save := options["save"]) is not None:
+        if save.name in ("", ".."):
+            raise click.ClickException(f"--save {save}: give the name of a file.")
+        check_place("--save", npz_path(save), options["force"])
 
 
 def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages) -> Any:
@@ -150,10 +144,7 @@ def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
 
     folded = isinstance(moments, FoldedMoments)
     plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
-    if not folded:
-        return Comparison(fair, plain)
-    model = clone(fair).set_params(n_components=fair.n_components_)
-    return Comparison(fair, plain, held_out_summary(model, moments))
+    return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
 def _fit_delta(
@@ -169,8 +160,7 @@ def _fit_delta(
         family=options["adversary"] or DELTA_FAMILIES[0],
         **{name: getattr(fair, name) for name in shared},
     )
-    model.fit_sample(rows, moments, stages)
-    return model
+    return model.fit_sample(rows, moments, stages)
 
 
 def _write_rows(
@@ -196,7 +186,6 @@ def _show(
     options: Mapping[str, Any],
     notes: list[str],
 ) -> None:
-    out = None if options["out"] is None else str(options["out"])
     n_rows, names = result.plain.moments_.n_samples, list(result.plain.feature_names_in_)
     standardized = settings["standardize"]
     if options["as_json"]:
@@ -205,16 +194,11 @@ def _show(
             "options": settings,
             **_document(result),
             "notes": notes,
-            "output": out,
+            "output": None if options["out"] is None else str(options["out"]),
         }
         click.echo(to_json("fit", document))
     elif not options["quiet"]:
-        heading = request.heading(n_rows, len(names), standardized)
-        print_fit(result.fair, result.plain, result.held_out, result.group_table(), heading)
-        if out is not None:
-            click.echo(visible(f"Reduced rows written to {out}"))
-        if options["save"] is not None:
-            click.echo(visible(f"Model written to {_model_file(options['save'])}"))
+        print_fit(*result, result.group_table(), request.heading(n_rows, len(names), standardized))
 
 
 def _document(result: Comparison) -> dict[str, Any]:

@@ -30,14 +30,21 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT = "Data", "Groups", "Fairness", "Audit", "Output"
 _MOST = 10**9
+# Options that --help leaves out and --help-all shows.
+EXPERT = {
+    "--adversary", "--categorical", "--confidence", "--engine", "--famd", "--folds", "--master",
+    "--max-cells", "--max-iter", "--max-levels", "--max-samples", "--min-group-size",
+    "--no-certify", "--no-cross-fit", "--no-notes", "--permutations", "--safe-csv", "--scheduler",
+    "--seed", "--slow-permutations", "--solver", "--tol",
+}  # fmt: skip
 
 
 class Option(click.Option):
-    """An option with its group in the help; the help leaves expert ones out."""
+    """An option with its group in the help."""
 
-    def __init__(self, *names: Any, group: str = OUTPUT, expert: bool = False, **about: Any):
+    def __init__(self, *names: Any, group: str, **about: Any):
         super().__init__(*names, **about)
-        self.group, self.expert = group, expert
+        self.group = group
 
 
 class Command(click.Command):
@@ -45,13 +52,14 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, group by group."""
+        hidden = set() if ctx.meta.get("help_all") else EXPERT
         for group in (DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT):
             shown = [
                 record
                 for option in self.get_params(ctx)
                 if isinstance(option, click.Option)
                 and getattr(option, "group", OUTPUT) == group
-                and (not getattr(option, "expert", False) or ctx.meta.get("help_all"))
+                and not hidden.intersection(option.opts)
                 and (record := option.get_help_record(ctx))
             ]
             if shown:
@@ -59,80 +67,56 @@ class Command(click.Command):
                     formatter.write_dl(shown, col_max=28)
 
 
-class Number(click.ParamType):
-    """A finite number between limits, or a word that stands for None."""
+def _number(
+    accepted: str, inside: Callable[[float], bool], none: str = ""
+) -> Callable[[Any], float | None]:
+    """Return a reader of finite numbers inside limits, or of a word that stands for None."""
 
-    name = "number"
-
-    def __init__(self, accepted: str, inside: Callable[[float], bool], none: str = "") -> None:
-        self.accepted = accepted + (f", or {none}" if none else "")
-        self.inside, self.none = inside, none
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | None:
-        """Read one value or fail with a message that says what is accepted."""
-        if self.none and str(value).lower() == self.none:
+    def number(value: Any) -> float | None:
+        if none and str(value).lower() == none:
             return None
         try:
             number = float(value)
         except ValueError:
             number = math.nan
         # click's FloatRange lets nan and inf through.
-        if not math.isfinite(number) or not self.inside(number):
-            self.fail(f"{value!r} is not {self.accepted}.", param, ctx)
+        if not math.isfinite(number) or not inside(number):
+            other = f", or {none}" if none else ""
+            raise click.BadParameter(f"{value!r} is not {accepted}{other}.")
         return number
 
-
-class NonZero(click.ParamType):
-    """A whole number of loadings, or path."""
-
-    name = "N|path"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the number, or the word."""
-        if value == PATH:
-            return value
-        try:
-            return click.IntRange(1).convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(
-                f"{value!r} is neither a number of loadings, 1 or more, nor path.", param, ctx
-            )
+    return number
 
 
-class Components(Number):
-    """A number of components, a share of the variance, or the word ``all``."""
-
-    def __init__(self) -> None:
-        accepted = "a whole number from 1 on, a share of the variance such as 0.9"
-        super().__init__(accepted, lambda x: 0 < x < 1 or (x >= 1 and x.is_integer()), "all")
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | float | None:
-        """Read one value; whole numbers are counts."""
-        number = super().convert(value, param, ctx)
-        return number if number is None or number < 1 else int(number)
+_NOT_NEGATIVE = _number("a number, 0 or larger", lambda x: x >= 0)
+_NOT_NEGATIVE_OR_NONE = _number("a number, 0 or larger", lambda x: x >= 0, "none")
+_POSITIVE = _number("a number larger than 0", lambda x: x > 0)
+_SHARE = _number("a number between 0 and 1", lambda x: 0 < x < 1)
+_COUNT_OR_SHARE = _number(
+    "a whole number from 1 on, a share of the variance such as 0.9",
+    lambda x: 0 < x < 1 or (x >= 1 and x.is_integer()),
+    "all",
+)
 
 
-class Separator(click.ParamType):
-    """One character of one byte, or the word ``tab``."""
-
-    name = "separator"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read one value or fail with a message that says what is accepted."""
-        text = {"tab": "\t", "\\t": "\t"}.get(str(value), str(value))
-        if len(text) != 1 or not text.isascii() or text in '\r\n"\0':
-            self.fail(f"{value!r} is not one ASCII character, such as ';', or tab.", param, ctx)
-        return text
+def _components(value: Any) -> int | float | None:
+    number = _COUNT_OR_SHARE(value)
+    return number if number is None or number < 1 else int(number)
 
 
-_NOT_NEGATIVE = Number("a number, 0 or larger", lambda x: x >= 0)
-_NOT_NEGATIVE_OR_NONE = Number("a number, 0 or larger", lambda x: x >= 0, "none")
-_POSITIVE = Number("a number larger than 0", lambda x: x > 0)
-_SHARE = Number("a number between 0 and 1", lambda x: 0 < x < 1)
+def _nonzero(value: Any) -> int | str:
+    if value == PATH:
+        return PATH
+    if not str(value).isdigit() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither a number of loadings nor path.")
+    return int(value)
+
+
+def _separator(value: str) -> str:
+    text = {"tab": "\t", "\\t": "\t"}.get(value, value)
+    if len(text) != 1 or not text.isascii() or text in '\r\n"\0':
+        raise click.BadParameter(f"{value!r} is not one ASCII character, such as ';', or tab.")
+    return text
 
 
 def _option(group: str, names: str, help: str, **about: Any) -> Decorator:
@@ -143,10 +127,9 @@ def _flag(group: str, names: str, help: str, **about: Any) -> Decorator:
     return _option(group, names, help, is_flag=True, **about)
 
 
-def _columns(group: str, names: str, help: str, *, one: bool = False, **about: Any) -> Decorator:
+def _columns(group: str, names: str, help: str, *, one: bool = False) -> Decorator:
     """Return an option that names columns, several with commas or by repeating it."""
-    metavar = "COL" if one else "COL,…"
-    return _option(group, names, help, metavar=metavar, multiple=not one, **about)
+    return _option(group, names, help, metavar="COL" if one else "COL,…", multiple=not one)
 
 
 def _value(group: str, names: str, type: Any, default: Any, help: str, **about: Any) -> Decorator:
@@ -158,9 +141,7 @@ def _value(group: str, names: str, type: Any, default: Any, help: str, **about: 
 
 def _choice(group: str, names: str, among: Sequence[str], help: str, **about: Any) -> Decorator:
     """Return an option with one of several words."""
-    return _option(
-        group, names, help, type=click.Choice(list(among)), **{"metavar": "WORD", **about}
-    )
+    return _option(group, names, help, type=click.Choice(list(among)), metavar="WORD", **about)
 
 
 def _count(least: int) -> click.IntRange:
@@ -178,286 +159,167 @@ def _help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-_HELP_ALL = _flag(
-    OUTPUT, "--help-all", "Show all options and exit.", is_eager=True, expose_value=False,
-    callback=_help_all,
-)  # fmt: skip
-_SENSITIVE = _columns(GROUPS, "-s --sensitive", "Protected columns.")
+# fmt: off
+_HELP_ALL = _flag(OUTPUT, "--help-all", "Show all options and exit.", is_eager=True,
+                  expose_value=False, callback=_help_all)
+
+
+def _groups(compared: str) -> tuple[Decorator, ...]:
+    """Return the options about groups; `compared` is the default of --compare."""
+    words = [f"{word} (default)" if word == compared else word for word in COMPARE]
+    return (
+        _columns(GROUPS, "-s --sensitive", "Protected columns."),
+        _columns(GROUPS, "--control", "Compare groups within strata of these columns."),
+        _columns(GROUPS, "--numeric", "Protected columns that are numbers, not groups."),
+        _flag(GROUPS, "--joint", "Compare intersections of attributes too."),
+        _choice(GROUPS, "--compare", COMPARE, "Compare {}, {} or {}.".format(*words)),
+        _option(GROUPS, "--reference", "Reference group. Implies --compare reference.",
+                metavar="[COL=]LEVEL", multiple=True),
+        _choice(GROUPS, "--missing-groups", GROUPLESS, "Missing groups: raise (default) or own.",
+                default=GROUPLESS[0]),
+    )
+
+
+_SEPARATOR = _value(DATA, "--separator", _separator, ",", "Between the fields of a CSV file.",
+                    metavar="C")
 _FEATURES = (
     _columns(DATA, "--features", "Feature columns. Default: every column not used elsewhere."),
     _columns(DATA, "--drop", "Columns to leave out of the features."),
 )
-_SEPARATOR = _value(
-    DATA, "--separator", Separator(), ",", "Between the fields of a CSV file.", metavar="C"
-)
 _ROWS = (
     _columns(DATA, "--weight", "Column of row weights.", one=True),
-    _choice(
-        DATA, "--missing", MISSING, "Missing features: error (default), drop-rows or mean.",
-        default=MISSING[0],
-    ),
-    _columns(
-        DATA, "--categorical", "Features to one-hot encode. Text columns always are.", expert=True
-    ),
-    _value(
-        DATA, "--max-levels", _count(1), MAX_LEVELS, "Largest number of values of a text feature.",
-        expert=True,
-    ),
-    _value(
-        GROUPS, "--max-cells", _count(1), MAX_CELLS, "Largest number of combinations of groups.",
-        expert=True,
-    ),
-)  # fmt: skip
-_STRATA = (
-    _columns(GROUPS, "--control", "Compare groups within strata of these columns."),
-    _columns(GROUPS, "--numeric", "Protected columns that are numbers, not groups."),
-    _flag(GROUPS, "--joint", "Compare intersections of attributes too."),
+    _choice(DATA, "--missing", MISSING, "Missing features: error (default), drop-rows or mean.",
+            default=MISSING[0]),
+    _columns(DATA, "--categorical", "Features to one-hot encode. Text columns always are."),
+    _value(DATA, "--max-levels", _count(1), MAX_LEVELS,
+           "Largest number of values of a text feature."),
+    _value(GROUPS, "--max-cells", _count(1), MAX_CELLS,
+           "Largest number of combinations of groups."),
+    _SEPARATOR,
 )
-_REFERENCE = _option(
-    GROUPS, "--reference", "Reference group. Implies --compare reference.",
-    metavar="[COL=]LEVEL", multiple=True,
-)  # fmt: skip
-_MISSING_GROUPS = _choice(
-    GROUPS, "--missing-groups", GROUPLESS, "Missing groups: raise (default) or own.",
-    default=GROUPLESS[0],
-)  # fmt: skip
-_QUIET = _flag(OUTPUT, "-q --quiet", "Print notes and errors only.")
-_JSON = _flag(OUTPUT, "--json as_json", "Print one JSON document instead of tables.")
-_NO_NOTES = _flag(OUTPUT, "--no-notes", "Do not print notes.", expert=True)
-_FORCE = _flag(OUTPUT, "--force", "Replace files that exist.")
-_SAFE_CSV = _flag(
-    OUTPUT, "--safe-csv", "Put an apostrophe before text that spreadsheets would run.", expert=True
-)
-
-
-def _compare(default: str) -> Decorator:
-    words = [f"{word} (default)" if word == default else word for word in COMPARE]
-    return _choice(GROUPS, "--compare", COMPARE, f"Compare {words[0]}, {words[1]} or {words[2]}.")
-
-
 _PROBLEM = (
-    _value(
-        FAIRNESS, "-d --components", Components(), 2,
-        "Components to keep: a number, a share of the variance such as 0.9, or all.",
-    ),
-    _value(
-        FAIRNESS, "--mean-tol", _NOT_NEGATIVE_OR_NONE, 0.0,
-        "Largest distance of group means.",
-    ),
-    _value(
-        FAIRNESS, "--cov-weight", _NOT_NEGATIVE, None,
-        "Penalty on the covariance gap, 0 or more. Default: 1.",
-    ),
-    _value(
-        FAIRNESS, "--cov-tol", _NOT_NEGATIVE, None,
-        "Largest covariance gap, instead of a penalty.",
-    ),
-    _choice(
-        FAIRNESS, "--objective", OBJECTIVES,
-        "total (default), worst-variance or worst-loss: maximise the variance of all rows, or of "
-        "the worst group.",
-        default=OBJECTIVES[0],
-    ),
-    _choice(
-        FAIRNESS, "--rotation", ROTATIONS,
-        "varimax: rotate the components to few large loadings. Gaps and total variance stay.",
-    ),
+    _value(FAIRNESS, "-d --components", _components, 2,
+           "Components to keep: a number, a share of the variance such as 0.9, or all."),
+    _value(FAIRNESS, "--mean-tol", _NOT_NEGATIVE_OR_NONE, 0.0, "Largest distance of group means."),
+    _value(FAIRNESS, "--cov-weight", _NOT_NEGATIVE, None,
+           "Penalty on the covariance gap, 0 or more. Default: 1."),
+    _value(FAIRNESS, "--cov-tol", _NOT_NEGATIVE, None,
+           "Largest covariance gap, instead of a penalty."),
+    _choice(FAIRNESS, "--objective", OBJECTIVES,
+            "total (default), worst-variance or worst-loss: maximise the variance of all rows, or "
+            "of the worst group.", default=OBJECTIVES[0]),
+    _choice(FAIRNESS, "--rotation", ROTATIONS,
+            "varimax: rotate the components to few large loadings. Gaps and total variance stay."),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
-    _flag(
-        FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation.",
-        expert=True,
-    ),
-    _value(
-        GROUPS, "--min-group-size", _count(2), 2, "Rows a group needs for its covariance.",
-        expert=True,
-    ),
-    _choice(
-        FAIRNESS, "--solver", SOLVERS,
-        f"Method that finds the components: {', '.join(SOLVERS)}.",
-        default=SOLVERS[0], show_default=True, expert=True,
-    ),
-    _flag(
-        FAIRNESS, "--no-certify", "Do not compute the bound. Faster with many features.",
-        expert=True,
-    ),
-    _value(
-        FAIRNESS, "--folds", click.Choice(["0", *map(str, range(2, 21))]), "5",
-        "Folds for the figures on held-out rows, up to 200 columns. 0: none.",
-        metavar="N", expert=True,
-    ),
-    _value(
-        FAIRNESS, "--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to.",
-        expert=True,
-    ),
-    _value(
-        FAIRNESS, "--max-iter", _count(1), 5000, "Largest number of iterations of a relaxation.",
-        expert=True,
-    ),
-)  # fmt: skip
+    _flag(FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation."),
+    _value(GROUPS, "--min-group-size", _count(2), 2, "Rows a group needs for its covariance."),
+    _choice(FAIRNESS, "--solver", SOLVERS,
+            f"Method that finds the components: {', '.join(SOLVERS)}.",
+            default=SOLVERS[0], show_default=True),
+    _flag(FAIRNESS, "--no-certify", "Do not compute the bound. Faster with many features."),
+    _value(FAIRNESS, "--folds", click.Choice(["0", *map(str, range(2, 21))]), "5",
+           "Folds for the figures on held-out rows, up to 200 columns. 0: none.", metavar="N"),
+    _value(FAIRNESS, "--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
+    _value(FAIRNESS, "--max-iter", _count(1), 5000,
+           "Largest number of iterations of a relaxation."),
+)
 _NONZERO = _value(
-    FAIRNESS, "--nonzero", NonZero(), None,
+    FAIRNESS, "--nonzero", _nonzero, None,
     "Sparse components: most non-zero loadings of each, or path to compare several numbers.",
-)  # fmt: skip
+)
 _DELTA = (
-    _value(
-        FAIRNESS, "--delta", _SHARE, None,
-        "Largest allowed difference in selection rates on held-out rows, 0 to 1.",
-    ),
-    _choice(
-        FAIRNESS, "--adversary", DELTA_FAMILIES,
-        f"Classifier family used with --delta: {', '.join(DELTA_FAMILIES)}.",
-        expert=True,
-    ),
-)  # fmt: skip
+    _value(FAIRNESS, "--delta", _SHARE, None,
+           "Largest allowed difference in selection rates on held-out rows, 0 to 1."),
+    _choice(FAIRNESS, "--adversary", DELTA_FAMILIES,
+            f"Classifier family used with --delta: {', '.join(DELTA_FAMILIES)}."),
+)
 _DATABASE = (
     _option(DATA, "--sql", "Read the rows of a query instead of files.", metavar="SELECT"),
-    _option(
-        DATA, "--database",
-        "postgresql://…, sqlite:FILE or duckdb:FILE, for --sql. Default: the variable "
-        "FAIRPCA_DATABASE.",
-        metavar="URI", envvar="FAIRPCA_DATABASE",
-    ),
-)  # fmt: skip
+    _option(DATA, "--database",
+            "postgresql://…, sqlite:FILE or duckdb:FILE, for --sql. Default: the variable "
+            "FAIRPCA_DATABASE.", metavar="URI", envvar="FAIRPCA_DATABASE"),
+)
 _ENGINE = (
-    _choice(
-        DATA, "--engine", ENGINES, "Sum the rows of files by dask or spark. Default: this process.",
-        expert=True,
-    ),
-    _option(
-        DATA, "--scheduler",
-        "Dask scheduler, such as tcp://head:8786. Default: threads of this process.",
-        metavar="ADDRESS", expert=True,
-    ),
-    _option(
-        DATA, "--master", "Spark master, such as spark://head:7077. Default: local.",
-        metavar="URL", expert=True,
-    ),
-)  # fmt: skip
+    _choice(DATA, "--engine", ENGINES,
+            "Sum the rows of files by dask or spark. Default: this process."),
+    _option(DATA, "--scheduler",
+            "Dask scheduler, such as tcp://head:8786. Default: threads of this process.",
+            metavar="ADDRESS"),
+    _option(DATA, "--master", "Spark master, such as spark://head:7077. Default: local.",
+            metavar="URL"),
+)
 _MEASURED = (
     _columns(AUDITING, "--decision", "Column that says who was selected.", one=True),
     _columns(AUDITING, "--score", "Column of scores: compare shares above the median.", one=True),
     _columns(AUDITING, "--label", "Column of true outcomes, with --decision.", one=True),
-    _option(
-        AUDITING, "--positive",
-        "Value of --decision and --label that means selected. Default: the larger one.",
-        metavar="VALUE",
-    ),
-    _choice(
-        AUDITING, "--adversaries", (*ADVERSARIES, "none"),
-        f"Classifiers measured on held-out rows: {', '.join(ADVERSARIES)} or none. Repeat for "
-        "several. Default: all.",
-        multiple=True,
-    ),
-    _choice(
-        AUDITING, "--family families", FAMILIES,
-        "Classifiers fitted to all rows: linear (half-spaces), rbf (Gaussian-kernel SVM), cdf "
-        "(orthants). Default: all.",
-        multiple=True,
-    ),
-    _value(
-        AUDITING, "--budget", _NOT_NEGATIVE, 60.0, "Seconds of processor time. 0: no limit."
-    ),
+    _option(AUDITING, "--positive",
+            "Value of --decision and --label that means selected. Default: the larger one.",
+            metavar="VALUE"),
+    _choice(AUDITING, "--adversaries", (*ADVERSARIES, "none"),
+            f"Classifiers measured on held-out rows: {', '.join(ADVERSARIES)} or none. Repeat for "
+            "several. Default: all.", multiple=True),
+    _choice(AUDITING, "--family families", FAMILIES,
+            "Classifiers fitted to all rows: linear (half-spaces), rbf (Gaussian-kernel SVM), cdf "
+            "(orthants). Default: all.", multiple=True),
+    _value(AUDITING, "--budget", _NOT_NEGATIVE, 60.0, "Seconds of processor time. 0: no limit."),
     _value(AUDITING, "--min-group", _count(2), 30, "Rows that a group of the headline needs."),
     _flag(GROUPS, "--leave-out-unknown", "Count rows whose group is missing and leave them out."),
-    _value(
-        AUDITING, "--permutations", _count(0), 200, "Permutations for fast statistics. 0: none.",
-        expert=True,
-    ),
-    _value(
-        AUDITING, "--slow-permutations", _count(0), 20, "Permutations for statistics that refit.",
-        expert=True,
-    ),
-    _flag(AUDITING, "--no-cross-fit", "Do not measure families on held-out rows.", expert=True),
-    _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals.", expert=True),
-    _value(
-        AUDITING, "--max-samples", _count(10), 1000, "Most rows to train a Gaussian-kernel SVM on.",
-        expert=True,
-    ),
-    _value(
-        AUDITING, "--seed", click.IntRange(0, 2**32 - 1), 0, "Of permutations and splits.",
-        expert=True,
-    ),
-)  # fmt: skip
+    _value(AUDITING, "--permutations", _count(0), 200,
+           "Permutations for fast statistics. 0: none."),
+    _value(AUDITING, "--slow-permutations", _count(0), 20,
+           "Permutations for statistics that refit."),
+    _flag(AUDITING, "--no-cross-fit", "Do not measure families on held-out rows."),
+    _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals."),
+    _value(AUDITING, "--max-samples", _count(10), 1000,
+           "Most rows to train a Gaussian-kernel SVM on."),
+    _value(AUDITING, "--seed", click.IntRange(0, 2**32 - 1), 0, "Of permutations and splits."),
+)
+_FORCE = _flag(OUTPUT, "--force", "Replace files that exist.")
+_SAFE_CSV = _flag(OUTPUT, "--safe-csv",
+                  "Put an apostrophe before text that spreadsheets would run.")
+_JSON = _flag(OUTPUT, "--json as_json", "Print one JSON document instead of tables.")
+_QUIET = (
+    _flag(OUTPUT, "-q --quiet", "Print notes and errors only."),
+    _flag(OUTPUT, "--no-notes", "Do not print notes."),
+)
 
 FIT = (
-    _SENSITIVE,
-    *_STRATA,
-    _compare(COMPARE[0]),
-    _REFERENCE,
-    _MISSING_GROUPS,
-    *_PROBLEM,
-    _NONZERO,
-    *_DELTA,
-    *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, _NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
-    *_ROWS,
-    _SEPARATOR,
-    *_DATABASE,
-    *_ENGINE,
+    *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),
     _columns(OUTPUT, "--keep", "Columns to copy to --out."),
     _path(OUTPUT, "--save", "Write the model to an .npz file, for fairpca transform."),
-    _FORCE,
-    _SAFE_CSV,
-    _JSON,
-    _QUIET,
-    _NO_NOTES,
+    _FORCE, _SAFE_CSV, _JSON, *_QUIET,
 )
 AUDIT = (
-    _SENSITIVE,
-    *_STRATA,
-    _compare("pairs"),
-    _REFERENCE,
-    _MISSING_GROUPS,
-    *_MEASURED,
-    *_FEATURES,
+    *_groups("pairs"), *_MEASURED, *_FEATURES,
     _columns(DATA, "--original", "Columns that the features represent: adds the loss per group."),
     _flag(DATA, "--standardize", "Give every column unit variance first."),
-    *_ROWS,
-    _SEPARATOR,
-    _JSON,
-    _QUIET,
-    _NO_NOTES,
+    *_ROWS, _JSON, *_QUIET,
 )
 REPORT = (
-    _SENSITIVE,
-    *_STRATA,
-    _compare(COMPARE[0]),
-    _REFERENCE,
-    _MISSING_GROUPS,
-    *_PROBLEM,
-    *_MEASURED,
-    *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, *_MEASURED, *_FEATURES,
     _columns(DATA, "--target", "Columns that are not features."),
     *_ROWS,
-    _SEPARATOR,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
-    _path(
-        OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
-        default=Path("report.html"), show_default=True,
-    ),
+    _path(OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
+          default=Path("report.html"), show_default=True),
     _path(OUTPUT, "--card", "Write a model card in Markdown too."),
     _option(OUTPUT, "--title", "Title of the page.", metavar="TEXT"),
-    _FORCE,
-    _QUIET,
-    _NO_NOTES,
-)  # fmt: skip
+    _FORCE, *_QUIET,
+)
 TRANSFORM = (
     _choice(DATA, "--missing", MISSING, "Missing features. Default: as in the fit."),
-    _choice(
-        DATA, "--unknown", UNKNOWN, "Values of text that MODEL has not seen: error or ignore.",
-        default=UNKNOWN[0],
-    ),
-    _SEPARATOR,
-    *_DATABASE,
+    _choice(DATA, "--unknown", UNKNOWN, "Values of text that MODEL has not seen: error or ignore.",
+            default=UNKNOWN[0]),
+    _SEPARATOR, *_DATABASE,
     _columns(OUTPUT, "--keep", "Columns to copy."),
     _flag(OUTPUT, "--keep-all", "Copy all columns."),
     _option(OUTPUT, "--into", "Write a table of --database instead of OUT.", metavar="TABLE"),
-    _FORCE,
-    _SAFE_CSV,
-    _QUIET,
-    _NO_NOTES,
-)  # fmt: skip
+    _FORCE, _SAFE_CSV, *_QUIET,
+)
+# fmt: on
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:

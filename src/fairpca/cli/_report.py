@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fairpca._present import visible
-from fairpca.cli._console import Stages, add_note, collected_notes, print_notes
+from fairpca.cli._console import add_note, running
 from fairpca.cli._request import (
     TableRequest,
     audit_settings,
@@ -28,8 +28,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
     """Read the rows once, fit, audit, and write the page, its figures and the card."""
     out, card = options["out"], options["card"]
     _check_places(out, card, options["force"])
-    notes: list[str] = []
-    with Stages(enabled=not options["quiet"]) as stages, collected_notes(notes):
+    with running(options) as (stages, notes):
         stages.begin("reading")
         request = parse_request(data, options)
         stages.begin(f"reading {request.name}")
@@ -57,9 +56,8 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         page.to_html(out)
         if card is not None:
             page.to_markdown(card)
-    if cut := page.summary["audit"]["cut"]:
-        add_note(notes, f"cut to keep to the budget: {cut_in_a_line(cut)}.")
-    print_notes(notes, options)
+        if cut := page.summary["audit"]["cut"]:
+            add_note(notes, f"cut to keep to the budget: {cut_in_a_line(cut)}.")
     if not options["quiet"]:
         click.echo(visible(f"Report written to {out}, its figures to {out.with_suffix('.json')}"))
         if card is not None:

@@ -20,6 +20,7 @@ from fairpca.tables import Roles, Table, open_table
 _ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
 _COPIED = ("target", "keep", "original")
 _MEASURED = ("decision", "score", "label")
+_OF_TABLE = ("missing", "missing_groups", "max_cells", "max_levels")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
            "tol", "max_iter", "missing", "missing_groups", "rotation")  # fmt: skip
 _OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
@@ -80,9 +81,8 @@ class TableRequest:
                     f"the cells, --drop {name}, or encode every value with --categorical {name}."
                 )
             counts.append(f"{name!r} ({len(levels)})")
-        if not counts:
-            return []
-        return [f"text columns became one indicator for each value: {', '.join(counts)}."]
+        text = f"text columns became one indicator for each value: {', '.join(counts)}."
+        return [text] if counts else []
 
 
 def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableRequest:
@@ -118,9 +118,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
         weight=options["weight"],
         numeric=parts["numeric"],
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
-        **{
-            name: options[name] for name in ("missing", "missing_groups", "max_cells", "max_levels")
-        },
+        **{name: options[name] for name in _OF_TABLE},
     )
     encoded = tuple(name for name in text if name not in parts["categorical"])
     measured = {part: parts[part][0] for part in _MEASURED if parts[part]}
@@ -279,14 +277,18 @@ def _as_numbers(name: str, column: Any) -> Any:
         raise click.ClickException(f"--original {name}: not a column of numbers.") from None
 
 
+def _compared(options: Mapping[str, Any], request: TableRequest, default: str) -> dict[str, Any]:
+    reference = read_reference(options["reference"], request.roles.sensitive)
+    default = default if reference is None else "reference"
+    return {"compare": options["compare"] or default, "reference": reference}
+
+
 def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
     """Return the parameters of `FairPCA`."""
-    reference = read_reference(options["reference"], request.roles.sensitive)
     return {
         "n_components": options["components"],
         **{name: options[name] for name in _OF_FIT},
-        "compare": options["compare"] or (COMPARE[0] if reference is None else "reference"),
-        "reference": reference,
+        **_compared(options, request, COMPARE[0]),
         "numeric": list(request.roles.numeric) or None,
         "certify": not options["no_certify"],
         "standardize": "famd" if options["famd"] else not options["no_standardize"],
@@ -295,15 +297,13 @@ def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str,
 
 def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
     """Return the arguments of `audit`."""
-    reference = read_reference(options["reference"], request.roles.sensitive)
     if options["label"] and not options["decision"]:
         raise click.UsageError("--label is the true outcome of a decision: give --decision too.")
     return {
         **{name: options[name] for name in _OF_AUDIT},
         "families": options["families"] or FAMILIES,
         "adversaries": [a for a in options["adversaries"] or ADVERSARIES if a != "none"],
-        "compare": options["compare"] or ("pairs" if reference is None else "reference"),
-        "reference": reference,
+        **_compared(options, request, "pairs"),
         "n_permutations": options["permutations"],
         "cross_fit": not options["no_cross_fit"],
         "random_state": options["seed"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from rich import box
@@ -25,11 +26,11 @@ from fairpca._present import (
     shorten,
     visible,
 )
-from fairpca.cli._show_sparse import print_sparse, sparse_certificate
+from fairpca.cli._show_sparse import loadings_table, sparse_certificate, sparse_path
 
 # Columns of text; all others hold figures.
-_TEXT = {"", "component", "feature", "attribute", "group", "groups", "stratum", "pair", "family", "method", "adversary",
-         "rate of", "largest for", "meaning", "note"}  # fmt: skip
+_TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "family", "method", "adversary",
+         "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
 _OBJECTIVES = {
     "total": "",
     "worst-variance": " (of the group that keeps least, less the penalty)",
@@ -49,35 +50,35 @@ def to_json(command: str, document: dict[str, Any]) -> str:
     return json_text({"fairpca": __version__, "command": command, **document})
 
 
-def _open_console(heading: Sequence[str]) -> Console:
-    """Return a console that has said what the data are; wide enough for any table in a file."""
+def _print(heading: Sequence[str], *parts: Table | str | None) -> None:
+    """Print what the data are, then tables and lines; wide enough for any table in a file."""
     out = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    for line in heading:
-        out.print(escape(visible(line)))
-    out.print()
-    return out
+    for part in (*(escape(visible(line)) for line in heading), "", *parts):
+        if part is not None:
+            out.print(part)
 
 
 def _table(
     title: str,
     head: Sequence[str],
     rows: Iterable[Sequence[Any]],
-    caption: str = "",
+    caption: str | None = None,
     strong: Callable[[int], bool] = lambda place: False,
 ) -> Table:
-    """Arrange cells; text is folded where the terminal is narrow, since a cut name may mislead."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in head:
+    """Arrange cells without the columns that are empty; text is folded, a cut name may mislead."""
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    rows = list(rows)
+    used = [any(cell not in (None, "") for cell in column) for column in zip(*rows, strict=True)]
+    for name in compress(head, used):
         if name in _TEXT:
             style = "dim" if name == "meaning" else None
             table.add_column(name, overflow="fold", min_width=len(name), style=style)
         else:
             table.add_column(name, justify="right", no_wrap=True)
     for place, cells in enumerate(rows):
-        shown = (escape(shorten("" if cell is None else cell)) for cell in cells)
+        shown = (escape(shorten("" if cell is None else cell)) for cell in compress(cells, used))
         table.add_row(*shown, style="bold" if strong(place) else None)
-    if caption:
-        table.caption, table.caption_justify = caption, "left"
     return table
 
 
@@ -89,43 +90,39 @@ def print_fit(
     heading: Sequence[str],
 ) -> None:
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
-    out = _open_console(heading)
-    out.print(_comparison(fair, plain, held_out))
-    if hasattr(fair, "balance_"):
-        print_sparse(fair, out, _table)
-    elif hasattr(fair, "path_"):
-        out.print(_path(fair))
-    out.print(sparse_certificate(fair) if hasattr(fair, "balance_") else _certificate(fair))
-    out.print()
-    if groups:
-        out.print(_group_losses(groups))
-    out.print(_contrasts(records(fair.contrasts_)))
+    _print(
+        heading,
+        _comparison(fair, plain, held_out),
+        *((_path(fair),) if hasattr(fair, "penalty_") else ()),
+        *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
+        f"{sparse_certificate(fair) or _certificate(fair)}\n",
+        _group_losses(groups) if groups else None,
+        _contrasts(records(fair.contrasts_)),
+    )
 
 
 def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table:
     d = len(fair.components_)
-    kept = [float(fit.explained_variance_ratio_.sum()) for fit in (plain, fair)]
-    orthogonal = not hasattr(fair, "balance_")
-    rows = [
-        ["variance kept", *map(percent, kept), "share of the total variance" if orthogonal else
-         "share of the table that a regression on the scores explains"],
-        ["mean gap", number(plain.mean_gap_), number(fair.mean_gap_, plain.mean_gap_),
-         "largest distance of group means"],
-        ["covariance gap", number(plain.cov_gap_), number(fair.cov_gap_, plain.cov_gap_),
-         "largest difference of covariances"],
-    ]  # fmt: skip
-    head, caption = ["", "plain PCA", "fair PCA", "meaning"], ""
-    if held_out is not None:
-        head.insert(3, "held-out rows")
-        rows[0].insert(3, percent(held_out["variance"]))
-        for row, name in zip(rows[1:], ("mean_gap", "cov_gap"), strict=True):
-            row.insert(3, f"{number(held_out[name])} ± {number(held_out[f'{name}_std'])}")
-        caption = (
-            f"Held-out rows: fitted to all but one of {held_out['folds']} folds, measured on that "
-            "one; mean ± standard deviation over the folds."
-        )
+    kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
+    variance = held_out and percent(held_out["variance"])
+    is_sparse = hasattr(fair, "balance_")
+    share_of = "table that a regression on the scores explains" if is_sparse else "total variance"
+    rows = [("variance kept", *kept, variance, f"share of the {share_of}")]
+    for name, key, meaning in (
+        ("mean gap", "mean_gap", "largest distance of group means"),
+        ("covariance gap", "cov_gap", "largest difference of covariances"),
+    ):
+        before, after = getattr(plain, f"{key}_"), getattr(fair, f"{key}_")
+        gap = held_out and f"{number(held_out[key])} ± {number(held_out[f'{key}_std'])}"
+        rows.append((name, number(before), number(after, before), gap, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
-    return _table(title, head, rows, caption)
+    folds = held_out and held_out["folds"]
+    caption = (
+        f"Held-out rows: fitted to all but one of {folds} folds, measured on that one; mean ± "
+        "standard deviation over the folds."
+    )
+    head = ("", "plain PCA", "fair PCA", "held-out rows", "meaning")
+    return _table(title, head, rows, caption if held_out else None)
 
 
 def _path(fair: Any) -> Table:
@@ -163,8 +160,7 @@ def _certificate(fair: Any) -> str:
 
 
 def _group_losses(groups: dict[str, list[Any]]) -> Table:
-    with_strata = any(stratum is not None for stratum in groups["stratum"])
-    names = ("attribute", "group", "stratum") if with_strata else ("attribute", "group")
+    names = ("attribute", "group", "stratum")
     figures = ("best", "variance_plain", "loss_plain", "variance", "loss", "weight")
     rows = [
         [*(entry[name] for name in names), entry["n_rows"],
@@ -183,41 +179,45 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
 
 
 def _contrasts(contrasts: list[dict[str, Any]]) -> Table:
-    with_strata = any(entry["stratum"] is not None for entry in contrasts)
-    with_notes = any(entry["status"] != "compared" for entry in contrasts)
-    head = ["attribute", "groups", *(["stratum"] if with_strata else []), "rows"]
-    head += ["mean gap", "left", "cov. gap", "left", *(["note"] if with_notes else [])]
+    whole = "all rows" if any(entry["stratum"] for entry in contrasts) else ""
+    head = (
+        "attribute",
+        "groups",
+        "stratum",
+        "rows",
+        "mean gap",
+        "left",
+        "cov. gap",
+        "left",
+        "note",
+    )
     rows = []
     for entry in contrasts:
-        cells = [entry["attribute"], label("", entry["positive"], entry["negative"])]
-        cells += [entry["stratum"] or "all rows"] if with_strata else []
         sizes = (entry["n_positive"], entry["n_negative"])[: 2 if entry["negative"] else 1]
-        cells.append(" / ".join(map(str, sizes)))
+        gaps = []
         for before, after in (("mean_gap_before", "mean_gap"), ("cov_gap_before", "cov_gap")):
-            cells += [number(entry[before]), number(entry[after], entry[before])]
-        if with_notes:
-            cells.append("" if entry["status"] == "compared" else entry["status"])
-        rows.append(cells)
+            gaps += [number(entry[before]), number(entry[after], entry[before])]
+        groups = label("", entry["positive"], entry["negative"])
+        note = "" if entry["status"] == "compared" else entry["status"]
+        stratum, counts = entry["stratum"] or whole, " / ".join(map(str, sizes))
+        rows.append((entry["attribute"], groups, stratum, counts, *gaps, note))
     return _table("Gaps in all features, and left in the fair components", head, rows)
 
 
 def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
     """Print families with null and bound, adversaries, the worst, gaps, pairs and decisions."""
-    out = _open_console(heading)
-    if report["delta"]:
-        out.print(_families(report))
-    if report["adversaries"]:
-        out.print(_adversaries(report))
-    for line in _sentences(report):
-        out.print(line)
-    out.print()
-    out.print(_gaps(report))
-    if report["delta"] and len(report["delta"][0]["pairs"]) > 1:
-        out.print(_pairs(report["delta"]))
-    if report["losses"] is not None:
-        out.print(_losses(report["losses"]))
-    if report["decisions"] is not None:
-        out.print(_decisions(report["decisions"]))
+    delta, losses, decisions = report["delta"], report["losses"], report["decisions"]
+    _print(
+        heading,
+        _families(report) if delta else None,
+        _adversaries(report) if report["adversaries"] else None,
+        *_sentences(report),
+        "",
+        _gaps(report),
+        _pairs(delta) if delta and len(delta[0]["pairs"]) > 1 else None,
+        None if losses is None else _losses(losses),
+        None if decisions is None else _decisions(decisions),
+    )
 
 
 def _pair(entry: dict[str, Any]) -> str:
@@ -254,9 +254,8 @@ def _adversaries(report: dict[str, Any]) -> Table:
         for entry in report["by_adversary"]
     ]  # fmt: skip
     level = f"{100 * report['confidence']:g} % interval"
-    head = ("adversary", "Δ on held-out rows", level, "largest for")
     title = "Adversaries: trained on one half of the rows, measured on the other"
-    return _table(title, head, rows)
+    return _table(title, ("adversary", "Δ on held-out rows", level, "largest for"), rows)
 
 
 def _sentences(report: dict[str, Any]) -> Iterator[str]:
@@ -329,9 +328,5 @@ def _decisions(decisions: dict[str, Any]) -> Table:
     ]  # fmt: skip
     head = ("rate of", "group", "rows", "rate", "interval", "difference", "impact ratio",
             "interval", "note")  # fmt: skip
-    return _table(
-        "Decisions: how often each group is selected",
-        head,
-        rows,
-        "Compared with the group of the highest rate. Unknown groups are left out.",
-    )
+    caption = "Compared with the group of the highest rate. Unknown groups are left out."
+    return _table("Decisions: how often each group is selected", head, rows, caption)

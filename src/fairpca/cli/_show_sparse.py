@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,31 +11,51 @@ from fairpca._present import number, percent, records
 _MOST_CONTRASTS = 3  # columns of balances
 
 
-def print_sparse(fair: Any, out: Any, table: Callable[..., Any]) -> None:
-    """Print the path, where there is one, and the loadings of every component."""
-    if hasattr(fair, "path_"):
-        path = records(fair.path_)
-        rows = [
-            (point["n_nonzero"], percent(point["explained_variance_ratio"]),
-             number(point["whitened_cov_gap"]), "chosen" if point["chosen"] else "")
-            for point in path
-        ]  # fmt: skip
-        head = ("loadings", "variance explained", "whitened covariance gap", "note")
-        title = "What more non-zero loadings explain"
-        out.print(table(title, head, rows, "", lambda place: bool(path[place]["chosen"])))
-    labels = _balance_labels(fair)
-    shown = [f"balance {label}" for label in labels]
-    caption = "Balance: loading × group difference. It sums to zero in every component"
-    if len(fair.balance_) > len(labels):
-        caption += f"; {len(fair.balance_) - len(labels)} more contrasts are in the JSON document"
-    head = ("component", "feature", "loading", *shown)
-    out.print(
-        table("What the components are made of", head, _loadings(fair, labels), f"{caption}.")
+def sparse_path(fair: Any) -> tuple[Any, ...] | None:
+    """Title, head, rows, caption and marked rows of the path; None where there is none."""
+    if not hasattr(fair, "path_components_"):
+        return None
+    path = records(fair.path_)
+    rows = [
+        (point["n_nonzero"], percent(point["explained_variance_ratio"]),
+         number(point["whitened_cov_gap"]), "chosen" if point["chosen"] else "")
+        for point in path
+    ]  # fmt: skip
+    head = ("loadings", "variance explained", "whitened covariance gap", "note")
+    title = "What more non-zero loadings explain"
+    return title, head, rows, None, lambda place: bool(path[place]["chosen"])
+
+
+def loadings_table(fair: Any) -> tuple[Any, ...] | None:
+    """Title, head, rows and caption of the loadings that are not zero; None if all may be."""
+    if not hasattr(fair, "balance_"):
+        return None
+    compared = [entry for entry in records(fair.contrasts_) if entry["mean_gap"] is not None]
+    labels = [f"balance {e['positive']} − {e['negative']}" for e in compared[:_MOST_CONTRASTS]]
+    names = getattr(fair, "feature_names_in_", [f"x{i}" for i in range(fair.n_features_in_)])
+    rows = []
+    for j, component in enumerate(fair.components_):
+        order = np.argsort(-np.abs(component), kind="stable")[: np.count_nonzero(component)]
+        for place, feature in enumerate(order):
+            first = f"{j + 1} ({percent(fair.explained_variance_ratio_[j])})"
+            balances = (f"{x:+.3f}" for x in fair.balance_[: len(labels), j, feature])
+            loading = f"{component[feature]:+.2f}"
+            rows.append(("" if place else first, names[feature], loading, *balances))
+    caption = "Balance: loading × group difference. It sums to zero where group means are equal."
+    if len(compared) > len(labels):
+        caption += f" {len(compared) - len(labels)} more contrasts are in the JSON document."
+    return (
+        "What the components are made of",
+        ("component", "feature", "loading", *labels),
+        rows,
+        caption,
     )
 
 
 def sparse_certificate(fair: Any) -> str:
-    """Say what the scores explain, and what no others can exceed."""
+    """Say what the scores explain, and what no others can exceed; empty for dense components."""
+    if not hasattr(fair, "balance_"):
+        return ""
     total = float(fair.explained_variance_ratio_.sum())
     bound = total * fair.certificate_.bound / (fair.certificate_.objective or 1.0)
     d, equal = fair.n_components_, "" if fair.mean_tol is None else " with equal group means"
@@ -49,25 +68,3 @@ def sparse_figures(fair: Any) -> dict[str, Any]:
     names = ("n_nonzero", "balance", "reconstruction", "whitened_cov_gap", "correlation")
     figures = {name: getattr(fair, f"{name}_") for name in names}
     return {**figures, "path": records(fair.path_) if hasattr(fair, "path_") else None}
-
-
-def _balance_labels(fair: Any) -> list[str]:
-    """Name the first contrasts that are compared."""
-    compared = [entry for entry in records(fair.contrasts_) if entry["mean_gap"] is not None]
-    return [f"{e['positive']} − {e['negative']}" for e in compared[:_MOST_CONTRASTS]]
-
-
-def _loadings(fair: Any, labels: list[str]) -> Iterator[list[Any]]:
-    """One row for each loading that is not zero, the largest first."""
-    names = getattr(fair, "feature_names_in_", [f"x{i}" for i in range(fair.n_features_in_)])
-    for j, component in enumerate(fair.components_):
-        order = np.argsort(-np.abs(component), kind="stable")
-        for place, feature in enumerate(order[: np.count_nonzero(component)]):
-            share = percent(fair.explained_variance_ratio_[j])
-            balances = fair.balance_[: len(labels), j, feature]
-            yield [
-                f"{j + 1} ({share})" if place == 0 else "",
-                names[feature],
-                f"{component[feature]:+.2f}",
-                *(f"{balance:+.3f}" for balance in balances),
-            ]

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from fairpca._present import visible
-from fairpca.cli._console import Stages, collected_notes, print_notes
+from fairpca.cli._console import running
 from fairpca.cli._request import check_query, split_names
-from fairpca.tables import Database, Table, open_query, open_table, project_into, project_table
+from fairpca.tables import Database, open_query, open_table, project_into, project_table
 
 
 def run_transform(model: Path, paths: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -22,28 +22,21 @@ def run_transform(model: Path, paths: tuple[str, ...], options: dict[str, Any]) 
     if not model.is_file():
         raise click.ClickException(f"{model}: no such file.")
     database = Database(options["database"]) if options["sql"] or options["into"] else None
-    notes: list[str] = []
-    with Stages(enabled=not options["quiet"]) as stages, collected_notes(notes):
+    with running(options) as (stages, _):
         stages.begin(f"writing {options['into'] or Path(target or '').name}")
         if source is None:
             table = open_query(options["sql"], database)
         else:
             table = open_table(source, separator=options["separator"])
-        shared = _settings(table, options)
+        keep = table.names if options["keep_all"] else split_names(options["keep"], table.names)
+        shared = {"keep": keep, "progress": stages}
+        shared |= {name: options[name] for name in ("force", "missing", "unknown")}
         if target is None:
-            project_into(table, model, database, options["into"], progress=stages, **shared)
+            project_into(table, model, database, options["into"], **shared)
         else:
-            safe = {"safe_csv": options["safe_csv"]}
-            project_table(table, model, Path(target), progress=stages, **safe, **shared)
-    print_notes(notes, options)
+            project_table(table, model, Path(target), safe_csv=options["safe_csv"], **shared)
     if not options["quiet"]:
         click.echo(visible(f"{stages.done} rows written to {target or options['into']}"))
-
-
-def _settings(table: Table, options: Mapping[str, Any]) -> dict[str, Any]:
-    keep = table.names if options["keep_all"] else split_names(options["keep"], table.names)
-    same = ("force", "missing", "unknown")
-    return {"keep": keep, **{name: options[name] for name in same}}
 
 
 def _ends(paths: tuple[str, ...], options: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from importlib.metadata import metadata
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,6 +49,8 @@ from fairpca.solvers import Certificate, FairProblem, Solution, solve
 from fairpca.tables import is_stream
 
 FLOATS = [np.float64, np.float32]
+# Groups belong to every fit: request them wherever metadata is routed.
+ROUTED = {"sensitive_features": True, "control_features": True}
 
 
 class FairnessEstimator(
@@ -68,12 +69,11 @@ class FairnessEstimator(
     n_iter_: int
     n_features_in_: int
 
-    missing: str = MISSING[0]  # of those that do not have the parameter
+    # Of those that do not have the parameter.
+    missing: str = MISSING[0]
     rotation: str | None = None
-    _doc_link_module = "fairpca"
 
-    # Groups belong to every fit: request them wherever metadata is routed.
-    __metadata_request__fit: ClassVar = {"sensitive_features": True, "control_features": True}
+    __metadata_request__fit: ClassVar = ROUTED
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [AT_LEAST_ONE, SHARE, None],
@@ -87,26 +87,14 @@ class FairnessEstimator(
         "numeric": ["array-like", None],
         "min_group_size": [at_least(2)],
         "certify": ["boolean"],
-        "whiten": ["boolean"],
         "rotation": [one_of(ROTATIONS), None],
         "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
 
     @property
-    def _doc_link_template(self) -> str:
-        """Address of a class's page; empty while the package has no site of its own."""
-        site = documentation_address()
-        return f"{site}/api/generated/fairpca.{{estimator_name}}.html" if site else ""
-
-    @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-    @property
-    def _whitening(self) -> Array:
-        deviation = np.sqrt(self.explained_variance_)
-        return np.where(deviation > 0.0, deviation, 1.0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -118,11 +106,9 @@ class FairnessEstimator(
     def _split(self, X: Any, parts: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
         """Take groups, strata and weights that are named out of a table."""
         check_container(X)
-        index = getattr(X, "index", None)
         for name, part in zip(PARTS, parts, strict=True):
-            other = getattr(part, "index", None)
-            if hasattr(index, "equals") and hasattr(other, "equals"):
-                warn_of_other_index(name, index, other)
+            if hasattr(X, "index") and hasattr(part, "index"):
+                warn_of_other_index(name, X.index, part.index)
         X, columns, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
         if others or hasattr(self, "other_columns_"):  # of a fit before
             self._set_other_columns(others)
@@ -179,9 +165,7 @@ class FairnessEstimator(
                     raise no_rows_error(report.n_rows, report.incomplete)
                 warn_user(report.dropped, DroppedRowsWarning)
                 X = _safe_indexing(X, kept)
-                parts = tuple(
-                    None if part is None else _safe_indexing(part, kept) for part in parts
-                )
+                parts = tuple(p if p is None else _safe_indexing(p, kept) for p in parts)
         sensitive_features, control_features, sample_weight = parts
         if sensitive_features is None:
             self._require_groups_optional()
@@ -248,21 +232,9 @@ class FairnessEstimator(
                 )
         return moments.contrasts(self.compare, self.joint, self.reference, self.min_group_size)
 
-    def _form_problem(
-        self, covariance: Array, contrasts: ContrastSet, n_components: int = 1, padding: int = 0
-    ) -> FairProblem:
-        return FairProblem.from_contrasts(
-            covariance,
-            contrasts,
-            n_components,
-            mean_tol=self.mean_tol,
-            cov_weight=self.cov_weight,
-            cov_tol=self.cov_tol,
-            padding=padding,
-        )
-
     @with_callbacks
     def _solve(self, problem: FairProblem, **options: Any) -> Solution:
+        """Solve the problem; steps go to `verbose` and callbacks."""
         options["certify"] = self.certify
         with fit_task(self, None) as context:
             if self.verbose or context is not None:
@@ -281,7 +253,13 @@ class FairnessEstimator(
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
         if self.rotation is not None:
-            components, basis = _rotated(components, basis, covariance)
+            # The subspace stays, and with it all gaps ‖Vᵀf‖ and ‖VᵀQV‖ and the total variance.
+            turn = varimax(components.T)
+            variances = np.sum((basis @ turn) * (covariance @ basis @ turn), axis=0)
+            turn = turn[:, np.argsort(-variances, kind="stable")]
+            rotated = components.T @ turn
+            signs = np.sign(np.sum(fix_signs(rotated) * rotated, axis=0))
+            components, basis = (rotated * signs).T, basis @ (turn * signs)
         self.components_ = np.ascontiguousarray(components)
         self.n_components_ = len(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
@@ -305,24 +283,3 @@ class FairnessEstimator(
                 f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
             )
         return scores
-
-
-def _rotated(components: Array, basis: Array, covariance: Array) -> tuple[Array, Array]:
-    """Rotate components (d, p) and their coordinates (r, d) to few large loadings, by variance."""
-    # The subspace stays, and with it every gap ‖Vᵀf‖ and ‖VᵀQV‖ and the total variance.
-    turn = varimax(components.T)
-    order = np.argsort(-np.sum((basis @ turn) * (covariance @ basis @ turn), axis=0), kind="stable")
-    turn = turn[:, order]
-    rotated = components.T @ turn
-    leading = np.sign(np.sum(fix_signs(rotated) * rotated, axis=0))
-    return (rotated * leading).T, basis @ (turn * leading)
-
-
-@cache
-def documentation_address() -> str:
-    """Address of the documentation as the package's metadata have it, or an empty text."""
-    for entry in metadata("fairpca").get_all("Project-URL") or ():
-        name, _, address = entry.partition(",")
-        if name.strip() == "Documentation":
-            return address.strip().rstrip("/")
-    return ""

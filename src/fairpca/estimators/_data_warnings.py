@@ -86,7 +86,8 @@ def warn_of_small_groups(
 
 def warn_of_other_index(name: str, index: Any, other: Any) -> None:
     """Warn of groups whose pandas index is not that of X: position counts, not the index."""
-    if len(index) == len(other) and not index.equals(other):
+    known = hasattr(index, "equals") and hasattr(other, "equals")
+    if known and len(index) == len(other) and not index.equals(other):
         warn_user(
             f"{name} has another index than X, and is matched with it by position. If the "
             f"order differs, use {name}.loc[X.index]; if it is right, reset the index of both.",

@@ -27,12 +27,7 @@ from fairpca.estimators._sklearn import (
     report_step,
     with_callbacks,
 )
-from fairpca.exceptions import (
-    DeltaNotReachedWarning,
-    InfeasibleError,
-    InvalidInputError,
-    warn_user,
-)
+from fairpca.exceptions import DeltaNotReachedWarning, InfeasibleError, InvalidInputError, warn_user
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
@@ -209,11 +204,6 @@ class DeltaFairPCA(LinearEstimator):
         DeltaNotReachedWarning
             If no penalty reaches `delta`; the components are those with the smallest Δ found.
         """
-        if self.delta is not None and self.penalty is not None:
-            raise InvalidInputError(
-                f"delta={self.delta!r} and penalty={self.penalty!r} are both set; set one of them.",
-                parameter="penalty",
-            )
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
         if is_lazy(X):
@@ -260,6 +250,15 @@ class DeltaFairPCA(LinearEstimator):
         """
         self._learn_features(moments)
         return self._fit_rows(rows, moments, progress)
+
+    def _validate_params(self) -> None:
+        """Check each parameter, and those that exclude each other."""
+        super()._validate_params()
+        if self.delta is not None and self.penalty is not None:
+            raise InvalidInputError(
+                f"delta={self.delta!r} and penalty={self.penalty!r} are both set; set one of them.",
+                parameter="penalty",
+            )
 
     def _fit_rows(
         self, rows: Rows, moments: GroupMoments, progress: Progress | None = None

@@ -28,6 +28,7 @@ from fairpca.estimators._sklearn import (
 from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning, warn_user
 from fairpca.linalg import Array, fix_signs
 from fairpca.rows import Rows
+from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms
 from fairpca.tables import is_lazy
@@ -78,7 +79,7 @@ class FairKernelPCA(FairnessEstimator):
     solver_options : dict or None, default=None
         `tol`, `max_iter` and `cov_shift` of `fairpca.solvers.solve`. Eigenpairs of the kernel are
         always computed to rounding.
-    mean_tol, cov_weight, cov_tol, solver, certify, whiten, verbose
+    mean_tol, cov_weight, cov_tol, solver, certify, verbose
         As in `FairPCA`.
     compare, joint, reference, numeric, min_group_size, missing_groups
         As in `FairPCA`. Features are neither scaled nor imputed: use a StandardScaler or
@@ -159,7 +160,6 @@ class FairKernelPCA(FairnessEstimator):
         numeric: Sequence[str] | None = None,
         min_group_size: int = 2,
         certify: bool = True,
-        whiten: bool = False,
         missing_groups: str = "raise",
         verbose: int = 0,
     ) -> None:
@@ -183,7 +183,6 @@ class FairKernelPCA(FairnessEstimator):
         self.numeric = numeric
         self.min_group_size = min_group_size
         self.certify = certify
-        self.whiten = whiten
         self.missing_groups = missing_groups
         self.verbose = verbose
 
@@ -207,12 +206,24 @@ class FairKernelPCA(FairnessEstimator):
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
         """
-        check_covariance_terms(self.cov_weight, self.cov_tol)
-        self._check_options(sample_weight)
+        if self.formulation != "feature" and sample_weight is not None:
+            raise InvalidInputError(
+                "formulation='paper' knows no sample_weight: leave it out, or use "
+                "formulation='feature'.",
+                parameter="sample_weight",
+            )
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
-        if is_lazy(X):
-            return self._fit_lazy(X, *parts)
+        if is_lazy(X):  # landmarks come from a sample, and the features of all rows are summed
+            if self.n_landmarks is None or self._is_precomputed:
+                raise InvalidInputError(
+                    "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, "
+                    "with a kernel that is not precomputed.",
+                    parameter="n_landmarks",
+                )
+            size = max(30 * self.n_landmarks, _DRAWN)
+            _, rows, sum_features = self._lazy_parts(X, *parts, size=size)
+            return self._fit_rows(rows, sum_features)
         # A copy: a precomputed kernel is overwritten, and the rows are kept for transform.
         return self._fit_rows(self._read_rows(X, *parts, copy=True, ensure_min_samples=2))
 
@@ -231,8 +242,7 @@ class FairKernelPCA(FairnessEstimator):
         return self._scores(self._features(X, reset=False))
 
     def _scores(self, X: Any) -> Array:
-        scores = self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
-        return scores / self._whitening.astype(X.dtype) if self.whiten else scores
+        return self._anchors.scores(X, self._shift, self.coefficients_, self._offset)
 
     def inverse_transform(self, X: Any) -> Array:
         """Map component scores back to the space of the features, approximately.
@@ -259,7 +269,10 @@ class FairKernelPCA(FairnessEstimator):
     def _is_precomputed(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
-    def _check_options(self, sample_weight: Any) -> None:
+    def _validate_params(self) -> None:
+        """Check each parameter, and those that exclude each other."""
+        super()._validate_params()
+        check_covariance_terms(self.cov_weight, self.cov_tol)
         if self.inverse_alpha is not None and self._is_precomputed:
             raise InvalidInputError(
                 "inverse_alpha needs the features, which kernel='precomputed' hides.",
@@ -271,25 +284,12 @@ class FairKernelPCA(FairnessEstimator):
                 f"solver_options has {sorted(unknown)}: it takes tol, max_iter and cov_shift.",
                 parameter="solver_options",
             )
-        if self.formulation != "feature" and (
-            self.n_landmarks is not None or sample_weight is not None
-        ):
+        if self.formulation != "feature" and self.n_landmarks is not None:
             raise InvalidInputError(
-                f"formulation={self.formulation!r} has one coefficient for each row, and knows no "
-                "n_landmarks and no sample_weight. Leave them out, or use formulation='feature'.",
-                parameter="formulation",
-            )
-
-    def _fit_lazy(self, X: Any, *parts: Any) -> Self:
-        """Landmarks come from a sample of the rows; the features of all rows are summed."""
-        if self.n_landmarks is None or self._is_precomputed:
-            raise InvalidInputError(
-                "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, with "
-                "a kernel that is not precomputed.",
+                "formulation='paper' has one coefficient for each row and knows no n_landmarks: "
+                "leave them out, or use formulation='feature'.",
                 parameter="n_landmarks",
             )
-        _, rows, sum_features = self._lazy_parts(X, *parts, size=max(30 * self.n_landmarks, _DRAWN))
-        return self._fit_rows(rows, sum_features)
 
     def _fit_rows(self, rows: Rows, sum_features: Callable[..., Any] | None = None) -> Self:
         """Fit from rows; `sum_features` gives moments of all rows if these are a sample."""
@@ -308,7 +308,8 @@ class FairKernelPCA(FairnessEstimator):
                 FairnessWarning,
             )
         covariance = np.diag(space.variances)
-        problem = self._form_problem(covariance, space.contrasts)
+        limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
+        problem = FairProblem.from_contrasts(covariance, space.contrasts, 1, **limits)
         count = count_components(problem, self.n_components)
         if count > len(covariance):
             raise InvalidInputError(
@@ -325,8 +326,7 @@ class FairKernelPCA(FairnessEstimator):
         self.coefficients_ = space.projection @ basis
         self._keep(covariance, space.contrasts, replace(solution, basis=basis), space.total)
         if self.inverse_alpha is not None:
-            scores = space.reference @ basis
-            self.X_transformed_fit_ = scores / self._whitening if self.whiten else scores
+            self.X_transformed_fit_ = space.reference @ basis
             self.dual_coef_ = kernels.inverse_coefficients(
                 self._anchors, self.X_transformed_fit_, rows.weights, self.inverse_alpha
             )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from fairpca._choices import OBJECTIVES
+from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
@@ -21,7 +19,6 @@ from fairpca.estimators._data_warnings import (
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
-    FairnessWarning,
     GroupsError,
     InfeasibleError,
     InvalidInputError,
@@ -29,17 +26,7 @@ from fairpca.exceptions import (
     SmallGroupWarning,
     warn_user,
 )
-from fairpca.linalg import Array
-from fairpca.moments import (
-    ContrastSet,
-    FoldedMoments,
-    GapStatistics,
-    GroupCovariances,
-    GroupMoments,
-    Span,
-    Standardization,
-    gap_statistics,
-)
+from fairpca.moments import GroupCovariances, GroupMoments
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
@@ -184,10 +171,7 @@ class FairPCA(LinearEstimator):
         "cov_shift": [NON_NEGATIVE, None],
     }
 
-    __metadata_request__partial_fit: ClassVar = {
-        "sensitive_features": True,
-        "control_features": True,
-    }
+    __metadata_request__partial_fit: ClassVar = ROUTED
 
     def __init__(
         self,
@@ -256,7 +240,6 @@ class FairPCA(LinearEstimator):
             `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
             relations, ADBC cursors.
         y : Ignored
-            Present for API consistency.
         sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
             If X is a table, the name of one of its columns, or a list of names: those columns
@@ -267,10 +250,8 @@ class FairPCA(LinearEstimator):
         sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
         """
-        check_covariance_terms(self.cov_weight, self.cov_tol)
         moments = self._sum_rows(X, sensitive_features, control_features, sample_weight)
-        self._solve_prepared(self._prepare(moments))
-        return self
+        return self._fit_sums(moments)
 
     @fit_context
     def partial_fit(
@@ -294,7 +275,6 @@ class FairPCA(LinearEstimator):
         NotFittedYetWarning
             If the rows so far can be compared, but no basis meets the constraints.
         """
-        check_covariance_terms(self.cov_weight, self.cov_tol)
         first = not hasattr(self, "moments_")
         parts = (sensitive_features, control_features, sample_weight)
         batch = self._sum_rows(X, *parts, reset=first, least=1)
@@ -303,7 +283,7 @@ class FairPCA(LinearEstimator):
         if self.moments_.n_samples < 2 or any(len(names) < 2 for names in levels):
             return self
         try:
-            self._solve_prepared(self._prepare(self.moments_), warn=False)
+            self._fit_sums(self.moments_, warn=False)
         except (InfeasibleError, GroupsError) as error:
             self.__dict__.pop("components_", None)  # they are those of fewer rows
             warn_user(
@@ -321,13 +301,16 @@ class FairPCA(LinearEstimator):
         moments : GroupMoments
             For instance the sum of the moments of many batches, or of a distributed table.
         """
-        self._check_moments(moments)
-        self._solve_prepared(self._prepare(moments))
-        return self
+        return self._fit_moments(moments)
 
-    def _check_moments(self, moments: GroupMoments) -> None:
-        """Check moments and learn the features they are of."""
+    def _validate_params(self) -> None:
+        """Check each parameter, and those that exclude each other."""
+        super()._validate_params()
         check_covariance_terms(self.cov_weight, self.cov_tol)
+        if self.objective != "total":
+            check_objective(self.objective, self.solver)
+
+    def _fit_moments(self, moments: GroupMoments, **options: Any) -> Self:
         if not isinstance(moments, GroupMoments):
             raise InvalidInputError(
                 f"moments is a {type(moments).__name__}; pass a GroupMoments, or rows to fit()."
@@ -335,70 +318,59 @@ class FairPCA(LinearEstimator):
         if not moments.attributes:
             self._require_groups_optional()
         self._learn_features(moments)
+        return self._fit_sums(moments, **options)
 
-    def _prepare(self, moments: GroupMoments) -> Prepared:
-        """Covariance and contrasts of scaled features, in the span of the rows if X is wide."""
+    def _fit_sums(
+        self,
+        moments: GroupMoments,
+        *,
+        on_problem_size: Callable[[int, int], None] | None = None,
+        tabulate: bool = False,
+        warn: bool = True,
+    ) -> Self:
+        """Scale, pose the problem, solve it, and set the attributes that end in an underscore."""
         famd = self.standardize == FAMD
         scaling = moments.standardization(famd=famd) if self.standardize else None
         scaled = moments.complete() if scaling is None else moments.standardized(scaling)
-        inner = scaled.coordinates()
+        inner, span = scaled.coordinates(), scaled.span  # the span of the rows, if X is wide
         _, mean, covariance = inner.pooled()
-        groups = None
-        if self.objective != "total":
-            check_objective(self.objective, self.solver)
-            if moments.attributes and not moments.categorical_attributes:
-                raise GroupsError(
-                    f"objective={self.objective!r} is about groups, but all sensitive_features "
-                    "are numbers: bin one of them, or use objective='total'.",
-                    parameter="objective",
-                )
-            groups = inner.group_covariances(self.joint)
-        if scaled.span is not None:
-            mean = scaled.span.place(mean)
-        mean, scale = (mean, None) if scaling is None else scaling
         contrasts = self._form_contrasts(inner)
-        return Prepared(moments, mean, scale, scaled.span, covariance, contrasts, groups)
-
-    def _solve_prepared(
-        self,
-        prepared: Prepared,
-        on_problem_size: Callable[[int, int], None] | None = None,
-        warn: bool = True,
-    ) -> None:
-        """Solve the problem, set the attributes of the solution, and warn of unsuitable data."""
-        moments, mean, scale, span, covariance, contrasts, groups = prepared
         try:
-            problem = self._form_problem(covariance, contrasts)
-            count = count_components(problem, self.n_components)
+            limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
+            pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
+            count = count_components(pose(1), self.n_components)
             if on_problem_size is not None:
                 on_problem_size(count, len(contrasts))
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            problem = self._form_problem(covariance, contrasts, count, padding)
-            if groups is None:
+            problem = pose(count, padding=padding)
+            if tabulate or self.objective != "total":
+                solution, self.group_variance_ = self._solve_groups(problem, inner, padding)
+            else:
                 options = {"tol": self.tol, "max_iter": self.max_iter, "cov_shift": self.cov_shift}
                 solution, self.group_variance_ = self._solve(problem, **options), None
-            else:
-                solution, self.group_variance_ = self._solve_groups(problem, groups, padding)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
-        self.moments_, self.mean_, self.scale_ = moments, mean, scale
+        mean = mean if span is None else span.place(mean)
+        self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             if self.mean_tol is not None or self.cov_weight != 0:
                 warn_of_small_groups(self.contrasts_, count, moments)
+        return self
 
     def _solve_groups(
-        self, problem: FairProblem, groups: GroupCovariances, padding: int
+        self, problem: FairProblem, moments: GroupMoments, padding: int
     ) -> tuple[Solution, dict[str, list[Any]]]:
         """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
+        groups = moments.group_covariances(self.joint)
         best = groups.best(problem.n_components)
-        weights: list[float | None] = [None] * len(groups)
+        weights: dict[int, float] = {}
         if self.objective == "total":  # plain PCA next to a model with another objective
             solution = self._solve(problem)
         else:
-            counted = self._large_groups(groups)
+            counted = self._large_groups(moments, groups)
             covariances = groups.covariances[counted]
             if padding:
                 covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
@@ -406,117 +378,30 @@ class FairPCA(LinearEstimator):
             problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
             solution = self._solve(problem, tol=self.tol, max_iter=self.max_iter)
             assert solution.weights is not None
-            for place, weight in zip(counted, solution.weights, strict=True):
-                weights[place] = float(weight)
+            weights = dict(zip(counted, solution.weights.tolist(), strict=True))
         table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
-        return solution, {**table, "weight": weights}
+        return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
 
-    def _measure(self, statistics: GapStatistics, moments: GroupMoments) -> GapStatistics:
-        """Return what orthonormal components keep of the variance of other rows."""
-        return statistics
-
-    def _large_groups(self, groups: GroupCovariances) -> list[int]:
+    def _large_groups(self, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
         """Return the positions of groups with enough rows, and name the others in a warning."""
-        least = self.min_group_size
-        counted = [place for place, n_rows in enumerate(groups.n_rows) if n_rows >= least]
+        if moments.attributes and not moments.categorical_attributes:
+            raise GroupsError(
+                f"objective={self.objective!r} is about groups, but all sensitive_features are "
+                "numbers: bin one of them, or use objective='total'.",
+                parameter="objective",
+            )
+        least, sizes = self.min_group_size, groups.n_rows
+        counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
         if not counted:
             raise GroupsError(
                 f"no group has min_group_size={least} rows: lower min_group_size or merge groups.",
                 parameter="min_group_size",
             )
         if len(counted) < len(groups):
-            small = [
-                f"{groups.label(place)} ({n_rows})"
-                for place, n_rows in enumerate(groups.n_rows)
-                if n_rows < least
-            ]
+            small = [f"{groups.label(i)} ({n})" for i, n in enumerate(sizes) if n < least]
             warn_user(
                 f"objective={self.objective!r} does not count groups with fewer than "
                 f"min_group_size={least} rows: {', '.join(small)}.",
                 SmallGroupWarning,
             )
         return counted
-
-
-class Prepared(NamedTuple):
-    """What a solve needs to know of moments, in the coordinates that it works in."""
-
-    moments: GroupMoments  # of the features in their own units
-    mean: Array  # of the features, in their own units
-    scale: Array | None  # what they are divided by
-    span: Span | None  # directions that the rows span, if there are more features than rows
-    covariance: Array
-    contrasts: ContrastSet
-    groups: GroupCovariances | None  # None: all rows count alike
-
-
-def fit_with_plain(
-    model: FairPCA,
-    moments: GroupMoments,
-    on_problem_size: Callable[[int, int], None] | None = None,
-) -> FairPCA:
-    """Fit a model; return plain PCA with the gaps of the same contrasts.
-
-    `on_problem_size` is called with the numbers of components and contrasts before the solve.
-    """
-    model._validate_params()
-    model._check_moments(moments)
-    prepared = model._prepare(moments)
-    model._solve_prepared(prepared, on_problem_size)
-    unfair: dict[str, Any] = {
-        "mean_tol": None,
-        "cov_weight": 0.0,
-        "cov_tol": None,
-        "objective": "total",
-    }
-    shared = {name: getattr(model, name) for name in FairPCA().get_params()}
-    unfair |= {"rotation": None, "solver": "refined", "n_components": model.n_components_}
-    plain = FairPCA(**{**shared, **unfair})
-    plain._check_moments(moments)
-    plain._solve_prepared(prepared, warn=False)
-    return plain
-
-
-def held_out_statistics(model: FairPCA, folded: FoldedMoments) -> list[GapStatistics]:
-    """Fit copies of a model to all folds but one, and measure each on that one."""
-    contrasts = (model.compare, model.joint, model.reference, model.min_group_size)
-    measured = []
-    with warnings.catch_warnings():
-        for category in (FairnessWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # the fit to all rows warns once
-        for number, (train, test) in enumerate(folded.splits, start=1):
-            quick = {"certify": False, "verbose": 0}
-            fair = clone(model).set_params(**{k: quick[k] for k in quick if k in vars(model)})
-            try:
-                fair.fit_moments(train)
-            except GroupsError as error:
-                where = f"without the rows of fold {number} of {len(folded.folds)}: {error}"
-                raise GroupsError(where, parameter="folds") from error
-            if fair.scale_ is not None:
-                test = test.standardized(Standardization(fair.mean_, fair.scale_))
-            measured.append(fair._measure(gap_statistics(test, fair.components_, *contrasts), test))
-    return measured
-
-
-def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
-    """Return means and deviations over the folds; None if a fold does not allow a fit."""
-    try:
-        means = held_out_means(held_out_statistics(model, folded))
-    except InvalidInputError:  # too few different rows, a group in one fold only
-        return None
-    summary: dict[str, float] = {"folds": len(folded.folds)}
-    for name, (mean, deviation) in means.items():
-        summary |= {name: mean, f"{name}_std": deviation}
-    return summary
-
-
-def held_out_means(measured: Sequence[GapStatistics]) -> dict[str, tuple[float, float]]:
-    """Mean and deviation over folds; infinite if no fold has two groups to compare."""
-    summary = {}
-    for name in GapStatistics._fields:
-        known = [value for one in measured if (value := getattr(one, name)) is not None]
-        if not known or math.inf in known:
-            summary[name] = (math.inf, 0.0)
-        else:
-            summary[name] = (float(np.mean(known)), float(np.std(known)))
-    return summary

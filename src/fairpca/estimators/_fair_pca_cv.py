@@ -13,7 +13,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._fair_pca import FairPCA, held_out_means, held_out_statistics
+from fairpca.estimators._comparison import held_out_means, held_out_statistics
+from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
     NON_NEGATIVE,
@@ -140,10 +141,10 @@ class FairPCACV(FairnessEstimator):
         X, y, sensitive_features, control_features, sample_weight
             As in `FairPCA.fit`.
         """
-        reader = self._new_estimator()
+        reader, settings = self._new_estimator(), self._settings()
         parts = (sensitive_features, control_features, sample_weight)
         folded = reader._sum_rows(X, *parts, folds=self.folds)
-        return self._choose(folded, getattr(reader, "other_columns_", ()))
+        return self._choose(folded, settings, getattr(reader, "other_columns_", ()))
 
     @fit_context
     def fit_moments(self, moments: FoldedMoments) -> Self:
@@ -159,7 +160,7 @@ class FairPCACV(FairnessEstimator):
                 f"moments is a {type(moments).__name__}; pass FoldedMoments, which every "
                 "moments_from_… returns with folds=5, or rows to fit()."
             )
-        return self._choose(moments)
+        return self._choose(moments, self._settings())
 
     def transform(self, X: Any) -> Any:
         """Return the component scores of `best_estimator_`; X is as for `FairPCA.transform`."""
@@ -181,9 +182,10 @@ class FairPCACV(FairnessEstimator):
         return estimator.set_params(**parameters)
 
     @with_callbacks
-    def _choose(self, folded: FoldedMoments, other_columns: Sequence[str] = ()) -> Self:
+    def _choose(
+        self, folded: FoldedMoments, settings: list[dict[str, Any]], others: Sequence[str] = ()
+    ) -> Self:
         """Measure every setting, and fit the best one to all rows."""
-        settings = self._settings()
         with fit_task(self, len(settings) + 1) as context:
             measured, status = [], []
             for setting in settings:
@@ -200,7 +202,7 @@ class FairPCACV(FairnessEstimator):
             best = self._new_estimator(**self.best_params_)
             with propagate_callbacks(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
-        best._set_other_columns(other_columns)
+        best._set_other_columns(others)
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
@@ -227,7 +229,10 @@ class FairPCACV(FairnessEstimator):
             if wrong or not len(values):
                 problem = f"{name} holds {wrong[0]!r}" if wrong else "there is no setting to try"
                 raise InvalidInputError(f"{problem}: give numbers in {name}.", parameter=name)
-        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        for setting in settings:
+            self._new_estimator(**setting)._validate_params()
+        return settings
 
     def _best(self, status: Sequence[str]) -> int:
         """Return the position of the setting with most variance among those that are fair."""

@@ -35,9 +35,15 @@ class LinearEstimator(FairnessEstimator):
         **FairnessEstimator._parameter_constraints,
         "tol": [POSITIVE],
         "max_iter": [AT_LEAST_ONE],
+        "whiten": ["boolean"],
         "standardize": ["boolean", one_of({FAMD})],
         "missing": [one_of(MISSING)],
     }
+
+    @property
+    def _whitening(self) -> Array:
+        deviation = np.sqrt(self.explained_variance_)
+        return np.where(deviation > 0.0, deviation, 1.0)
 
     @property
     def _directions(self) -> Array:

@@ -30,13 +30,14 @@ def held_out_deltas(
     halves, spaces = _split_rows(rows, form_contrasts, n_components, mean_tol, random)
     deltas: list[dict[str, list[HeldOutDelta]]] = [{} for _ in path_targets]
     for fitted, test, space in zip(halves, halves[::-1], spaces, strict=True):
-        split = _Split(fitted, test, space, form_contrasts, random)
+        trained = _coordinates(fitted, space, form_contrasts, random)
+        held_out = _coordinates(test, space, form_contrasts)
         path = adversary.fit_path(space, fitted, form_contrasts, path_targets, random, counter)
         known: dict[int, dict[str, HeldOutDelta]] = {}
         for point, values in zip(path, deltas, strict=True):
             key = id(point.basis)  # several targets may choose the same basis
             if key not in known:
-                known[key] = split.measure(point.basis, train)
+                known[key] = _measure(point.basis, trained, held_out, train)
             for name, delta in known[key].items():
                 values.setdefault(name, []).append(delta)
     averages = (map(HeldOutDelta.average, values.values()) for values in deltas)
@@ -81,34 +82,28 @@ def _check_sizes(rows, form_contrasts):
         warn_user(message, SmallGroupWarning)
 
 
-class _Split:
-    """Coordinates of rows to train on and of held-out rows, with the targets that both have."""
-
-    def __init__(self, fitted, test, space, form_contrasts, random):
-        targets, order = adversary.form_targets(fitted, form_contrasts)
+def _coordinates(rows, space, form_contrasts, random=None):
+    """Coordinates of rows and their targets by name; of a sample of them if `random` is given."""
+    targets, order = adversary.form_targets(rows, form_contrasts)
+    if random is not None:
         drawn = targets.draw(_TRAINED_ROWS, random)
-        self.fitted = space.coordinates(fitted.X)[order[drawn]]
-        trained = targets.take(drawn).binary()
-        targets, order = adversary.form_targets(test, form_contrasts)
-        self.test = space.coordinates(test.X)[order]
-        self.targets = {
-            name: (trained[name], held_out)
-            for name, held_out in targets.binary().items()
-            if name in trained
-        }
+        targets, order = targets.take(drawn), order[drawn]
+    return space.coordinates(rows.X)[order], targets.binary()
 
-    def measure(self, V, train):
-        """Δ of every target for a basis."""
-        U, new = self.fitted @ V, self.test @ V
-        scale = U.std(axis=0)
-        scale[scale == 0.0] = 1.0
-        deltas = {}
-        for name, parts in self.targets.items():
-            fitted, test = map(_labelled, (U / scale, new / scale), parts)
-            if min(fitted.smallest, test.smallest) >= MIN_ROWS:
-                [part] = cross_fit([(fitted, test)], train)
-                deltas[name] = part.delta()
-        return deltas
+
+def _measure(V, fitted, test, train):
+    """Δ of a basis for every target that the rows to train on and the held-out rows have."""
+    (X, trained), (X_new, held_out) = fitted, test
+    U, U_new = X @ V, X_new @ V
+    scale = U.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    deltas = {}
+    for name in (name for name in held_out if name in trained):
+        halves = _labelled(U / scale, trained[name]), _labelled(U_new / scale, held_out[name])
+        if min(half.smallest for half in halves) >= MIN_ROWS:
+            [part] = cross_fit([halves], train)
+            deltas[name] = part.delta()
+    return deltas
 
 
 def _labelled(U, target):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from fairpca.estimators._data_warnings import (
     warn_of_features,
     warn_of_small_groups,
 )
-from fairpca.estimators._fair_pca import FairPCA, Prepared
+from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._linear import FAMD
 from fairpca.estimators._sklearn import AT_LEAST_ONE, one_of
 from fairpca.exceptions import (
     CorrelatedScoresWarning,
@@ -22,8 +23,8 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import GapStatistics, GroupMoments
-from fairpca.solvers import Certificate
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.solvers import Certificate, FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._sparse import solve_path
 from fairpca.solvers._sparse_problem import (
@@ -45,6 +46,8 @@ _PATH_STEP = 1.3
 _PATH_END = 0.995
 # Share of the best of the path that its chosen point explains at least.
 _CHOSEN = 0.95
+# Correlations below this are rounding.
+_UNCORRELATED = 1e-6
 _INHERITED = (
     *("n_components", "cov_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
     *("whiten", "standardize", "missing", "missing_groups", "verbose"),
@@ -188,70 +191,80 @@ feature_names_in_, other_columns_
             "transform as if they were: use save and load_model, or to_onnx, instead."
         )
 
-    def _prepare(self, moments: GroupMoments) -> Prepared:
-        if moments.n_features > _MOST_FEATURES:
-            raise InvalidInputError(
-                f"X has {moments.n_features} features, and sparse components need a matrix of all "
-                f"pairs of them: choose at most {_MOST_FEATURES}, or use FairPCA."
-            )
+    def explained_share(self, moments: GroupMoments) -> float:
+        """Return the share of the variance of other rows that a regression on the scores explains.
+
+        Parameters
+        ----------
+        moments : GroupMoments
+            Of rows that are scaled as those of the fit.
+        """
+        S = moments.pooled().covariance
+        return sum(explained_variances(S, self.components_.T)) / (float(np.trace(S)) or 1.0)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
         if self.mean_tol:
             raise InvalidInputError(
                 f"mean_tol={self.mean_tol!r}: sparse components have equal group means "
                 "(mean_tol=0.0) or means without a constraint (mean_tol=None).",
                 parameter="mean_tol",
             )
-        return super()._prepare(moments.expanded())._replace(moments=moments)
 
-    def _solve_prepared(
+    def _fit_sums(
         self,
-        prepared: Prepared,
+        moments: GroupMoments,
+        *,
         on_problem_size: Callable[[int, int], None] | None = None,
+        tabulate: bool = False,
         warn: bool = True,
-    ) -> None:
-        """Search the supports, set the attributes of the components, and warn of the data."""
-        contrasts = prepared.contrasts
-        dense = self._form_problem(prepared.covariance, contrasts)
+    ) -> Self:
+        """Scale, search the supports, and set the attributes that end in an underscore."""
+        if moments.n_features > _MOST_FEATURES:
+            raise InvalidInputError(
+                f"X has {moments.n_features} features, and sparse components need a matrix of all "
+                f"pairs of them: choose at most {_MOST_FEATURES}, or use FairPCA."
+            )
+        whole = moments.expanded()
+        scaling = whole.standardization(famd=self.standardize == FAMD) if self.standardize else None
+        scaled = whole if scaling is None else whole.standardized(scaling)
+        _, mean, S = scaled.pooled()
+        contrasts = self._form_contrasts(scaled)
+        dense = FairProblem.from_contrasts(S, contrasts, 1, mean_tol=self.mean_tol, cov_weight=0.0)
         try:
-            count = count_components(dense, self.n_components)
+            problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
             if on_problem_size is not None:
-                on_problem_size(count, len(contrasts))
-            problem = self._pose(prepared, count)
+                on_problem_size(problem.d, len(contrasts))
             sizes = self._sizes(problem)
             states = solve_path(problem, sizes, _PATH_END)
             chosen = self._choose(problem, states)
         except InfeasibleError as error:
-            raise hint_numeric_attribute(error, prepared.moments) from None
-        self.moments_, self.mean_, self.scale_ = prepared.moments, prepared.mean, prepared.scale
-        self._set_components(problem, prepared, states[chosen])
+            raise hint_numeric_attribute(error, moments) from None
+        self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
+        self._set_components(problem, contrasts, states[chosen])
         self._set_path(problem, sizes, states, chosen)
         if warn:
-            warn_of_features(self.moments_, scaled=bool(self.standardize))
-            warn_of_small_groups(self.contrasts_, count, self.moments_)
-            if self.correlation_ > 1e-6:
-                needed = len(problem.F) + count
+            warn_of_features(moments, scaled=bool(self.standardize))
+            warn_of_small_groups(self.contrasts_, problem.d, moments)
+            if self.correlation_ > _UNCORRELATED:
                 warn_user(
-                    f"two scores have a correlation of {self.correlation_:.2f}: {count} components "
-                    f"are uncorrelated with n_nonzero={needed} or more.",
+                    f"two scores have a correlation of {self.correlation_:.2f}: {problem.d} "
+                    f"components are uncorrelated with n_nonzero={len(problem.F) + problem.d} or "
+                    "more.",
                     CorrelatedScoresWarning,
                 )
+        return self
 
-    def _measure(self, statistics: GapStatistics, moments: GroupMoments) -> GapStatistics:
-        """Count what a regression on the scores explains, in place of the variance of the scores."""
-        S = moments.pooled().covariance
-        explained = sum(explained_variances(S, self.components_.T)) / (float(np.trace(S)) or 1.0)
-        return statistics._replace(variance=explained)
-
-    def _pose(self, prepared: Prepared, count: int) -> SparseProblem:
-        """Pose the problem of all features with the least number of places."""
-        S, gaps = prepared.covariance, prepared.contrasts.mean_gaps
+    def _pose(
+        self, S: Array, contrasts: ContrastSet, count: int, moments: GroupMoments
+    ) -> SparseProblem:
+        """Pose the problem of all features, for any number of places."""
+        gaps = contrasts.mean_gaps[: 0 if self.mean_tol is None else None]
         spread = np.sqrt(np.trace(S) / len(S)) or 1.0
-        if self.mean_tol is None:
-            gaps = gaps[:0]
         F = independent_rows(gaps / spread, _MEAN_FLOOR * np.sqrt(len(S)))
-        Q = prepared.contrasts.cov_gaps
+        Q = contrasts.cov_gaps
         limit = self.cov_tol if len(Q) else None
-        places = self._places(prepared.moments)
-        problem = SparseProblem.pose(S, F, Q, count, 1, limit, places)
+        problem = SparseProblem.pose(S, F, Q, count, 1, limit, self._places(moments))
         if problem.dense.shape[1] < count:
             raise InfeasibleError(
                 f"n_components={count} is too many: with n_features={len(S)} there are "
@@ -327,10 +340,10 @@ feature_names_in_, other_columns_
         return int(np.argmax(np.array(explained) >= _CHOSEN * max(explained)))
 
     def _set_components(
-        self, problem: SparseProblem, prepared: Prepared, state: State | None
+        self, problem: SparseProblem, contrasts: ContrastSet, state: State | None
     ) -> None:
         assert state is not None
-        S, V, contrasts = problem.S, state.V, prepared.contrasts
+        S, V = problem.S, state.V
         total = float(np.trace(S)) or 1.0
         SV = S @ V
         explained = np.array(explained_variances(S, V))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairpca.linalg import Array
 from fairpca.metrics._rules import TIE_TOLERANCE, Fit, Signs, best_cut, half_space, masses
+from fairpca.metrics._svm import whiten
 
 _NUMBERS_AT_ONCE = 1 << 16  # anchors × points held at a time: half a megabyte an array
 _PAIRS_AT_ONCE = 32  # pairs advanced together: their sums stay in the cache
@@ -235,23 +236,32 @@ class LineStatistic:
 
 
 class PlaneStatistic:
-    """Half-planes, exactly."""
+    """Half-planes, exactly; of components that depend on each other those of their line."""
 
     def __init__(self, U: Array, weight: Array | None) -> None:
         self._U = U
         self._weight = weight
+        line, self._back = whiten(U, weight)
+        self._line = LineStatistic(line, weight) if line.shape[1] == 1 else None
         self._sweep = PlaneSweep(U)
 
     def fit(self, signs: Signs) -> Fit:
-        """Return the value of one pair, with its classifier."""
+        """Return the value of one pair as its classifier attains it, and the classifier."""
         mass = masses(signs[None], self._weight)
-        half_plane = self._sweep.best(mass.values[0])
-        if half_plane.value == 0:
+        if self._line is not None:
+            normal = self._back[:, 0] if self._line.fit(signs).value else np.zeros(2)
+        else:
+            half_plane = self._sweep.best(mass.values[0])
+            normal = half_plane.normal if half_plane.value else np.zeros(2)
+        if not normal.any():
             return Fit(0.0, None)
-        classifier = half_space(self._U, half_plane.normal, mass.values[0], TIE_TOLERANCE)
-        return Fit(half_plane.value / float(mass.scale[0]), classifier)
+        classifier = half_space(self._U, normal, mass.values[0], TIE_TOLERANCE)
+        attained = abs(float(mass.values[0] @ classifier.predict(self._U)))
+        return Fit(attained / float(mass.scale[0]), classifier)
 
     def null(self, signs: Signs) -> Array:
         """Return the values of many pairs."""
+        if self._line is not None:
+            return self._line.null(signs)
         mass = masses(signs, self._weight)
         return self._sweep.suprema(mass.values) / mass.scale

@@ -44,6 +44,9 @@ _NOISE = 1e-10  # gradients below it are rounding
 TOLERANCE = 1e-2  # of the gradient at zero; tighter than the stopping rule of usual SVM solvers
 
 
+_ROUNDINGS = 4.0  # a component smaller than so many roundings of the rows is none
+
+
 def whiten(U: Array, sample_weight: Array | None = None) -> tuple[Array, Array]:
     """Map rows to uncorrelated components of unit variance, fewer where components depend."""
     # Half-spaces are the same sets in any coordinates, and in these an SVM does not depend on
@@ -60,7 +63,11 @@ def whiten(U: Array, sample_weight: Array | None = None) -> tuple[Array, Array]:
     # The triangle has the singular values of the rows, and their left vectors are not needed.
     triangle = np.linalg.qr(np.sqrt(share)[:, None] * standard, mode="r")
     _, singular, right = np.linalg.svd(triangle, full_matrices=False)
-    kept = singular > 1e-10 * singular.max(initial=0.0)
+    # Next to a large offset the digits of a row end early: what is left of a component that
+    # depends on others is then no direction, but rounding.
+    rounding = np.max(np.abs(U[:, used]).max(axis=0) / scale[used], initial=0.0)
+    least = max(1e-10 * singular.max(initial=0.0), _ROUNDINGS * np.finfo(np.float64).eps * rounding)
+    kept = singular > least
     turned = right[kept].T / singular[kept]
     back = np.zeros((U.shape[1], int(kept.sum())))
     back[used] = turned / scale[used][:, None]

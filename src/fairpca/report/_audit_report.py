@@ -6,6 +6,7 @@ import base64
 import io
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,18 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
 from fairpca.report._delta import DeltaDisplay
 from fairpca.report._display import feature_names
+from fairpca.report._explorer import explorer, path_of_penalties
 from fairpca.report._page import AuditPage, Picture
 from fairpca.report._scores import BeforeAfterDisplay, LoadingsDisplay, caption
 from fairpca.report._summary import Fitted, fit_both, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
-from fairpca.rows import UNKNOWN_GROUP, Rows
+from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
 
 _BEFORE = 0.25  # of the budget, for the components that the fair ones are compared with
 _DPI = 110
 _POINTS = 1500  # rows that are drawn
 _GROUPS = 8  # groups that a picture shows
+_ATTRIBUTES = 6  # protected attributes that have a picture of their own
 
 
 def audit_report(
@@ -147,13 +150,19 @@ def make_page(
         drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
     if fitted is not None:
         drawings["loadings"] = lambda: _loadings(fitted)
-        if rows is not None:
-            drawings["before_after"] = lambda: _before_after(report, rows, fitted)
+        groups = None if rows is None else rows.binarized_at_median().groups
+        for column in () if groups is None else groups.categorical[:_ATTRIBUTES]:
+            drawings[f"before_after {column.name}"] = partial(_before_after, column, rows, fitted)
         if len(tradeoff) > 1:
             drawings["tradeoff"] = lambda: _tradeoff(tradeoff)
     pictures = {name: _as_png(draw) for name, draw in drawings.items()}
     notes = dict.fromkeys(result.worst.note for result in report.results if result.worst.note)
-    return AuditPage(summary, pictures, tuple(notes))
+    path = None
+    if rows is not None and fitted is not None and len(tradeoff) > 1:
+        names = feature_names(fitted.fair)
+        points = path_of_penalties(fitted, tradeoff)
+        path = explorer(rows, fitted.plain, points, names, fitted.fair.mean_, fitted.fair.scale_)
+    return AuditPage(summary, pictures, tuple(notes), path)
 
 
 def _as_png(draw: Callable[[], Any]) -> Picture:
@@ -173,17 +182,8 @@ def _as_png(draw: Callable[[], Any]) -> Picture:
     return Picture(base64.b64encode(content).decode(), width, height)
 
 
-def _before_after(report: AuditReport, rows: Rows, fitted: Fitted) -> Any:
-    """Draw the attribute of the worst pair, or the first one."""
-    groups = rows.binarized_at_median().groups
-    columns = groups.categorical if groups is not None else ()
-    pairs: Any = (
-        *report.adversaries,
-        *(pair for result in report.results for pair in result.pairs),
-    )
-    worst_pair = None if report.headline is None else report.headline.pair
-    worst = next((pair.attribute for pair in pairs if pair.label() == worst_pair), "")
-    column = next((c for c in columns if c.name == worst), columns[0])
+def _before_after(column: Attribute, rows: Rows, fitted: Fitted) -> Any:
+    """Draw the largest groups of an attribute on plain and on fair components."""
     sizes = np.bincount(column.codes, minlength=len(column.levels))
     largest = np.sort(np.argsort(-sizes, kind="stable")[:_GROUPS])
     shown = np.isin(column.codes, largest)

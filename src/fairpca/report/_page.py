@@ -54,6 +54,8 @@ class AuditPage:
         PNG pictures by name.
     notes : tuple of str
         What else should be said at the end.
+    path : dict, optional
+        Scores, figures and loadings along the path of penalties, which the slider moves along.
 
     Examples
     --------
@@ -68,13 +70,15 @@ class AuditPage:
     summary: dict[str, Any]
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    path: Mapping[str, Any] | None = None
 
     def html(self) -> str:
-        """Return the page: self-contained, without scripts, under a strict content policy."""
+        """Return the page: self-contained, under a content policy that admits one script."""
         from markupsafe import Markup
 
-        style = (_HOME / "templates" / "audit.css").read_text(encoding="utf-8")
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        style, script = map(_read, ("audit.css", "explorer.js"))
+        # In a block of data nothing but "<" could end the block or open another.
+        path = None if self.path is None else to_json(dict(self.path)).replace("<", "\\u003c")
         contrasts = (self.summary["fit"] or {}).get("contrasts", ())
         largest = {
             name: max((row[f"{name}_before"] or 0.0 for row in contrasts), default=0.0)
@@ -85,7 +89,11 @@ class AuditPage:
             True,
             pictures=self.pictures,
             style=Markup(style),
-            style_hash=f"sha256-{digest}",
+            style_hash=_digest(style),
+            script=Markup(script),
+            script_hash=_digest(script),
+            path=None if path is None else Markup(path),
+            explored=self.path,
             heat_max=largest,
             notes=self.notes,
         )
@@ -132,6 +140,14 @@ class AuditPage:
     def json(self) -> str:
         """Return all figures as JSON."""
         return to_json({**self.summary, "notes": self.notes})
+
+
+def _read(name: str) -> str:
+    return (_HOME / "templates" / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 @lru_cache

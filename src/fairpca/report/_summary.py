@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._present import records
-from fairpca.estimators._fair_pca import FairPCA, fit_with_plain, held_out_summary
+from fairpca.estimators._comparison import fit_with_plain, held_out_summary
+from fairpca.estimators._fair_pca import FairPCA
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.report._display import feature_names, same_sign
@@ -108,6 +109,9 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
         "features": list(about.get("features") or ()),
         "attributes": list(about.get("attributes") or ()),
         "strata": list(about.get("strata") or ()),
+        "numbers": []
+        if rows is None or rows.groups is None
+        else [n.name for n in rows.groups.numeric],
         "groups": groups,
         "min_group": report.min_group,
         "unknown": report.unknown,

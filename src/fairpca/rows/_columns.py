@@ -52,15 +52,17 @@ def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> N
     repeated = sorted({name for name in names if names.count(name) > 1})
     unknown = [name for name in names if name not in known]
     if repeated:
-        problem = f"{repeated} is named more than once."
+        problem = f"{parameter} names {repeated} more than once."
     elif unknown:
-        problem = f"{unknown} is not among the columns: {_known(unknown[0], known)}"
+        listed = _known(unknown[0], known)
+        problem = f"{parameter} names {unknown}, which is not among the columns: {listed}"
     else:
         return
     kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
     # A header that seems to be a single column may have another separator.
     marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
-    raise kind(problem, parameter=parameter, settings=[("separator", m) for m in marks[:1]])
+    settings = [("separator", mark) for mark in marks[:1]]
+    raise kind(problem, parameter=parameter, settings=settings, is_subject=True)
 
 
 def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
