@@ -204,7 +204,7 @@ def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
 
 def _tradeoff(fair: FairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
     """Fit along penalties of the covariance gap, and measure every fold that was left out."""
-    if folded is None or fair.objective != "total":
+    if folded is None or fair.objective != "total" or hasattr(fair, "balance_"):
         return []
     penalties: Sequence[float] = PENALTIES
     chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight
