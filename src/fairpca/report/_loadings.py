@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._present import records
+from fairpca._present import number, records
 from fairpca.exceptions import InvalidInputError
 from fairpca.report._display import (
     ACCENT,
@@ -132,7 +132,8 @@ class LoadingsDisplay(Display):
                 )  # fmt: skip
             if self.balance is not None:
                 balance = self.balance[component, order]
-                what = f"balance: loading × ({self.balance_of}), sums to {balance.sum():.1g}"
+                total = number(balance.sum(), 1.0)
+                what = f"balance: loading × ({self.balance_of}), sums to {total}"
                 ax.barh(place, balance, 0.45, color=ACCENT, alpha=0.35, zorder=1, label=what)
             ax.plot(fair[order], place, "o", markersize=7, color=FAIR, label="fair", zorder=3)
             ax.set_yticks(place, [self.feature_names[index] for index in order])
@@ -142,7 +143,8 @@ class LoadingsDisplay(Display):
             ax.set_xlabel(f"loading on component {component + 1}{more}")
             ax.set_title(f"What component {component + 1} is made of")
             if self.balance is not None:
-                ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.18), ncols=2)
+                below = -0.5 / (0.4 + 0.3 * len(order))  # half an inch, under the label
+                ax.legend(loc="upper left", bbox_to_anchor=(0.0, below), ncols=2)
             else:
                 ax.legend(loc="best")
         return self

@@ -21,7 +21,7 @@ _RANK = 1e-9
 _ROUNDING = 1e-12
 # Longest step of Newton's method, whose scores have unit variance, and the number of steps.
 _LONGEST = 0.5
-_STEPS = 8
+_STEPS = 6
 _FEASIBLE = 1e-9
 # Share of the limit by which the soft maximum of the gaps may exceed their maximum.
 _SOFTNESS = 0.05

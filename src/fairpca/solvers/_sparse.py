@@ -20,8 +20,8 @@ from fairpca.solvers._sparse_problem import SparseProblem, State, explained_vari
 from fairpca.solvers._supports import Quotient, best_directions, search_supports, swap_values
 
 # Supports that are followed from one component to the next, and starts of each search.
-_BEAM = 4
-_STARTS = 6
+_BEAM, _WIDE_BEAM = 2, 4
+_STARTS, _WIDE_STARTS = 4, 6
 _SWEEPS = 3
 # Supports of one component that are refined together with the others in a sweep.
 _CANDIDATES = 3
@@ -35,7 +35,7 @@ _PENALTIES = (0.5, 2.0)
 _IMPROVEMENT = 1e-7
 # Sets of supports that are solved together at each exchange of a feature, and where it starts.
 _SHORTLIST = 32
-_BEAM_SWAPS = 8
+_BEAM_SWAPS = 4
 _MOST_SWAPS = 50
 # Entries of their matrices, so that long supports do not take long.
 _ENTRIES = 200_000
@@ -109,12 +109,13 @@ def _beam(problem: SparseProblem) -> list[State]:
     """Add one component after the other, and follow several supports at a time."""
     empty = State(0.0, np.zeros((len(problem.S), 0)), np.zeros((0, problem.k), int))
     states = [empty]
-    width = _BEAM if problem.d <= _FEW_COMPONENTS else _NARROW
+    is_wide = problem.limit is not None and problem.d <= _FEW_COMPONENTS
+    width, n_starts = (_WIDE_BEAM, _WIDE_STARTS) if is_wide else (_BEAM, _STARTS)
     for _ in range(problem.d):
         grown: dict[Any, State] = {}
         for state in states:
             quotient = _quotient(problem, state.V)
-            supports, _ = search_supports(quotient, problem.k, _STARTS if width == _BEAM else 4)
+            supports, _ = search_supports(quotient, problem.k, n_starts)
             for support in supports[:width]:
                 for new in _with_direction(problem, quotient, state, support):
                     key = tuple(sorted(map(tuple, new.supports.tolist())))
@@ -251,7 +252,9 @@ def _sweep(problem: SparseProblem, states: Sequence[State]) -> State:
         for j in range(problem.d):
             others = State(0.0, np.delete(best.V, j, 1), np.delete(best.supports, j, 0))
             quotient = _quotient(problem, others.V)
-            supports, _ = search_supports(quotient, problem.k, _STARTS, best.supports[j : j + 1])
+            supports, _ = search_supports(
+                quotient, problem.k, _WIDE_STARTS, best.supports[j : j + 1]
+            )
             for support in supports[:_CANDIDATES]:
                 for new in _with_direction(problem, quotient, others, support):
                     if problem.limit is None and new.value < best.value - _HOPELESS * problem.bound:

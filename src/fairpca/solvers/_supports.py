@@ -20,7 +20,7 @@ _FLAT = 1e-10
 _UNMET = 1e-7
 _RANK = 1e-9
 # Steps of Newton's method on the secular equation; it converges from below, quadratically.
-_NEWTON_STEPS = 8
+_NEWTON_STEPS = 6
 # Features that pairs start from.
 _MOST_FIRST = 100
 _SWAP_ROUNDS = 30
