@@ -139,7 +139,7 @@ def speed():
 
 def leakage(name="wine_quality", d=5, splits=3):
     rows = []
-    models = {"FairPCA": FairPCA(d)} | {
+    models = {"FairPCA": FairPCA(d), "FairPCA, means only": FairPCA(d, cov_weight=0.0)} | {
         f"{k} loadings{', limited' if limit else ''}": SparseFairPCA(d, n_nonzero=k, cov_tol=limit)
         for k in (6, 8) for limit in (None, 0.1)
     }  # fmt: skip

@@ -21,7 +21,7 @@ from fairpca.solvers._supports import Quotient, best_directions, search_supports
 
 # Supports that are followed from one component to the next, and starts of each search.
 _BEAM, _WIDE_BEAM = 2, 4
-_STARTS, _WIDE_STARTS = 4, 6
+_STARTS, _WIDE_STARTS = 4, 8
 _SWEEPS = 3
 # Supports of one component that are refined together with the others in a sweep.
 _CANDIDATES = 3
@@ -109,7 +109,8 @@ def _beam(problem: SparseProblem) -> list[State]:
     """Add one component after the other, and follow several supports at a time."""
     empty = State(0.0, np.zeros((len(problem.S), 0)), np.zeros((0, problem.k), int))
     states = [empty]
-    is_wide = problem.limit is not None and problem.d <= _FEW_COMPONENTS
+    # Exchanges follow where only means count, unless there is a single component.
+    is_wide = problem.d == 1 or (problem.limit is not None and problem.d <= _FEW_COMPONENTS)
     width, n_starts = (_WIDE_BEAM, _WIDE_STARTS) if is_wide else (_BEAM, _STARTS)
     for _ in range(problem.d):
         grown: dict[Any, State] = {}
