@@ -126,6 +126,8 @@ def test_levels_of_one_column_are_budgeted_together():
             len({label for label, loading in zip(labels, component, strict=True) if loading}) <= 3
         )
     assert fair.n_nonzero_.max() > 3
+    # All levels together are constant: no component spends loadings on that.
+    assert np.abs(fair.components_[:, 4:] @ fair.scale_[4:]).max() < 1e-8
     assert fair.mean_gap_ < 1e-12
     with pytest.raises(InvalidInputError, match="8 features"):
         SparseFairPCA(feature_groups=["a"]).fit(X, sensitive_features=group)

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from fairpca.linalg import Array, complement_basis, symmetrize
 from fairpca.solvers._sparse_problem import SparseProblem
-from fairpca.solvers._supports import whitening
+from fairpca.solvers._supports import unit_variance, whitening
 
 _RANK = 1e-9
 _ROUNDING = 1e-12
@@ -38,6 +38,9 @@ class SupportSets:
         self.column = np.repeat(np.arange(self.d), widths)
         back = np.swapaxes(self.E, -1, -2)
         self.M, self.A = (symmetrize(back @ (C @ self.E)) for C in (problem.S, problem.square))
+        # A direction in which nothing varies is zero in E, and must not be taken for a free one.
+        lacking = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
+        self.M = self.M + np.eye(len(self.column)) * lacking[..., None]
         self.inner = np.where(self.column[:, None] == self.column, self.A, 0.0)
         self.pairs: Any = np.triu_indices(self.d)
 
@@ -191,7 +194,7 @@ def _blocks(problem: SparseProblem, supports: Any) -> list[Array]:
     right = np.linalg.svd(F[:, single].transpose(1, 0, 2))[2] if len(F) else np.eye(m)
     N = np.broadcast_to(np.swapaxes(right, -1, -2)[..., len(F) :], (n * d, m, m - len(F)))
     inner = np.swapaxes(N, -1, -2) @ S[single[:, :, None], single[:, None, :]] @ N
-    N = N @ np.swapaxes(whitening(inner, float(np.diag(S).max())), -1, -2)
+    N = N @ unit_variance(inner, float(np.diag(S).max()))
     E = np.zeros((n * d, len(S), N.shape[2]))
     np.put_along_axis(E, single[:, :, None], N, axis=1)
     return [E[j::d] for j in range(d)]
@@ -205,7 +208,7 @@ def _blocks_of_one(problem: SparseProblem, supports: Any) -> list[Array]:
         N = complement_basis(problem.F[:, chosen], 1e-13)
         inner = N.T @ problem.S[np.ix_(chosen, chosen)] @ N
         E = np.zeros((1, len(problem.S), N.shape[1]))
-        E[0, chosen] = N @ whitening(inner, float(np.diag(problem.S).max())).T
+        E[0, chosen] = N @ unit_variance(inner, float(np.diag(problem.S).max()))
         blocks.append(E)
     return blocks
 

@@ -57,9 +57,9 @@ def solve_sparse(problem: SparseProblem, starts: Sequence[State] = ()) -> State 
         # Apart from each other: good starts would crowd out what leads further.
         sets = [[*_beam(problem), *_rotated(problem)], [_widen(problem, one) for one in starts]]
         states = [*starts, *(climb(problem, some) for some in sets if some)]
-        if not states:
-            return None
-        best = max(states, key=lambda state: state.value)
+        best = max(states, key=lambda state: state.value, default=None)
+    if best is None or best.value == -np.inf:
+        return None
     order = _explained_order(problem.S, best.V)
     # Adding zero turns −0 into 0.
     V = fix_signs(best.V[:, order] / np.linalg.norm(best.V[:, order], axis=0)) + 0.0
@@ -119,7 +119,7 @@ def _beam(problem: SparseProblem) -> list[State]:
             supports, _ = search_supports(quotient, problem.k, n_starts)
             for support in supports[:width]:
                 for new in _with_direction(problem, quotient, state, support):
-                    key = tuple(sorted(map(tuple, new.supports.tolist())))
+                    key = _key(new.supports)
                     if key not in grown or new.value > grown[key].value:
                         grown[key] = new
         states = sorted(grown.values(), key=lambda state: -state.value)[:width]
@@ -155,11 +155,9 @@ def _ascend(problem: SparseProblem, states: Sequence[State]) -> State:
     """Exchange one feature of one component at a time, from the best few sets of supports."""
     if problem.d == 1:
         return max(states, key=lambda state: state.value)
-    supports, starts = (
-        np.array([getattr(one, name) for one in states]) for name in ("supports", "V")
-    )
-    known: dict[Any, State] = {}
-    _solve_many(problem, known, supports, starts)
+    known = {_key(state.supports): state for state in states if state.value > -np.inf}
+    starts = np.array([state.V for state in states])
+    _solve_many(problem, known, np.array([state.supports for state in states]), starts)
     if problem.d == 2 and comb(len(problem.S), problem.k) <= _FEW_SUPPORTS:
         supports = _promising_pairs(problem)
         dense = np.broadcast_to(problem.dense, (len(supports), *problem.dense.shape))

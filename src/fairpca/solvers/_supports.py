@@ -70,11 +70,13 @@ def best_directions(quotient: Quotient, support: Any) -> Array:
     if not N.shape[1]:
         return np.zeros((len(quotient.M), 0))
     at = np.ix_(chosen, chosen)
-    inverse = whitening(N.T @ quotient.M[at] @ N, _scale(quotient.M))
-    A = N.T @ quotient.A[:, at[0], at[1]] @ N
-    top = np.linalg.eigh(symmetrize(inverse @ A @ inverse.T))[1][:, :, -1]
+    root = unit_variance(N.T @ quotient.M[at] @ N, _scale(quotient.M))
+    N = N @ root[:, root.any(axis=0)]
+    if not N.shape[1]:
+        return np.zeros((len(quotient.M), 0))
+    A = symmetrize(N.T @ quotient.A[:, at[0], at[1]] @ N)
     directions = np.zeros((len(quotient.M), len(A)))
-    directions[chosen] = N @ (inverse.T @ top.T)
+    directions[chosen] = N @ np.linalg.eigh(A)[1][:, :, -1].T
     return np.asarray(directions / np.linalg.norm(directions, axis=0))
 
 
@@ -219,6 +221,13 @@ def _add_places(quotient: Quotient, A: Array, T: Any) -> Array:
     C = np.pad(quotient.C, ((0, 0), (0, 1)))[:, chosen].transpose(1, 0, 2)
     P = np.eye(chosen.shape[1]) - (np.linalg.pinv(C, rcond=_RANK) @ C if C.size else 0.0)
     return _eigenvectors(np.broadcast_to(P, M.shape), A, M, scale)[1][:, -1].reshape(len(T), U)
+
+
+def unit_variance(M: Array, scale: float) -> Array:
+    """Return B with BᵀMB = I, but for zero columns where nothing varies, as with all levels."""
+    values, vectors = np.linalg.eigh(symmetrize(M))
+    flat = values <= _RANK * scale
+    return np.asarray(vectors * (~flat / np.sqrt(np.where(flat, 1.0, values)))[..., None, :])
 
 
 def whitening(M: Array, scale: float) -> Array:
