@@ -246,14 +246,16 @@ feature_names_in_, other_columns_
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             warn_of_small_groups(self.contrasts_, problem.d, moments)
-            if self.correlation_ > _UNCORRELATED:
-                warn_user(
-                    f"two scores have a correlation of {self.correlation_:.2f}: {problem.d} "
-                    f"components are uncorrelated with n_nonzero={len(problem.F) + problem.d} or "
-                    "more.",
-                    CorrelatedScoresWarning,
-                )
+            self._warn_of_correlation(len(problem.F) + problem.d)
         return self
+
+    def _warn_of_correlation(self, needed: int) -> None:
+        if self.correlation_ > _UNCORRELATED:
+            warn_user(
+                f"two scores have a correlation of {self.correlation_:.2f}: {self.n_components_} "
+                f"components are uncorrelated with n_nonzero={needed} or more.",
+                CorrelatedScoresWarning,
+            )
 
     def _pose(
         self, S: Array, contrasts: ContrastSet, count: int, moments: GroupMoments

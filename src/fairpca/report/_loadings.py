@@ -130,11 +130,6 @@ class LoadingsDisplay(Display):
                     plain[order], place, "s", markersize=6, color="white", markeredgecolor=PLAIN,
                     markeredgewidth=1.4, label="plain PCA",
                 )  # fmt: skip
-            if self.balance is not None:
-                balance = self.balance[component, order]
-                total = number(balance.sum(), 1.0)
-                what = f"balance: loading × ({self.balance_of}), sums to {total}"
-                ax.barh(place, balance, 0.45, color=ACCENT, alpha=0.35, zorder=1, label=what)
             ax.plot(fair[order], place, "o", markersize=7, color=FAIR, label="fair", zorder=3)
             ax.set_yticks(place, [self.feature_names[index] for index in order])
             ax.tick_params(axis="y", length=0)
@@ -142,12 +137,19 @@ class LoadingsDisplay(Display):
             more = f"; {left_out} features with smaller ones not drawn" if left_out else ""
             ax.set_xlabel(f"loading on component {component + 1}{more}")
             ax.set_title(f"What component {component + 1} is made of")
-            if self.balance is not None:
-                below = -0.5 / (0.4 + 0.3 * len(order))  # half an inch, under the label
-                ax.legend(loc="upper left", bbox_to_anchor=(0.0, below), ncols=2)
-            else:
+            if self.balance is None:
                 ax.legend(loc="best")
+            else:
+                self._draw_balance(ax, self.balance[component, order])
         return self
+
+    def _draw_balance(self, ax: Any, balance: NDArray[Any]) -> None:
+        """Draw bars behind the loadings, and the legend under them."""
+        what = f"balance: loading × ({self.balance_of}), sums to {number(balance.sum(), 1.0)}"
+        place = np.arange(len(balance))
+        ax.barh(place, balance, 0.45, color=ACCENT, alpha=0.35, zorder=1, label=what)
+        below = -0.5 / (0.4 + 0.3 * len(balance))  # half an inch, under the label
+        ax.legend(loc="upper left", bbox_to_anchor=(0.0, below), ncols=2)
 
 
 class BiplotDisplay(Display):
