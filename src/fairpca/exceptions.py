@@ -212,6 +212,10 @@ class DominantFeatureWarning(FairnessWarning):
     """One feature holds nearly all the variance, and features are not scaled."""
 
 
+class ExtremeRowsWarning(FairnessWarning):
+    """A component rests on a few extreme rows; the message says how many rows it is worth."""
+
+
 class IndexMismatchWarning(FairnessWarning):
     """Rows and groups have different pandas indexes, and are matched by position."""
 

@@ -86,13 +86,13 @@ def test_a_small_group_is_a_note_in_every_output(run, write, people):
     arguments = [write(frame), "--sensitive", "race", "--drop", "sex,income"]
     document = fit_json(run, *arguments)
     (note,) = document["notes"]
-    assert "lone" in note
+    assert "race=lone (1 row, no difference beyond chance)" in note
     (entry,) = (entry for entry in document["contrasts"] if entry["positive"] == "lone")
-    assert entry["status"].startswith("mean only")
+    assert entry["status"].startswith("not compared")
     assert entry["cov_gap"] is None
     printed = run("fit", *arguments)
     assert printed.stderr == f"fairpca: note: {note}\n"
-    assert "mean only" in printed.stdout
+    assert "not compared" in printed.stdout
     assert "note:" not in printed.stdout
     assert run("fit", *arguments, "--quiet").stderr == printed.stderr
 

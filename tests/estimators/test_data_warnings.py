@@ -7,12 +7,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.stats
 from sklearn.pipeline import make_pipeline
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments, load_model
 from fairpca.datasets import load_diabetes_sex
 from fairpca.exceptions import (
     DominantFeatureWarning,
+    ExtremeRowsWarning,
     FairnessWarning,
     FewRowsWarning,
     GroupFeatureWarning,
@@ -136,10 +138,45 @@ def test_one_feature_that_holds_all_the_variance(people):
 def test_groups_with_few_rows(people):
     frame, _ = people
     groups = np.where(np.arange(300) < 8, "few", "many")
-    [(category, text)] = _said(lambda: FairPCA(3).fit(frame, sensitive_features=groups))
+    three, two = (FairPCA(d, min_group_size=2) for d in (3, 2))
+    [(category, text)] = _said(lambda: three.fit(frame, sensitive_features=groups))
     assert category is FewRowsWarning
     assert "few' (8 rows)" in text
-    assert not _said(lambda: FairPCA(2).fit(frame, sensitive_features=groups))
+    assert not _said(lambda: two.fit(frame, sensitive_features=groups))
+
+
+def test_components_that_rest_on_a_few_extreme_rows():
+    random = np.random.default_rng(0)
+    X, sex = random.normal(size=(2000, 4)), np.arange(2000) % 2
+    normal = FairPCA(2).fit(X, sensitive_features=sex)
+    assert (normal.effective_samples_ > 1500).all()
+    assert (normal.effective_samples_ <= 2000).all()
+    X[:8, 2] = 30.0 * np.tile([1.0, 1.0, -1.0, -1.0], 2)
+    model = FairPCA(2, cov_weight=0.0)
+    (category, text), *more = _said(lambda: model.fit(X, sensitive_features=sex))
+    assert category is ExtremeRowsWarning
+    assert not more
+    extreme = int(np.argmin(model.effective_samples_))
+    assert f"component {extreme + 1} (" in text
+    assert "of 2000)" in text
+    assert model.effective_samples_[extreme] < 40
+    kurtosis = scipy.stats.kurtosis(model.transform(X), fisher=False)
+    expected = np.minimum(2 * 2000 / (kurtosis - 1), 2000)
+    np.testing.assert_allclose(model.effective_samples_, expected)
+    assert model.fit_moments(model.moments_).effective_samples_ is None
+
+
+def test_weights_and_missing_values_count_in_effective_samples():
+    random = np.random.default_rng(0)
+    X, sex, weights = random.normal(size=(400, 3)), np.arange(400) % 2, random.integers(0, 3, 400)
+    one = FairPCA(2).fit(X, sensitive_features=sex, sample_weight=weights.astype(float))
+    n = weights.sum() ** 2 / (weights**2).sum()
+    assert (one.effective_samples_ <= n + 1e-9).all()
+    X[3, 0] = np.nan
+    for missing in ("mean", "drop-rows"):
+        with pytest.warns(FairnessWarning):
+            model = FairPCA(2, missing=missing).fit(X, sensitive_features=sex)
+        assert np.isfinite(model.effective_samples_).all()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +206,7 @@ def test_whole_numbers_that_may_be_numbers(people):
     frame, _ = people
     age = pd.DataFrame({"age": np.random.default_rng(0).integers(18, 70, 300)})
     with pytest.raises(InfeasibleError, match=r"numeric=\['age'\]"):
-        FairPCA(2).fit(frame, sensitive_features=age)
+        FairPCA(2, min_group_size=2).fit(frame, sensitive_features=age)
     FairPCA(2, numeric=["age"]).fit(frame, sensitive_features=age)
     two = age.assign(size=np.random.default_rng(1).integers(140, 200, 300))
     FairPCA(2, numeric=np.array(["age", "size"])).fit(frame, sensitive_features=two)

@@ -43,11 +43,20 @@ def test_the_whole_table_is_kept(fitted):
     for name in ("mean_gap", "cov_gap", "variance", "gaussian_bound"):
         splits = np.array([results[f"split{k}_test_{name}"] for k in range(4)])
         assert np.isfinite(splits).all()
-        np.testing.assert_allclose(results[f"mean_test_{name}"], splits.mean(axis=0))
-        np.testing.assert_allclose(results[f"std_test_{name}"], splits.std(axis=0))
-    # On rows not fitted on, means matched by the fit are close and not equal.
+        if name.endswith("gap"):  # of squares, which may be negative on a fold
+            square = (splits * np.abs(splits)).mean(axis=0)
+            expected = np.sqrt(np.maximum(square, 0.0))
+        else:
+            expected = splits.mean(axis=0)
+            error = splits.std(axis=0, ddof=1) / 2.0
+            np.testing.assert_allclose(results[f"error_test_{name}"], error)
+        np.testing.assert_allclose(results[f"mean_test_{name}"], expected, atol=1e-7)
+        assert (results[f"error_test_{name}"] > 0.0).all()
+    for name in ("mean_gap", "variance"):
+        plain, fair = results[f"plain_test_{name}"], results[f"mean_test_{name}"]
+        assert (plain >= fair - 1e-9).all()
+        assert len(np.unique(plain)) == 2  # one for each number of components
     matched = results["param_mean_tol"] == 0.0
-    assert (results["mean_test_mean_gap"][matched] > 1e-3).all()
     assert (
         results["mean_test_mean_gap"][matched].max() < results["mean_test_mean_gap"][~matched].min()
     )
@@ -57,7 +66,7 @@ def test_it_chooses_most_variance_within_one_standard_error(fitted):
     results = fitted.cv_results_
     bound = results["mean_test_gaussian_bound"]
     smallest = bound.argmin()
-    limit = bound[smallest] + results["std_test_gaussian_bound"][smallest] / 2.0
+    limit = bound[smallest] + results["error_test_gaussian_bound"][smallest]
     allowed = np.flatnonzero(bound <= limit)
     assert fitted.best_index_ == allowed[results["mean_test_variance"][allowed].argmax()]
     assert fitted.best_params_ == results["params"][fitted.best_index_]
@@ -78,10 +87,10 @@ def test_the_best_is_refitted_to_all_rows(fitted, table):
 
 def test_a_limit_is_kept_or_refused(table):
     parts = {"sensitive_features": table["sex"]}
-    model = FairPCACV(mean_tols=(0.0, None), cov_weights=(0.0, 3.0), figure="mean_gap", at_most=9.0)
-    model.fit(table[FEATURES], **parts)
+    options = {"mean_tols": (0.0, None), "cov_weights": (0.0, 3.0), "at_most": 9.0}
+    model = FairPCACV(figure="gaussian_bound", **options).fit(table[FEATURES], **parts)
     assert model.best_index_ == model.cv_results_["mean_test_variance"].argmax()
-    with pytest.raises(InfeasibleError, match="smallest mean_gap on held-out rows") as caught:
+    with pytest.raises(InfeasibleError, match="smallest gaussian_bound on held-out") as caught:
         clone(model).set_params(at_most=1e-6).fit(table[FEATURES], **parts)
     assert caught.value.minimum > 1e-6
 

@@ -60,7 +60,9 @@ def test_gaps_of_two_attributes_against_the_rows(made):
 def test_every_contrast_meets_the_tolerance(made, solver, joint):
     X, groups = made
     tol = 0.6 if joint else 0.3
-    fair = FairPCA(2, cov_tol=tol, joint=joint, solver=solver).fit(X, sensitive_features=groups)
+    fair = FairPCA(2, cov_tol=tol, joint=joint, min_group_size=2, solver=solver).fit(
+        X, sensitive_features=groups
+    )
     U = fair.transform(X)
     cells = [groups["sex"] == "f", *(groups["race"] == r for r in "abc")]
     if joint:
@@ -99,15 +101,15 @@ def test_other_contrasts(made, compare):
 
 def test_frames_arrays_and_moments_agree(made):
     X, groups = made
-    reference = FairPCA(2, joint=True).fit(X, sensitive_features=groups)
+    reference = FairPCA(2, joint=True, min_group_size=2).fit(X, sensitive_features=groups)
     for values in (pl.from_pandas(groups), groups.to_numpy(dtype=object)):
-        fair = FairPCA(2, joint=True).fit(X, sensitive_features=values)
+        fair = FairPCA(2, joint=True, min_group_size=2).fit(X, sensitive_features=values)
         np.testing.assert_allclose(fair.components_, reference.components_, atol=1e-7)
     moments = GroupMoments.from_arrays(X[:500], groups[:500])
     moments = moments + GroupMoments.from_arrays(X[500:], groups[500:])
-    fair = FairPCA(2, joint=True).fit_moments(moments)
+    fair = FairPCA(2, joint=True, min_group_size=2).fit_moments(moments)
     np.testing.assert_allclose(fair.components_, reference.components_, atol=1e-7)
-    batched = FairPCA(2, joint=True)
+    batched = FairPCA(2, joint=True, min_group_size=2)
     for start in range(0, len(X), 400):
         rows = slice(start, start + 400)
         batched.partial_fit(X[rows], sensitive_features=groups[rows])
@@ -146,7 +148,7 @@ def test_small_cells_are_named_once(made):
     X, groups = made
     groups = groups.assign(race=np.where(np.arange(len(groups)) == 7, "d", groups["race"]))
     with pytest.warns(SmallGroupWarning) as caught:
-        fair = FairPCA(2, joint=True).fit(X, sensitive_features=groups)
+        fair = FairPCA(2, joint=True, min_group_size=2).fit(X, sensitive_features=groups)
     assert len(caught) == 1
     assert "d" in str(caught[0].message)
     statuses = dict(zip(fair.contrasts_["positive"], fair.contrasts_["status"], strict=True))
@@ -170,7 +172,9 @@ def test_pairwise_fairness_hides_an_intersection_that_joint_removes():
     groups = pd.DataFrame({"a": a, "b": b})
     cell = (a == 1) & (b == 1)
     pairwise = FairPCA(2, cov_weight=0.0).fit(X, sensitive_features=groups)
-    joint = FairPCA(2, cov_weight=0.0, joint=True).fit(X, sensitive_features=groups)
+    joint = FairPCA(2, cov_weight=0.0, joint=True, min_group_size=2).fit(
+        X, sensitive_features=groups
+    )
     assert pairwise.mean_gap_ <= 1e-10
     assert gaps(pairwise.transform(X), cell)[0] > 1.0
     assert gaps(joint.transform(X), cell)[0] <= 1e-10
@@ -195,7 +199,9 @@ def assert_all_cells_equal(U, X, groups):
 
 def test_adult_means_are_equal_in_all_ten_cells(adult):
     X, groups = adult
-    fair = FairPCA(2, joint=True, cov_weight=0.0).fit(X, sensitive_features=groups)
+    fair = FairPCA(2, joint=True, min_group_size=2, cov_weight=0.0).fit(
+        X, sensitive_features=groups
+    )
     assert assert_all_cells_equal(fair.transform(X), X, groups) == 10
 
 
@@ -203,7 +209,7 @@ def test_adult_means_are_equal_in_all_ten_cells(adult):
 def test_adult_covariances_meet_the_tolerance_for_every_contrast(adult, joint):
     X, groups = adult
     tol = 0.1
-    fair = FairPCA(2, joint=joint, cov_tol=tol).fit(X, sensitive_features=groups)
+    fair = FairPCA(2, joint=joint, min_group_size=2, cov_tol=tol).fit(X, sensitive_features=groups)
     U = fair.transform(X)
     cells = [groups[name] == level for name in groups for level in groups[name].unique()]
     if joint:
@@ -224,5 +230,7 @@ def test_compas_means_are_equal_in_every_cell():
     counts = [name for name in dataset.data if name.endswith("_count")]
     X = standardize(dataset.data[[*counts, "c_charge_degree"]].assign(charge=common))
     groups = dataset.sensitive_features[["race", "sex", "age_cat"]]
-    fair = FairPCA(2, joint=True, cov_weight=0.0).fit(X, sensitive_features=groups)
+    fair = FairPCA(2, joint=True, min_group_size=2, cov_weight=0.0).fit(
+        X, sensitive_features=groups
+    )
     assert assert_all_cells_equal(fair.transform(X), X, groups) > 30

@@ -43,7 +43,8 @@ def test_contrasts_are_formed_inside_every_stratum(rng):
     frame = pd.DataFrame({"sex": rng.integers(0, 2, 400), "race": rng.integers(0, 3, 400)})
     control = pd.DataFrame({"income": rng.integers(0, 2, 400), "town": rng.integers(0, 2, 400)})
     X += 3 * control["income"].to_numpy()[:, None] * frame["sex"].to_numpy()[:, None]
-    contrasts = GroupMoments.from_arrays(X, frame, control).contrasts(joint=True)
+    moments = GroupMoments.from_arrays(X, frame, control)
+    contrasts = moments.contrasts(joint=True, min_group_size=2)
     assert len(contrasts) == 4 * (1 + 3 + 6)
     assert list(dict.fromkeys(c.stratum for c in contrasts)) == [
         f"income={i}, town={t}" for i in (0, 1) for t in (0, 1)
@@ -217,7 +218,7 @@ def test_a_huge_cross_table_has_its_empty_cells_counted(rng):
     frame = pd.DataFrame({"a": np.arange(160) % 40, "b": np.arange(160) // 2 % 40})
     moments = GroupMoments.from_arrays(X, frame)
     cells = len({*zip(frame["a"], frame["b"], strict=True)})
-    contrasts, message = single_warning(moments, SmallGroupWarning, joint=True)
+    contrasts, message = single_warning(moments, SmallGroupWarning, joint=True, min_group_size=2)
     assert f"{1600 - cells} of 1600 cells of a × b (no rows)" in message
     assert sum("×" in c.attribute for c in contrasts) == cells
 

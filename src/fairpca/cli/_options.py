@@ -212,7 +212,9 @@ _PROBLEM = (
             "varimax: rotate the components to few large loadings. Gaps and total variance stay."),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
     _flag(FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation."),
-    _value(GROUPS, "--min-group-size", _count(2), 2, "Rows a group needs for its covariance."),
+    _value(GROUPS, "--min-group-size", _count(2), None,
+           "Rows a group needs for its covariance. Default: 500 for the smallest groups, a tenth "
+           "of the rows, which are left out unless their means differ by more than chance."),
     _choice(FAIRNESS, "--solver", SOLVERS,
             f"Method that finds the components: {', '.join(SOLVERS)}.",
             default=SOLVERS[0], show_default=True),

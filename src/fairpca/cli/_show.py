@@ -90,12 +90,17 @@ def print_fit(
     heading: Sequence[str],
 ) -> None:
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
+    forecast = None
+    if hasattr(fair, "expected_gaps"):
+        text = fair.expected_gaps(refits=0).text()
+        forecast = f"{text[0].upper()}{text[1:]}, by the number of rows alone."
     _print(
         heading,
         _comparison(fair, plain, held_out),
         *((_path(fair),) if hasattr(fair, "penalty_") else ()),
         *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
-        f"{sparse_certificate(fair) or _certificate(fair)}\n",
+        sparse_certificate(fair) or _certificate(fair),
+        f"{forecast or ''}\n",
         _group_losses(groups) if groups else None,
         _contrasts(records(fair.contrasts_)),
     )
@@ -104,24 +109,37 @@ def print_fit(
 def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table:
     d = len(fair.components_)
     kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
-    variance = held_out and percent(held_out["variance"])
+    held = held_out or {}
+    variance = [held and percent(held[f"{kind}variance"]) for kind in ("plain_", "")]
     is_sparse = hasattr(fair, "balance_")
     share_of = "table that a regression on the scores explains" if is_sparse else "total variance"
-    rows = [("variance kept", *kept, variance, f"share of the {share_of}")]
+    rows = [("variance kept", *kept, *variance, None, f"share of the {share_of}")]
     for name, key, meaning in (
         ("mean gap", "mean_gap", "largest distance of group means"),
         ("covariance gap", "cov_gap", "largest difference of covariances"),
     ):
         before, after = getattr(plain, f"{key}_"), getattr(fair, f"{key}_")
-        gap = held_out and f"{number(held_out[key])} ± {number(held_out[f'{key}_std'])}"
-        rows.append((name, number(before), number(after, before), gap, meaning))
+        gaps = [
+            held and f"{number(held[f'{kind}{key}'])} ± {number(held[f'{kind}{key}_error'])}"
+            for kind in ("plain_", "")
+        ]
+        chance = held and number(held[f"chance_{key}"])
+        rows.append((name, number(before), number(after, before), *gaps, chance, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
-    folds = held_out and held_out["folds"]
     caption = (
-        f"Held-out rows: fitted to all but one of {folds} folds, measured on that one; mean ± "
-        "standard deviation over the folds."
+        f"Held-out: fitted to all but one of {held.get('folds')} folds, measured on that one, less "
+        "the noise of the fold; ± one standard error. By chance: what groups that do not differ "
+        "would show on the same folds, in the fair components."
     )
-    head = ("", "plain PCA", "fair PCA", "held-out rows", "meaning")
+    head = (
+        "",
+        "plain PCA",
+        "fair PCA",
+        "plain, held-out",
+        "fair, held-out",
+        "by chance",
+        "meaning",
+    )
     return _table(title, head, rows, caption if held_out else None)
 
 

@@ -85,7 +85,7 @@ class FairnessEstimator(
         "joint": ["boolean"],
         "reference": "no_validation",
         "numeric": ["array-like", None],
-        "min_group_size": [at_least(2)],
+        "min_group_size": [at_least(2), None],
         "certify": ["boolean"],
         "rotation": [one_of(ROTATIONS), None],
         "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
@@ -104,12 +104,13 @@ class FairnessEstimator(
         return tags
 
     def _split(self, X: Any, parts: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-        """Take groups, strata and weights that are named out of a table."""
+        """Take groups, strata, weights and units that are named out of a table."""
         check_container(X)
-        for name, part in zip(PARTS, parts, strict=True):
+        named = dict(zip((*PARTS, "units"), parts, strict=False))
+        for name, part in named.items():
             if hasattr(X, "index") and hasattr(part, "index"):
                 warn_of_other_index(name, X.index, part.index)
-        X, columns, others = split_named(X, dict(zip(PARTS, parts, strict=True)))
+        X, columns, others = split_named(X, named)
         if others or hasattr(self, "other_columns_"):  # of a fit before
             self._set_other_columns(others)
         return X, tuple(columns.values())
@@ -151,10 +152,10 @@ class FairnessEstimator(
         return X
 
     def _read_rows(self, X: Any, *parts: Any, **checks: Any) -> Rows:
-        """Validate features, groups, strata and weights; leave out incomplete rows if so set."""
+        """Validate features, groups, strata, weights and units; drop incomplete rows if so set."""
         own = self.missing_groups == "own"
         numeric = () if self.numeric is None else tuple(self.numeric)
-        masks = partial(missing_in_parts, *parts, own=own, numeric=numeric)
+        masks = partial(missing_in_parts, *parts[:3], own=own, numeric=numeric)
         X = self._features(X, masks, **checks)
         names = getattr(self, "feature_names_in_", None)
         if self.missing == "drop-rows":
@@ -166,7 +167,7 @@ class FairnessEstimator(
                 warn_user(report.dropped, DroppedRowsWarning)
                 X = _safe_indexing(X, kept)
                 parts = tuple(p if p is None else _safe_indexing(p, kept) for p in parts)
-        sensitive_features, control_features, sample_weight = parts
+        sensitive_features, control_features, sample_weight, *units = parts
         if sensitive_features is None:
             self._require_groups_optional()
             control_features = None
@@ -180,6 +181,7 @@ class FairnessEstimator(
             feature_names=names,
             unknown=unknown,
             unknown_strata=unknown,
+            units=units[0] if units else None,
         )
 
     def _require_groups_optional(self) -> None:

@@ -1,4 +1,4 @@
-"""A fit next to plain PCA of the same rows, and copies of it on held-out rows."""
+"""A fit next to plain PCA of the same rows, and copies of both on held-out rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sparse_fair_pca import SparseFairPCA
 from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
+from fairpca.linalg import Array
 from fairpca.moments import (
     FoldedMoments,
     GapStatistics,
@@ -22,6 +23,18 @@ from fairpca.moments import (
     Standardization,
     gap_statistics,
 )
+from fairpca.moments._held_out import (
+    Fold,
+    HeldOutGap,
+    align,
+    chance_levels,
+    measure_fold,
+    summarise_cov,
+    summarise_mean,
+)
+from fairpca.moments.folds import sum_moments
+
+FIGURES = GapStatistics._fields
 
 
 def fit_with_plain(
@@ -35,38 +48,9 @@ def fit_with_plain(
     """
     model._validate_params()
     model._fit_moments(moments, on_problem_size=on_problem_size)
-    unfair: dict[str, Any] = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
-    unfair |= {"objective": "total", "rotation": None, "solver": "refined"}
-    shared = {name: getattr(model, name) for name in FairPCA().get_params()}
-    plain = FairPCA(**{**shared, **unfair, "n_components": model.n_components_})
+    plain = plain_of(model).set_params(n_components=model.n_components_)
     with _silent():
         return plain._fit_moments(moments, tabulate=model.objective != "total")
-
-
-def held_out_statistics(model: FairPCA, folded: FoldedMoments) -> list[GapStatistics]:
-    """Fit copies of a model to all folds but one, and measure each on that one."""
-    contrasts = (model.compare, model.joint, model.reference, model.min_group_size)
-    options = {"n_components": getattr(model, "n_components_", model.n_components), "verbose": 0}
-    if "certify" in model.get_params():
-        options["certify"] = False
-    if hasattr(model, "path_components_"):  # the chosen point of the path
-        options["n_nonzero"] = model.path_["n_nonzero"][model.path_["chosen"].index(True)]
-    measured = []
-    for number, (train, test) in enumerate(folded.splits, start=1):
-        fair = clone(model).set_params(**options)
-        with _silent():
-            try:
-                fair.fit_moments(train)
-            except GroupsError as error:
-                where = f"without the rows of fold {number} of {len(folded.folds)}: {error}"
-                raise GroupsError(where, parameter="folds") from error
-            if fair.scale_ is not None:
-                test = test.standardized(Standardization(fair.mean_, fair.scale_))
-            statistics = gap_statistics(test, fair.components_, *contrasts)
-            if isinstance(fair, SparseFairPCA):
-                statistics = statistics._replace(variance=fair.explained_share(test))
-            measured.append(statistics)
-    return measured
 
 
 @contextmanager
@@ -78,25 +62,97 @@ def _silent() -> Iterator[None]:
         yield
 
 
-def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
-    """Return means and deviations over the folds; None if a fold does not allow a fit."""
+class HeldOut(NamedTuple):
+    """A model on all its folds: statistics with their noise, and what takes the noise off gaps."""
+
+    statistics: list[GapStatistics]
+    folds: list[Fold]
+    with_cov: frozenset[str]  # contrasts whose covariances are compared
+
+    def figures(self) -> dict[str, HeldOutGap]:
+        """Gaps without noise; variance and Gaussian bound as the folds have them, averaged."""
+        raw = {name: _average([getattr(one, name) for one in self.statistics]) for name in FIGURES}
+        if self.folds:
+            raw["mean_gap"] = summarise_mean(self.folds)
+            raw["cov_gap"] = summarise_cov(self.folds, self.with_cov)
+        return raw
+
+    def chance(self) -> tuple[float, float]:
+        """Mean and covariance gap that groups without any difference would show."""
+        return chance_levels(self.folds, self.with_cov) if self.folds else (0.0, 0.0)
+
+
+def _average(values: Sequence[float | None]) -> HeldOutGap:
+    """Mean over folds and its standard error; infinite if no fold has two groups to compare."""
+    known = [value for value in values if value is not None]
+    by_fold = tuple(math.inf if value is None else value for value in values)
+    if not known or math.inf in known:
+        return HeldOutGap(math.inf, 0.0, by_fold)
+    error = float(np.std(known, ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else 0.0
+    return HeldOutGap(float(np.mean(known)), error, by_fold)
+
+
+def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
+    """Fit copies of a model to all folds but one, and measure each on that one."""
+    options = (model.compare, model.joint, model.reference)
+    result = HeldOut([], [], frozenset())
+    reference: Array | None = None
+    count = getattr(model, "n_components_", model.n_components)
+    with _silent():
+        contrasts = model._form_contrasts(folded.total.coordinates())
+        compared = {contrast.label for contrast in contrasts if contrast.mean_gap is not None}
+        with_cov = frozenset(c.label for c in contrasts if c.cov_gap is not None)
+        for number, (train, halves) in enumerate(folded.splits, start=1):
+            fair = _fit(model, count, train, f"fold {number} of {len(folded.splits)}")
+            if fair.scale_ is not None:
+                scaling = Standardization(fair.mean_, fair.scale_)
+                halves = tuple(half.standardized(scaling) for half in halves)
+            components = fair.components_
+            reference = components if reference is None else reference
+            if len(components) == len(reference):  # a share may take more on another fold
+                components = align(components, reference)
+            raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
+            if isinstance(fair, SparseFairPCA):
+                raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
+            result.statistics.append(raw)
+            if compared:
+                how = {"by_units": folded.by_units}
+                result.folds.append(measure_fold(halves, components, options, compared, **how))
+    return result._replace(with_cov=with_cov)
+
+
+def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:
+    options = {"n_components": count, "verbose": 0, "certify": False}
+    if hasattr(model, "path_components_"):  # the chosen point of the path
+        options["n_nonzero"] = model.path_["n_nonzero"][model.path_["chosen"].index(True)]
+    known = model.get_params()
+    fair = clone(model).set_params(**{name: options[name] for name in options if name in known})
     try:
-        means = held_out_means(held_out_statistics(model, folded))
+        return fair.fit_moments(train)
+    except GroupsError as error:
+        raise GroupsError(f"without the rows of {fold}: {error}", parameter="folds") from error
+
+
+def plain_of(model: FairPCA) -> FairPCA:
+    """Return plain PCA with the same options, not fitted."""
+    unfair: dict[str, Any] = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
+    unfair |= {"objective": "total", "rotation": None, "solver": "refined"}
+    shared = {name: getattr(model, name) for name in FairPCA().get_params()}
+    return FairPCA(**{**shared, **unfair})
+
+
+def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
+    """Figures of the model, of plain PCA and of chance; None if a fold does not allow a fit."""
+    try:
+        fair = measure_held_out(model, folded)
+        count = getattr(model, "n_components_", model.n_components)
+        plain = measure_held_out(plain_of(model).set_params(n_components=count), folded)
     except InvalidInputError:  # too few different rows, a group in one fold only
         return None
     summary: dict[str, float] = {"folds": len(folded.folds)}
-    for name, (mean, deviation) in means.items():
-        summary |= {name: mean, f"{name}_std": deviation}
-    return summary
-
-
-def held_out_means(measured: Sequence[GapStatistics]) -> dict[str, tuple[float, float]]:
-    """Mean and deviation over folds; infinite if no fold has two groups to compare."""
-    summary = {}
-    for name in GapStatistics._fields:
-        known = [value for one in measured if (value := getattr(one, name)) is not None]
-        if not known or math.inf in known:
-            summary[name] = (math.inf, 0.0)
-        else:
-            summary[name] = (float(np.mean(known)), float(np.std(known)))
+    for prefix, measured in (("", fair), ("plain_", plain)):
+        for name, gap in measured.figures().items():
+            summary |= {f"{prefix}{name}": gap.value, f"{prefix}{name}_error": gap.error}
+        mean_gap, cov_gap = measured.chance()
+        summary |= {f"{prefix}chance_mean_gap": mean_gap, f"{prefix}chance_cov_gap": cov_gap}
     return summary

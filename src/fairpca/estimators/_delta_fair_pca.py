@@ -148,7 +148,7 @@ class DeltaFairPCA(LinearEstimator):
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         max_rows: int = 20000,
         certify: bool = True,
         whiten: bool = False,
@@ -188,6 +188,7 @@ class DeltaFairPCA(LinearEstimator):
         sensitive_features: Any = None,
         control_features: Any = None,
         sample_weight: Any = None,
+        units: Any = None,
     ) -> Self:
         """Fit from rows.
 
@@ -198,6 +199,8 @@ class DeltaFairPCA(LinearEstimator):
             and at most `max_rows` of them, of every combination of groups, are read into memory.
         y, sensitive_features, control_features, sample_weight
             As for `FairPCA.fit`.
+        units : array-like of shape (n_samples,), or a name, default=None
+            Persons, sites or households: rows of one unit are fitted or held out together.
 
         Warns
         -----
@@ -205,9 +208,10 @@ class DeltaFairPCA(LinearEstimator):
             If no penalty reaches `delta`; the components are those with the smallest Δ found.
         """
         self._refuse_stream(X)
-        X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
+        X, parts = self._split(X, (sensitive_features, control_features, sample_weight, units))
         if is_lazy(X):
-            moments, rows, _ = self._lazy_parts(X, *parts, size=self.max_rows)
+            self._refuse_units(X, units)
+            moments, rows, _ = self._lazy_parts(X, *parts[:-1], size=self.max_rows)
         else:
             rows = self._read_rows(X, *parts, ensure_min_samples=2)
             moments = sum_in_memory(rows, impute=self.missing == "mean")

@@ -158,7 +158,7 @@ class FairKernelPCA(FairnessEstimator):
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         certify: bool = True,
         missing_groups: str = "raise",
         verbose: int = 0,

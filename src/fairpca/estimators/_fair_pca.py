@@ -16,6 +16,8 @@ from fairpca.estimators._data_warnings import (
     warn_of_features,
     warn_of_small_groups,
 )
+from fairpca.estimators._expected_gaps import expected_gaps
+from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
@@ -26,7 +28,9 @@ from fairpca.exceptions import (
     SmallGroupWarning,
     warn_user,
 )
-from fairpca.moments import GroupCovariances, GroupMoments
+from fairpca.linalg import Array
+from fairpca.moments import ExpectedGaps, GroupCovariances, GroupMoments
+from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
@@ -73,8 +77,12 @@ class FairPCA(LinearEstimator):
         The reference group, or one for each attribute, for compare="reference".
     numeric : list of str or None, default=None
         Sensitive columns to treat as numbers whatever their type.
-    min_group_size : int, default=2
-        Rows a group needs for its covariance to be compared, and to count in `objective`.
+    min_group_size : int or None, default=None
+        Rows a group needs for its covariance to be compared, and to count in `objective`; the
+        means of all groups are compared. None: the smallest groups, which together have less
+        than a tenth of the rows, are left out unless their means differ by more than chance
+        (p < 0.0001), and their covariances are compared from 500 rows on; 2 rows count in
+        `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.
@@ -134,6 +142,12 @@ class FairPCA(LinearEstimator):
         (the difference) and weight (in the bound of the certificate; None: does not count).
     moments_ : GroupMoments
         What was learned from the rows; `partial_fit` adds to it.
+    effective_samples_ : ndarray of shape (n_components,), or None
+        How many normal rows would know the variance of each component as well: 2n / (κ - 1), at
+        most n, where κ is the kurtosis of its scores. None where rows were not in memory: streams,
+        Dask, `partial_fit` and `fit_moments`.
+    unit_noise_ : dict of lists, or None
+        Where `units` were given, what `expected_gaps` needs to know of them.
     n_iter_ : int
         Iterations of the solver, at least 1.
     n_features_in_, feature_names_in_
@@ -164,6 +178,8 @@ class FairPCA(LinearEstimator):
 
     moments_: GroupMoments
     group_variance_: dict[str, list[Any]] | None = None
+    effective_samples_: Array | None = None
+    unit_noise_: dict[str, list[Any]] | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearEstimator._parameter_constraints,
@@ -186,7 +202,7 @@ class FairPCA(LinearEstimator):
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         certify: bool = True,
         cov_shift: float | None = None,
         whiten: bool = False,
@@ -229,6 +245,7 @@ class FairPCA(LinearEstimator):
         sensitive_features: Any = None,
         control_features: Any = None,
         sample_weight: Any = None,
+        units: Any = None,
     ) -> Self:
         """Fit from rows; return the estimator.
 
@@ -249,9 +266,16 @@ class FairPCA(LinearEstimator):
             Strata inside which groups are compared.
         sample_weight : array-like of shape (n_samples,), or a name, default=None
             Weights of the rows.
+        units : array-like of shape (n_samples,), or a name, default=None
+            Persons, sites or households that rows belong to. The components do not depend on
+            them; `expected_gaps` then counts units instead of rows.
         """
-        moments = self._sum_rows(X, sensitive_features, control_features, sample_weight)
-        return self._fit_sums(moments)
+        rows: list[Rows] = []
+        parts = (sensitive_features, control_features, sample_weight, units)
+        self._fit_sums(self._sum_rows(X, *parts, keep=rows))
+        if rows:
+            self.effective_samples_, self.unit_noise_ = look_at_scores(self, rows[0])
+        return self
 
     @fit_context
     def partial_fit(
@@ -303,6 +327,38 @@ class FairPCA(LinearEstimator):
         """
         return self._fit_moments(moments)
 
+    def expected_gaps(
+        self, n_new: int | None = None, confidence: float = 0.95, refits: int = 30
+    ) -> ExpectedGaps:
+        """Say what gaps to expect on new data, from `moments_` alone.
+
+        The expected mean gap is a closed form. The bound on it holds for every subspace at once,
+        and so for the components, although they were chosen by the same rows; it is for normal
+        rows, or groups of many rows. The covariance gap is the average over fits to moments drawn
+        around those at hand, measured on the latter; it is too small where rows have heavy tails.
+
+        Parameters
+        ----------
+        n_new : int or None, default=None
+            Number of new rows the mean gap will be measured on, which adds their noise.
+        confidence : float, default=0.95
+            Of the bound, over all contrasts together.
+        refits : int, default=30
+            Number of fits for the covariance gap; 0: it is not computed. Nor is it where `fit`
+            was given units, since draws count rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> rng = np.random.default_rng(0)
+        >>> sex, X = np.arange(500) % 2, rng.normal(size=(500, 6))
+        >>> gaps = FairPCA().fit(X, sensitive_features=sex).expected_gaps(refits=5)
+        >>> bool(0.0 < gaps.features.mean_gap < gaps.features.mean_bound)
+        True
+        """
+        return expected_gaps(self, n_new, confidence, refits)
+
     def _validate_params(self) -> None:
         """Check each parameter, and those that exclude each other."""
         super()._validate_params()
@@ -353,6 +409,7 @@ class FairPCA(LinearEstimator):
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
         self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
+        self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
@@ -390,7 +447,7 @@ class FairPCA(LinearEstimator):
                 "numbers: bin one of them, or use objective='total'.",
                 parameter="objective",
             )
-        least, sizes = self.min_group_size, groups.n_rows
+        least, sizes = self.min_group_size or 2, groups.n_rows
         counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
         if not counted:
             raise GroupsError(

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from itertools import product
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._comparison import held_out_means, held_out_statistics
+from fairpca.estimators._comparison import FIGURES, measure_held_out, plain_of
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
@@ -27,9 +27,10 @@ from fairpca.estimators._sklearn import (
     with_callbacks,
 )
 from fairpca.exceptions import InfeasibleError, InvalidInputError
-from fairpca.moments import FoldedMoments, GapStatistics
+from fairpca.moments import FoldedMoments
+from fairpca.moments._held_out import HeldOutGap
 
-_WORST = GapStatistics(math.inf, math.inf, 0.0, math.inf)
+Figures: TypeAlias = dict[str, HeldOutGap]
 
 
 class FairPCACV(FairnessEstimator):
@@ -58,17 +59,20 @@ class FairPCACV(FairnessEstimator):
     figure : {"gaussian_bound", "mean_gap", "cov_gap"}, default="gaussian_bound"
         What is to be small on held-out rows.
     at_most : float or None, default=None
-        Largest mean of `figure` over the folds; among the settings that keep to it the one with
+        Largest value of `figure` on held-out rows; among the settings that keep to it the one with
         the largest held-out variance is chosen. None: among the settings whose figure is within
         one standard error of the smallest.
 
     Attributes
     ----------
     cv_results_ : dict
-        One entry for each setting: ``params``, ``param_…``, ``mean_test_…`` and ``std_test_…`` of
-        ``mean_gap``, ``cov_gap``, ``variance`` and ``gaussian_bound`` on held-out rows, the same
-        by fold as ``split0_test_…``, and ``status``, which says why a setting could not be
-        measured (gaps are infinite there).
+        One entry for each setting: ``params``, ``param_…``, ``mean_test_…`` and ``error_test_…``
+        (one standard error) of ``mean_gap``, ``cov_gap``, ``variance`` and ``gaussian_bound`` on
+        held-out rows, the same by fold as ``split0_test_…``, those of plain PCA with as many
+        components as ``plain_test_…``, and ``status``, which says why a setting could not be
+        measured (gaps are infinite there). The gaps are without the noise of the folds: the root
+        of the average of their squares less that noise, which may be negative on a single fold
+        and has the sign there. The Gaussian bound has the noise.
     best_index_ : int
         The setting that was chosen.
     best_params_ : dict
@@ -133,6 +137,7 @@ class FairPCACV(FairnessEstimator):
         sensitive_features: Any = None,
         control_features: Any = None,
         sample_weight: Any = None,
+        units: Any = None,
     ) -> Self:
         """Choose and fit from rows; return the estimator.
 
@@ -140,9 +145,11 @@ class FairPCACV(FairnessEstimator):
         ----------
         X, y, sensitive_features, control_features, sample_weight
             As in `FairPCA.fit`.
+        units : array-like of shape (n_samples,), or a name, default=None
+            Persons, sites or households: rows of one unit stay together in folds.
         """
         reader, settings = self._new_estimator(), self._settings()
-        parts = (sensitive_features, control_features, sample_weight)
+        parts = (sensitive_features, control_features, sample_weight, units)
         folded = reader._sum_rows(X, *parts, folds=self.folds)
         return self._choose(folded, settings, getattr(reader, "other_columns_", ()))
 
@@ -187,16 +194,21 @@ class FairPCACV(FairnessEstimator):
     ) -> Self:
         """Measure every setting, and fit the best one to all rows."""
         with fit_task(self, len(settings) + 1) as context:
-            measured, status = [], []
+            measured, plain, status = [], [], []
+            plain_by_size: dict[Any, Figures] = {}
             for setting in settings:
+                model, size = self._new_estimator(**setting), setting["n_components"]
                 try:
-                    measured.append(held_out_statistics(self._new_estimator(**setting), folded))
+                    measured.append(measure_held_out(model, folded).figures())
                     status.append("")
                 except InfeasibleError as error:
-                    measured.append([_WORST] * len(folded.folds))
+                    measured.append(_worst(len(folded.folds)))
                     status.append(f"infeasible: {error}")
+                if size not in plain_by_size:
+                    plain_by_size[size] = measure_held_out(plain_of(model), folded).figures()
+                plain.append(plain_by_size[size])
                 report_step(self, context, "setting", setting)
-            self.cv_results_ = _as_table(settings, measured, status)
+            self.cv_results_ = _as_table(settings, measured, plain, status)
             self.best_index_ = self._best(status)
             self.best_params_ = settings[self.best_index_]
             best = self._new_estimator(**self.best_params_)
@@ -237,14 +249,14 @@ class FairPCACV(FairnessEstimator):
     def _best(self, status: Sequence[str]) -> int:
         """Return the position of the setting with most variance among those that are fair."""
         table = self.cv_results_
-        means, spread = table[f"mean_test_{self.figure}"], table[f"std_test_{self.figure}"]
+        means, error = table[f"mean_test_{self.figure}"], table[f"error_test_{self.figure}"]
         feasible = np.array([not reason for reason in status])
         if not feasible.any():
             raise InfeasibleError(f"no setting can be met on every fold; {status[0]}")
         limit = self.at_most
         if limit is None:
             smallest = int(np.argmin(np.where(feasible, means, np.inf)))
-            limit = means[smallest] + spread[smallest] / math.sqrt(self.folds)
+            limit = means[smallest] + error[smallest]
         allowed = feasible & (means <= limit)
         if not allowed.any():
             raise InfeasibleError(
@@ -256,20 +268,26 @@ class FairPCACV(FairnessEstimator):
         return int(np.argmax(np.where(allowed, table["mean_test_variance"], -np.inf)))
 
 
+def _worst(n_folds: int) -> Figures:
+    """Figures of a setting that cannot be met."""
+    gap, nothing = (HeldOutGap(value, 0.0, (value,) * n_folds) for value in (math.inf, 0.0))
+    return {name: nothing if name == "variance" else gap for name in FIGURES}
+
+
 def _as_table(
-    settings: list[dict[str, Any]], measured: list[list[GapStatistics]], status: list[str]
+    settings: list[dict[str, Any]], measured: list[Figures], plain: list[Figures], status: list[str]
 ) -> dict[str, Any]:
     """Arrange the statistics of every setting as scikit-learn arranges scores."""
     table: dict[str, Any] = {"params": settings, "status": status}
     for name in settings[0]:
         table[f"param_{name}"] = np.array([setting[name] for setting in settings], dtype=object)
-    means = [held_out_means(folds) for folds in measured]
-    for name in GapStatistics._fields:
-        table[f"mean_test_{name}"] = np.array([one[name][0] for one in means])
-        table[f"std_test_{name}"] = np.array([one[name][1] for one in means])
-        for split in range(len(measured[0])):
-            values = [getattr(folds[split], name) for folds in measured]
+    for name in FIGURES:
+        table[f"mean_test_{name}"] = np.array([figures[name].value for figures in measured])
+        table[f"error_test_{name}"] = np.array([figures[name].error for figures in measured])
+        table[f"plain_test_{name}"] = np.array([figures[name].value for figures in plain])
+        for split in range(len(measured[0]["variance"].by_fold)):
+            values = [figures[name].by_fold for figures in measured]
             table[f"split{split}_test_{name}"] = np.array(
-                [math.inf if value is None else value for value in values]
+                [folds[split] if split < len(folds) else math.inf for folds in values]
             )
     return table

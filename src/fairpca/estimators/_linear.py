@@ -51,16 +51,38 @@ class LinearEstimator(FairnessEstimator):
         return self.components_ if self.scale_ is None else self.components_ / self.scale_
 
     def _sum_rows(
-        self, X: Any, *parts: Any, reset: bool = True, least: int = 2, folds: int = 0
+        self,
+        X: Any,
+        *parts: Any,
+        reset: bool = True,
+        least: int = 2,
+        folds: int = 0,
+        keep: list[Rows] | None = None,
     ) -> Any:
-        """Sum rows in memory, of an Arrow stream or of Dask; by fold if there are any."""
+        """Sum rows in memory, of an Arrow stream or of Dask; by fold if there are any.
+
+        Rows in memory are added to `keep`.
+        """
+        if len(parts) > len(PARTS) and (is_stream(X) or is_lazy(X)):
+            self._refuse_units(X, parts[-1])
+            parts = parts[:-1]
         if is_stream(X):
             return self._sum_stream(X, *parts, folds=folds)
         X, parts = self._split(X, parts)
         if is_lazy(X):
             return self._dask_rows(X, *parts, reset=reset, folds=folds).moments(least)
         rows = self._read_rows(X, *parts, reset=reset, ensure_min_samples=least)
+        if keep is not None:
+            keep.append(rows)
         return sum_in_memory(rows, impute=self.missing == "mean", folds=folds)
+
+    def _refuse_units(self, X: Any, units: Any) -> None:
+        if units is not None:
+            raise InvalidInputError(
+                f"units need rows in memory, but X is a {type(X).__name__}: read it into memory, "
+                "or leave units out.",
+                parameter="units",
+            )
 
     def _sum_stream(self, X: Any, *names: Any, folds: int) -> Any:
         from fairpca.tables import moments_from_arrow  # needs pyarrow
@@ -208,5 +230,6 @@ def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
     report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)
     warn_user(report.imputed, ImputedValuesWarning)
     if folds:
-        return FoldedMoments(folds, GroupMoments.from_incomplete(with_folds(rows, folds)))
+        moments = GroupMoments.from_incomplete(with_folds(rows, folds))
+        return FoldedMoments(folds, moments, rows.units is not None)
     return GroupMoments.from_incomplete(rows)

@@ -145,7 +145,7 @@ feature_names_in_, other_columns_
         joint: bool = False,
         reference: Any = None,
         numeric: Sequence[str] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
         whiten: bool = False,
         standardize: bool | str = False,
         missing: str = "error",
@@ -241,6 +241,7 @@ feature_names_in_, other_columns_
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
+        self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
         self._set_components(problem, contrasts, states[chosen])
         self._set_path(problem, sizes, states, chosen)
         if warn:

@@ -3,6 +3,7 @@
 from fairpca._choices import COMPARE
 from fairpca.moments._cells import Pooled, Standardization
 from fairpca.moments._maps import Span
+from fairpca.moments._new_data import ExpectedGaps, GapForecast
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, ProjectedGaps
 from fairpca.moments.folds import FoldedMoments, GapStatistics, gap_statistics
 from fairpca.moments.group_moments import GroupMoments
@@ -11,7 +12,9 @@ __all__ = [
     "COMPARE",
     "Contrast",
     "ContrastSet",
+    "ExpectedGaps",
     "FoldedMoments",
+    "GapForecast",
     "GapStatistics",
     "GroupCovariances",
     "GroupMoments",

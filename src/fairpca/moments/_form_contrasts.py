@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod, sqrt
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from fairpca.exceptions import (
     SmallGroupWarning,
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
+from fairpca.moments._small_groups import (
+    COMPARED,
+    comparison_status,
+    differ_beyond_chance,
+    small_groups,
+)
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
 from fairpca.rows import Level
@@ -26,6 +32,7 @@ from fairpca.rows._pairs import check_compare, face
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
 MAX_NAMED_IN_WARNING = 50
+Sides: TypeAlias = tuple[Cell | None, Cell | None]
 
 
 def form_contrasts(
@@ -34,28 +41,32 @@ def form_contrasts(
     compare: str,
     joint: bool,
     reference: Any,
-    min_group_size: int,
-    sides: list[tuple[Cell, Cell]] | None = None,
+    min_group_size: int | None,
+    sides: list[Sides] | None = None,
 ) -> ContrastSet:
     """Form every contrast that `GroupMoments.contrasts` describes; warnings are its notes.
 
-    The two groups of every contrast that is compared in full are added to `sides`.
+    The two groups of every contrast (all rows and None: a numeric attribute) are added to `sides`.
     """
     levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
     references = check_compare(levels, compare, reference)
     _check_attributes(table, levels, min_group_size)
-    builder = _Builder(int(min_group_size), sides=sides)
+    builder = _Builder(min_group_size, sides=[] if sides is None else sides)
     joint = joint and len(levels) > 1
     present = dict.fromkeys(key[: len(levels)] for key in table.cells)
     for stratum, cells in strata_of(table):
         for position, (name, choices) in enumerate(levels.items()):
             groups = groups_of(cells, position)
             inside = [level for (level,) in groups]
+            small, kept = builder.find_small(groups)
             for plus, minus in face(compare, references.get(name), choices, inside):
                 negative = None if minus is None else (minus,)
-                builder.compare((name,), stratum, groups, (plus,), negative)
+                among = kept if minus is None and (plus,) in kept else groups
+                builder.compare((name,), stratum, among, (plus,), negative, small)
+        small, kept = builder.find_small(cells) if joint else (frozenset(), {})
         for key in present if joint else ():
-            builder.compare(table.categorical, stratum, cells, key, None)
+            among = kept if key in kept else cells
+            builder.compare(table.categorical, stratum, among, key, None, small)
         for position, name in enumerate(table.numeric):
             builder.correlate(name, stratum, position, merge(list(cells.values())))
     if joint:
@@ -66,6 +77,8 @@ def form_contrasts(
             if gap is not None:
                 gap.flags.writeable = False
                 compared.add(contrast.attribute)
+        if contrast.n_positive and contrast.n_negative:  # a note says why it is not compared
+            compared.add(contrast.attribute)
     for name in table.attributes:
         if name not in compared:  # it would go unprotected in silence
             raise GroupsError(
@@ -84,10 +97,10 @@ def form_contrasts(
 class _Builder:
     """Collects contrasts, and what is too small to compare, while they are formed."""
 
-    min_group_size: int
+    min_group_size: int | None
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
-    sides: list[tuple[Cell, Cell]] | None = None
+    sides: list[Sides] = field(default_factory=list)
 
     def compare(
         self,
@@ -96,32 +109,58 @@ class _Builder:
         groups: Mapping[Key, Cell],
         positive: Key,
         negative: Key | None,
+        small: Container[Key] = (),
     ) -> None:
-        """Record the contrast of two groups, by their levels of `names`; None is all others."""
+        """Record the contrast of two groups, by their levels of `names`; None is all others.
+
+        What is compared depends on the sizes of both sides, and on whether one is `small`.
+        """
         plus, label = groups.get(positive), " × ".join(map(str, positive))
         if negative is None:
             others = [cell for key, cell in groups.items() if key != positive]
             minus, other = merge(others) if others else None, "rest"
+            facing = [key for key in groups if key != positive]
         else:
+            facing = [negative]
             minus, other = groups.get(negative), " × ".join(map(str, negative))
         n_plus, n_minus = (0 if side is None else side.n_rows for side in (plus, minus))
         mean_gap = cov_gap = None
         status = "not compared: empty"
         if plus is not None and minus is not None:
-            mean_gap = mean_difference(plus, minus)
-            status = f"mean only: fewer than {self.min_group_size} rows"
-            if min(n_plus, n_minus) >= self.min_group_size:
+            is_small = positive in small or all(key in small for key in facing)
+            status = comparison_status(plus, minus, self.min_group_size, small=is_small)
+            if not status.startswith("not"):
+                mean_gap = mean_difference(plus, minus)
+            if status == COMPARED:
                 cov_gap = plus.covariance - minus.covariance
-                status = "compared"
-                if self.sides is not None:
-                    self.sides.append((plus, minus))
-        if n_plus < self.min_group_size:
-            self._note(_name(names, positive), stratum, n_plus)
-        if n_minus < self.min_group_size:
-            rest = f"all but {_name(names, positive)}"
-            self._note(rest if negative is None else _name(names, negative), stratum, n_minus)
+        if status != COMPARED:
+            least = self.min_group_size or min(n_plus, n_minus) + 1
+            chance = (
+                ", no difference beyond chance" if n_plus and n_minus and mean_gap is None else ""
+            )
+            if n_plus < least:
+                self._note(_name(names, positive), stratum, n_plus, chance)
+            if n_minus < least:
+                name = f"all but {_name(names, positive)}" if negative is None else ""
+                self._note(name or _name(names, negative or ()), stratum, n_minus, chance)
+        self.sides.append((plus, minus))
         sides = (label, other, stratum, n_plus, n_minus)
         self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
+
+    def find_small(self, groups: Mapping[Key, Cell]) -> tuple[frozenset[Key], Mapping[Key, Cell]]:
+        """Return small groups, and all groups but the small ones that do not differ from the rest.
+
+        In the rest of another group those would turn its mean gap by a little, which is one more
+        direction to give up.
+        """
+        if self.min_group_size is not None:
+            return frozenset(), groups
+        small, kept = small_groups(groups), dict(groups)
+        for key in small if len(groups) > 2 else ():
+            rest = merge([other for level, other in groups.items() if level != key])
+            if not differ_beyond_chance(groups[key], rest):
+                del kept[key]
+        return small, kept if len(kept) > 1 else groups
 
     def correlate(self, attribute: str, stratum: str | None, position: int, cell: Cell) -> None:
         """Record how the features move with one numeric attribute."""
@@ -131,19 +170,20 @@ class _Builder:
         status = "not compared: constant"
         if deviation > 0:
             mean_gap = cell.cross[position] / cell.weight / deviation
-            status = f"mean only: fewer than {self.min_group_size} rows"
-            if cell.n_rows >= self.min_group_size:
+            status = f"mean only: fewer than {self.min_group_size or 2} rows"
+            if cell.n_rows >= (self.min_group_size or 2):
                 cov_gap = cell.third[position] / cell.weight / deviation
                 status = "compared"
         if status != "compared":
             self._note(attribute, stratum, cell.n_rows if deviation > 0 else "constant")
+        self.sides.append((cell, None))
         sides = ("numeric", "", stratum, cell.n_rows, 0)
         self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
 
-    def _note(self, name: str, stratum: str | None, reason: int | str) -> None:
+    def _note(self, name: str, stratum: str | None, reason: int | str, more: str = "") -> None:
         if not isinstance(reason, str):
             reason = {0: "no rows", 1: "1 row"}.get(reason, f"{reason} rows")
-        self.small[name if stratum is None else f"{name} in {stratum}"] = reason
+        self.small[name if stratum is None else f"{name} in {stratum}"] = reason + more
 
     def note(self) -> Note:
         """Return what is said of sides that are too small."""
@@ -151,10 +191,12 @@ class _Builder:
         if len(named) > MAX_NAMED_IN_WARNING:
             left = len(named) - MAX_NAMED_IN_WARNING
             named = [*named[:MAX_NAMED_IN_WARNING], f"and {left} more (see the contrasts)"]
+        rule = "" if self.min_group_size is None else f" (min_group_size={self.min_group_size})"
         message = (
-            f"Too small to be compared in full (min_group_size={self.min_group_size}): "
-            f"{'; '.join(named)}. Too few rows: only the means are compared; no rows, or a "
-            "constant: nothing is. Merge small groups or use coarser strata to compare them."
+            f"Too small to be compared in full{rule}: {'; '.join(named)}. Too few rows: only the "
+            "means are compared; no rows, a constant or no difference beyond chance: nothing is. "
+            "Merge small groups or use coarser strata to compare them"
+            f"{'' if rule else ', or set min_group_size=2 to compare all'}."
         )
         return Note(SmallGroupWarning, message)
 
@@ -169,10 +211,12 @@ def _check_attributes(
     table: Table, levels: Mapping[str, Sequence[Level]], min_group_size: Any
 ) -> None:
     """Refuse attributes with nothing to compare anywhere, and groups of one row."""
-    if not isinstance(min_group_size, Integral) or min_group_size < 2:
+    if min_group_size is not None and (
+        not isinstance(min_group_size, Integral) or min_group_size < 2
+    ):
         raise InvalidInputError(
             f"min_group_size={min_group_size!r}: give a whole number of at least 2, since a single "
-            "row has no covariance.",
+            "row has no covariance, or None.",
             parameter="min_group_size",
         )
     if not table.cells:

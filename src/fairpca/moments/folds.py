@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import gaussian_delta
 from fairpca.moments._cells import Cell, FloatArray, Standardization, mean_difference
-from fairpca.moments._form_contrasts import form_contrasts
+from fairpca.moments._form_contrasts import Sides, form_contrasts
 from fairpca.moments._table import Key, merge_tables
 from fairpca.moments.group_moments import GroupMoments
 from fairpca.rows import Attribute, Groups, Rows
@@ -60,7 +60,10 @@ class FoldedMoments:
     n_folds : int
         Number of folds.
     cells : GroupMoments
-        Moments whose last control column is the fold; made by `from_arrays` or `from_rows`.
+        Moments whose last control column is the half of a fold; made by `from_arrays` or
+        `from_rows`.
+    by_units : bool, default False
+        Whether rows of one unit share a half, so that the noise of a fold is that of its units.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class FoldedMoments:
 
     n_folds: int
     cells: GroupMoments
+    by_units: bool = False
 
     @classmethod
     def from_arrays(
@@ -100,7 +104,8 @@ class FoldedMoments:
     def from_rows(cls, rows: Rows, folds: int = 5) -> FoldedMoments:
         """Sum rows that have been validated."""
         check_folds(folds)
-        return cls(int(folds), GroupMoments.from_rows(with_folds(rows, folds)))
+        moments = GroupMoments.from_rows(with_folds(rows, folds))
+        return cls(int(folds), moments, rows.units is not None)
 
     def __add__(self, other: object) -> FoldedMoments:
         if not isinstance(other, FoldedMoments):
@@ -109,7 +114,8 @@ class FoldedMoments:
             raise InvalidInputError(
                 f"moments of {self.n_folds} and of {other.n_folds} folds cannot be merged."
             )
-        return replace(self, cells=self.cells + other.cells)
+        by_units = self.by_units or other.by_units
+        return replace(self, cells=self.cells + other.cells, by_units=by_units)
 
     @property
     def n_samples(self) -> int:
@@ -127,29 +133,41 @@ class FoldedMoments:
         return self.cells.feature_names
 
     @cached_property
-    def folds(self) -> tuple[GroupMoments, ...]:
-        """Moments of each fold that has rows; what is missing counts as the mean of all folds."""
+    def halves(self) -> tuple[tuple[GroupMoments, ...], ...]:
+        """Moments of the two halves of each fold that has rows; one where the other is empty.
+
+        The halves are independent, so that products of their gaps have no noise of their own. What
+        is missing counts as the mean of all folds.
+        """
         whole = self.cells.complete()
         plain = replace(whole.table, controls=whole.table.controls[:-1], cells={})
-        by_fold: dict[Any, dict[Key, Cell]] = {}
+        by_half: dict[Any, dict[Key, Cell]] = {}
         for key, cell in whole.table.cells.items():
-            by_fold.setdefault(key[-1], {})[key[:-1]] = cell
-        tables = (replace(plain, cells=by_fold[fold]) for fold in sorted(by_fold))
-        return tuple(replace(whole, table=table) for table in tables)
+            by_half.setdefault(key[-1], {})[key[:-1]] = cell
+        by_fold: dict[int, list[GroupMoments]] = {}
+        for half in sorted(by_half):
+            table = replace(plain, cells=by_half[half])
+            by_fold.setdefault(half // 2, []).append(replace(whole, table=table))
+        return tuple(map(tuple, by_fold.values()))
+
+    @cached_property
+    def folds(self) -> tuple[GroupMoments, ...]:
+        """Moments of each fold that has rows."""
+        return tuple(sum_moments(halves) for halves in self.halves)
 
     @cached_property
     def total(self) -> GroupMoments:
         """Moments of all rows."""
-        return _sum(self.folds)
+        return sum_moments(self.folds)
 
     def train(self, index: int) -> GroupMoments:
         """Moments of all rows but those of one fold."""
-        return _sum(self.folds[:index] + self.folds[index + 1 :])
+        return sum_moments(self.folds[:index] + self.folds[index + 1 :])
 
     @cached_property
-    def splits(self) -> tuple[tuple[GroupMoments, GroupMoments], ...]:
-        """Moments to fit to and moments to measure on, once for each fold."""
-        return tuple((self.train(index), fold) for index, fold in enumerate(self.folds))
+    def splits(self) -> tuple[tuple[GroupMoments, tuple[GroupMoments, ...]], ...]:
+        """Moments to fit to, and moments of the halves to measure on, once for each fold."""
+        return tuple((self.train(index), halves) for index, halves in enumerate(self.halves))
 
     def standardized(self, by: Standardization | None = None) -> FoldedMoments:
         """Moments of (x - mean) / scale, by the mean and scale of all rows unless `by` is given."""
@@ -157,7 +175,7 @@ class FoldedMoments:
         return replace(self, cells=self.cells.standardized(scaling))
 
 
-def _sum(parts: tuple[GroupMoments, ...]) -> GroupMoments:
+def sum_moments(parts: Sequence[GroupMoments]) -> GroupMoments:
     """Add moments in the same coordinates, without looking for a span again."""
     if not parts:
         raise InvalidInputError(
@@ -178,8 +196,9 @@ def check_folds(folds: Any) -> None:
 
 
 def with_folds(rows: Rows, folds: int, columns: Sequence[int | str] | None = None) -> Rows:
-    """Add the fold of each row as a last stratum; `columns` as in `Rows.folds`."""
-    column = Attribute(FOLD, tuple(range(folds)), rows.folds(folds, columns))
+    """Add the half of the fold of each row as a last stratum; `columns` as in `Rows.folds`."""
+    # Twice as many folds are the halves of as many: fold k consists of 2k and 2k + 1.
+    column = Attribute(FOLD, tuple(range(2 * folds)), rows.folds(2 * folds, columns))
     strata = rows.strata or Groups.none(len(rows))
     if FOLD in strata.names:
         raise GroupsError(f"control_features has a column named {FOLD!r}: rename it.")
@@ -194,6 +213,7 @@ def gap_statistics(
     joint: bool = False,
     reference: Any = None,
     min_group_size: int = 2,
+    compared: Container[str] | None = None,
 ) -> GapStatistics:
     """Measure components on moments of any rows; the contrasts are those of `contrasts`.
 
@@ -205,6 +225,8 @@ def gap_statistics(
         Directions.
     compare, joint, reference, min_group_size
         As in `GroupMoments.contrasts`.
+    compared : set of str, optional
+        Labels of the contrasts to measure; None: all that have the rows.
 
     Examples
     --------
@@ -220,16 +242,21 @@ def gap_statistics(
     variance = float(np.trace(scores.pooled().covariance)) / total if total else 0.0
     if not moments.attributes:
         return GapStatistics(0.0, 0.0, variance, 0.0)
-    sides: list[tuple[Cell, Cell]] = []
+    sides: list[Sides] = []
     try:
         options = (compare, joint, reference, min_group_size)
         contrasts = form_contrasts(scores.table, scores.n_features, *options, sides)
     except GroupsError:  # one group only
         return GapStatistics(None, None, variance, None)
+    if compared is not None:
+        kept = [place for place, name in enumerate(contrasts.labels) if name in compared]
+        sides = [sides[place] for place in kept]
+        contrasts = replace(contrasts, contrasts=tuple(contrasts[place] for place in kept))
     gaps = contrasts.projected_gaps(np.eye(scores.n_features))
     bounds = [
         gaussian_delta(mean_difference(plus, minus), minus.covariance, plus.covariance)
-        for plus, minus in sides
+        for contrast, (plus, minus) in zip(contrasts, sides, strict=True)
+        if contrast.cov_gap is not None and plus is not None and minus is not None
     ]
     return GapStatistics(_largest(gaps.mean), _largest(gaps.cov), variance, _largest(bounds))
 

@@ -276,7 +276,7 @@ class GroupMoments(MomentsReprMixin):
         compare: str = "one-vs-rest",
         joint: bool = False,
         reference: Level | Mapping[str, Level] | None = None,
-        min_group_size: int = 2,
+        min_group_size: int | None = None,
     ) -> ContrastSet:
         """Form the contrasts between the groups, inside every stratum.
 
@@ -292,8 +292,12 @@ class GroupMoments(MomentsReprMixin):
             of its stratum, whatever `compare` says; no effect on fewer than two such attributes.
         reference : level or dict of str to level, optional
             The reference group, for each attribute where there are several.
-        min_group_size : int, default 2
-            Rows that both sides need for their covariances to be compared.
+        min_group_size : int or None, default None
+            Rows that both sides need for their covariances to be compared; the means of all
+            groups are. None: the smallest groups, which together have less than a tenth of the
+            rows of a stratum, are compared only where their means differ by more than chance
+            (p < 0.0001), and their covariances from 500 rows on.
+            A group that is not compared is in the rest of no other.
 
         Raises
         ------
@@ -303,7 +307,7 @@ class GroupMoments(MomentsReprMixin):
         Warns
         -----
         SmallGroupWarning
-            Once, naming all sides with fewer than `min_group_size` rows.
+            Once, naming all sides that are too small, with their rows.
         NestedAttributeWarning
             Once, naming attributes that are determined by others.
 

@@ -213,6 +213,6 @@ def _tradeoff(points: list[dict[str, Any]]) -> Any:
         [point["variance"] for point in points],
         [point["penalty"] for point in points],
         measure="covariance gap",
-        error=[point["cov_gap_std"] for point in points],
+        error=[point["cov_gap_error"] for point in points],
         chosen=chosen[0] if chosen else None,
     ).plot()

@@ -133,7 +133,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         for name, count in part.missing.items():
             missing[name] = missing.get(name, 0) + count
     return Partial(
-        moments=_add(aligned, roles.max_cells * max(roles.folds, 1)) if aligned else None,
+        moments=_add(aligned, roles.max_cells * max(2 * roles.folds, 1)) if aligned else None,
         levels=levels,
         n_rows=sum(part.n_rows for part in parts),
         incomplete=sum(part.incomplete for part in parts),

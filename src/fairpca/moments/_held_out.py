@@ -1,0 +1,246 @@
+"""Gaps on held-out folds without the noise of the fold, and what they show by chance.
+
+In the components, f and Q are the gaps of means and covariances on a fold, and E is the covariance
+of f. On average ‖f‖² exceeds the square of the true gap by tr E, which is subtracted. For
+covariances that would take fourth moments; the product of the gaps of two independent halves of the
+fold has no noise to subtract, whatever the distribution. Squares are averaged over folds before the
+root is taken: the roots of single folds would bring the noise back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fairpca.exceptions import GroupsError
+from fairpca.moments._cells import FloatArray, merge
+from fairpca.moments._form_contrasts import Sides, form_contrasts
+from fairpca.moments._table import merge_tables
+from fairpca.moments.contrasts import Contrast
+from fairpca.moments.group_moments import GroupMoments
+
+DRAWS = 200  # of groups that do not differ
+
+
+class FoldGap(NamedTuple):
+    """What one held-out fold says of one contrast, in d components."""
+
+    square: float  # squared mean gap, less its noise
+    rows: FloatArray  # (d, d): covariance of all rows of the contrast
+    noise: tuple[float, ...]  # 1/n₊ + 1/n₋ of the fold and of its halves
+    mean_gaps: FloatArray  # (2, d): of the halves
+    cov_gaps: FloatArray  # (2, d, d)
+    by_units: bool
+
+
+Fold: TypeAlias = Mapping[str, FoldGap]
+
+
+class HeldOutGap(NamedTuple):
+    """Largest gap over the contrasts, without the noise of the folds; infinite: none is measured.
+
+    `error` is what one standard error of the square adds to the value. `by_fold` has the signed
+    roots of the folds' squares, which are negative where noise makes a square so.
+    """
+
+    value: float
+    error: float
+    by_fold: tuple[float, ...]
+
+
+def align(components: FloatArray, reference: FloatArray) -> FloatArray:
+    """Rotate components within their space to be nearest to others, so that folds can be averaged.
+
+    Any basis of the space has the same gaps; without a common one products would not add up.
+    """
+    left, _, right = np.linalg.svd(reference @ components.T)
+    return np.asarray(left @ right @ components)
+
+
+def measure_fold(
+    halves: Sequence[GroupMoments],
+    components: FloatArray,
+    options: Sequence[Any],
+    compared: Container[str],
+    *,
+    by_units: bool = False,
+) -> Fold:
+    """Measure the contrasts named in `compared` on a fold, given by the moments of its halves."""
+    scores = [half.projected(components) for half in halves]
+    if len(scores) < 2:
+        return {}
+    parts = [_contrasts(part, options, compared) for part in scores]
+    table = merge_tables(*(part.table for part in scores))
+    whole = _contrasts(GroupMoments(len(components), None, table), options, compared)
+    return {
+        name: _measure(whole[name], [part[name] for part in parts], by_units)
+        for name in whole
+        if all(name in part for part in parts)
+    }
+
+
+def _contrasts(
+    moments: GroupMoments, options: Sequence[Any], compared: Container[str]
+) -> dict[str, tuple[Contrast, Sides]]:
+    """Contrasts with at least two rows on both sides (three: a number), by name."""
+    sides: list[Sides] = []
+    try:
+        compare, joint, reference = options
+        shape = (moments.table, moments.n_features)
+        contrasts = form_contrasts(*shape, compare, joint, reference, 2, sides)
+    except GroupsError:  # one group only
+        return {}
+    return {
+        contrast.label: (contrast, pair)
+        for contrast, pair in zip(contrasts, sides, strict=True)
+        if contrast.cov_gap is not None and contrast.label in compared
+        if pair[1] is not None or contrast.n_positive > 2
+    }
+
+
+def _measure(
+    whole: tuple[Contrast, Sides], parts: Sequence[tuple[Contrast, Sides]], by_units: bool
+) -> FoldGap:
+    contrast, sides = whole
+    assert contrast.mean_gap is not None
+    gaps = np.array([part.mean_gap for part, _ in parts])
+    if by_units:  # rows of a unit are alike: only the halves are independent
+        square = float(gaps[0] @ gaps[1])
+    else:
+        square = float(contrast.mean_gap @ contrast.mean_gap - np.trace(mean_noise(*whole)))
+    rows = merge([side for side in sides if side is not None]).covariance
+    noise = tuple(inverse_rows(pair) for pair in (sides, *(pair for _, pair in parts)))
+    cov_gaps = np.array([_unbiased(*part) for part in parts])
+    return FoldGap(square, rows, noise, gaps, cov_gaps, by_units)
+
+
+def mean_noise(contrast: Contrast, sides: Sides) -> FloatArray:
+    """Covariance of a mean gap: Σ S_g/(n_g - 1); of a number z, of the part that z leaves."""
+    plus, minus = sides
+    assert plus is not None
+    assert contrast.mean_gap is not None
+    if minus is None:
+        residual = plus.covariance - np.outer(contrast.mean_gap, contrast.mean_gap)
+        return np.asarray(residual / max(plus.n_rows - 2, 1))
+    return np.asarray(plus.covariance / (plus.n_rows - 1) + minus.covariance / (minus.n_rows - 1))
+
+
+def _unbiased(contrast: Contrast, sides: Sides) -> FloatArray:
+    """Covariance gap with divisor n - 1: with n, small groups look narrower than they are."""
+    plus, minus = sides
+    assert plus is not None
+    assert contrast.cov_gap is not None
+    if minus is None:
+        return contrast.cov_gap
+    first, second = (side.covariance * side.n_rows / (side.n_rows - 1) for side in (plus, minus))
+    return np.asarray(first - second)
+
+
+def inverse_rows(sides: Sides) -> float:
+    """1/n₊ + 1/n₋, or 1/n of a number: the noise of gaps in units of the rows' covariance."""
+    return sum(1.0 / side.n_rows for side in sides if side is not None)
+
+
+def summarise_mean(folds: Sequence[Fold]) -> HeldOutGap:
+    """Largest mean gap: average the squares over folds, then take the root."""
+    squares = [[fold[name].square for fold in folds if name in fold] for name in _names(folds)]
+    return _summary(max(squares, key=np.mean, default=[]))
+
+
+def summarise_cov(folds: Sequence[Fold], compared: Container[str]) -> HeldOutGap:
+    """Largest covariance gap: average the products of halves over folds, then take the root."""
+    squares = [
+        _cov_squares(np.array([fold[name].cov_gaps for fold in folds if name in fold]))
+        for name in _names(folds)
+        if name in compared
+    ]
+    return _summary(max(squares, key=np.mean, default=[]))
+
+
+def _cov_squares(gaps: FloatArray) -> FloatArray:
+    """Squared spectral norms by fold, from gaps of shape (…, folds, 2, d, d), free of noise.
+
+    Products of halves are unbiased for the squared Frobenius norm. What share of it is the spectral
+    norm is read off the average over folds; the largest eigenvalue of noisy products would be far
+    too large.
+    """
+    products = np.einsum("...ij,...ij->...", gaps[..., 0, :, :], gaps[..., 1, :, :])
+    average = gaps.mean(axis=(-4, -3))
+    spectral = np.abs(np.linalg.eigvalsh(average)).max(axis=-1)
+    frobenius = np.linalg.norm(average, axis=(-2, -1))
+    share = np.divide(spectral, frobenius, out=np.ones_like(spectral), where=frobenius > 0.0)
+    return np.asarray(products * share[..., None] ** 2)
+
+
+def _names(folds: Iterable[Fold]) -> list[str]:
+    return list(dict.fromkeys(name for fold in folds for name in fold))
+
+
+def _summary(squares: Sequence[float] | FloatArray) -> HeldOutGap:
+    if not len(squares):
+        return HeldOutGap(np.inf, 0.0, ())
+    values = np.asarray(squares)
+    square = max(float(values.mean()), 0.0)
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    roots = np.sign(values) * np.sqrt(np.abs(values))
+    return HeldOutGap(square**0.5, (square + error) ** 0.5 - square**0.5, tuple(roots.tolist()))
+
+
+def chance_levels(folds: Sequence[Fold], compared: Container[str]) -> tuple[float, float]:
+    """Average mean and covariance gap that groups would show on these folds if they did not differ.
+
+    Gaps are drawn from normal distributions with the covariance of all rows, and measured as those
+    of the folds are. How far the halves are apart, beyond what normal rows would be, scales the
+    draws: heavy tails (covariances) and units (means) have more noise than the counts say.
+    """
+    names = _names(folds)
+    if not names:
+        return np.inf, np.inf
+    random = np.random.default_rng(0)
+    every = [fold[name] for fold in folds for name in fold]
+    mean_excess, cov_excess = _excess(every)
+    means, covs = np.zeros(DRAWS), np.zeros(DRAWS)
+    for name in names:
+        gaps = [fold[name] for fold in folds if name in fold]
+        squares = sum(_draw_square(gap, mean_excess, random) for gap in gaps) / len(gaps)
+        means = np.maximum(means, squares)
+        if name in compared:
+            drawn = np.stack([_draw_gaps(gap, cov_excess, random) for gap in gaps], axis=1)
+            covs = np.maximum(covs, _cov_squares(drawn).mean(axis=1))
+    return float(np.sqrt(means).mean()), float(np.sqrt(covs).mean())
+
+
+def _excess(gaps: Sequence[FoldGap]) -> tuple[float, float]:
+    """Squared distance of the halves over that of normal rows, of means (by units) and of Q."""
+    mean_apart = cov_apart = mean_normal = cov_normal = 0.0
+    for gap in gaps:
+        trace, scale = float(np.trace(gap.rows)), sum(gap.noise[1:])
+        mean_apart += float(np.sum((gap.mean_gaps[0] - gap.mean_gaps[1]) ** 2))
+        mean_normal += trace * scale
+        cov_apart += float(np.sum((gap.cov_gaps[0] - gap.cov_gaps[1]) ** 2))
+        cov_normal += (trace**2 + float(np.sum(gap.rows**2))) * scale
+    by_units = any(gap.by_units for gap in gaps)
+    mean_excess = mean_apart / mean_normal if by_units and mean_normal else 1.0
+    return mean_excess, cov_apart / cov_normal if cov_normal else 1.0
+
+
+def _draw_square(gap: FoldGap, excess: float, random: np.random.Generator) -> FloatArray:
+    """Squares of mean gaps whose true value is zero, less their noise."""
+    values = np.maximum(np.linalg.eigvalsh(gap.rows), 0.0) * excess
+    if gap.by_units:
+        first, second = random.standard_normal((2, DRAWS, len(values)))
+        return np.asarray((first * second) @ values * np.sqrt(gap.noise[1] * gap.noise[2]))
+    return np.asarray((random.chisquare(1, (DRAWS, len(values))) - 1.0) @ values * gap.noise[0])
+
+
+def _draw_gaps(gap: FoldGap, excess: float, random: np.random.Generator) -> FloatArray:
+    """Covariance gaps of halves whose true value is zero, shape (draws, 2, d, d)."""
+    values, vectors = np.linalg.eigh(gap.rows)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    d = len(values)
+    normal = random.standard_normal((DRAWS, 2, d, d))
+    normal = root @ ((normal + normal.swapaxes(2, 3)) / np.sqrt(2.0)) @ root.T
+    scale = np.sqrt(excess * np.array(gap.noise[1:]))
+    return np.asarray(normal * scale[:, None, None])
