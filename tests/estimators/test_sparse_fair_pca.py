@@ -76,6 +76,14 @@ def test_the_path_rises_and_its_points_are_those_of_single_fits(rows):
     assert not hasattr(path.set_params(n_nonzero=5).fit(X, sensitive_features=group), "path_")
 
 
+def test_gaps_on_new_data_are_expected_from_copies(rows):
+    X, group = rows
+    path = SparseFairPCA(2, n_nonzero="path").fit(X, sensitive_features=group)
+    copy = path.quick_copy()
+    assert copy.n_nonzero == path.path_["n_nonzero"][path.path_["chosen"].index(True)]
+    assert 0.0 < path.expected_gaps(refits=2).features.mean_gap < 1.0
+
+
 def test_too_few_loadings_name_the_smallest_number(rows):
     X, group = rows
     with pytest.raises(InfeasibleError, match="n_nonzero=3 or more") as caught:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
@@ -122,11 +121,7 @@ def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
 
 
 def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:
-    options = {"n_components": count, "verbose": 0, "certify": False}
-    if hasattr(model, "path_components_"):  # the chosen point of the path
-        options["n_nonzero"] = model.path_["n_nonzero"][model.path_["chosen"].index(True)]
-    known = model.get_params()
-    fair = clone(model).set_params(**{name: options[name] for name in options if name in known})
+    fair = model.quick_copy(n_components=count)
     try:
         return fair.fit_moments(train)
     except GroupsError as error:

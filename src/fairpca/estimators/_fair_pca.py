@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import ROUTED
@@ -358,6 +359,10 @@ class FairPCA(LinearEstimator):
         True
         """
         return expected_gaps(self, n_new, confidence, refits)
+
+    def quick_copy(self, **options: Any) -> FairPCA:
+        """Return a silent copy without bound, not fitted, with other options."""
+        return clone(self).set_params(certify=False, verbose=0, **options)
 
     def _validate_params(self) -> None:
         """Check each parameter, and those that exclude each other."""

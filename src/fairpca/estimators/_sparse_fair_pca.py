@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from fairpca._choices import PATH
 from fairpca.estimators._data_warnings import (
@@ -122,6 +123,8 @@ feature_names_in_, other_columns_
     ([3], True)
     """
 
+    path_: dict[str, list[Any]]
+
     # What a dense fit may choose and this one does not.
     objective, solver, cov_weight, cov_shift = "total", "sparse", None, None
     certify, tol, max_iter = True, 1e-4, 5000
@@ -201,6 +204,12 @@ feature_names_in_, other_columns_
         """
         S = moments.pooled().covariance
         return sum(explained_variances(S, self.components_.T)) / (float(np.trace(S)) or 1.0)
+
+    def quick_copy(self, **options: Any) -> SparseFairPCA:
+        """Return a silent copy, not fitted, with the number of loadings that a path has chosen."""
+        if hasattr(self, "path_"):
+            options["n_nonzero"] = self.path_["n_nonzero"][self.path_["chosen"].index(True)]
+        return clone(self).set_params(verbose=0, **options)
 
     def _validate_params(self) -> None:
         super()._validate_params()
