@@ -197,7 +197,7 @@ def measure(model, train, z_train, test, z_test):
         result = delta_fairness(
             V / scale, z_test, family=family, method=method, cross_fit=True, random_state=0
         )
-        row |= {family: result.value, f"{family}_cross": result.pairs[0].cross_fit_value}
+        row |= {family: result.value, f"{family}_cross": result.pairs[0].held_out.estimate}
     chosen = np.random.default_rng(0).permutation(len(U))[:1000]
     ridge = KernelRidge(kernel="rbf", alpha=0.1, gamma=0.5).fit(U[chosen] / scale, train[chosen])
     row["recovered"] = r2_score(test, ridge.predict(V / scale), multioutput="variance_weighted")

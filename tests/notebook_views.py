@@ -29,7 +29,7 @@ def views():
         "delta": delta_fairness(U, groups, control_features=strata, cross_fit=True, **few),
         "audit": audit(
             U, groups, control_features=strata, families=("linear",), adversaries=("linear",),
-            slow_permutations=0, **few,
+            effort="quick",
         ),
         "moments": fair.moments_,
         "contrasts": fair.moments_.contrasts(),

@@ -23,8 +23,16 @@ METHODS = {
 """Methods of each family of classifiers, the default first."""
 FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
-ADVERSARIES = ("linear", "gaussian", "trees", "mlp")
-"""Classifiers that are trained on one half of the rows and measured on the other."""
+PANEL = {
+    "linear": "linear SVM",
+    "gaussian": "Gaussian-kernel SVM",
+    "trees": "boosted trees",
+    "mlp": "small network",
+}
+"""Adversaries of an audit, trained on one half of the rows and measured on the other; names."""
+ADVERSARIES = tuple(PANEL)
+EFFORTS = ("quick", "standard", "thorough")
+"""How much an audit measures."""
 DELTA_FAMILIES = ("rbf", "linear", "trees")
 """Classifiers by which DeltaFairPCA is judged."""
 MISSING: tuple[Missing, ...] = get_args(Missing)

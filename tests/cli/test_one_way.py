@@ -76,7 +76,7 @@ def test_text_is_encoded_and_said(run, write, people, tmp_path):
 
 
 def test_an_audit_encodes_text_as_well(run, write, people):
-    quick = ["--permutations", 0, "--family", "linear", "--no-cross-fit", "--json"]
+    quick = ["--effort", "quick", "--family", "linear", "--adversaries", "none", "--json"]
     result = run("audit", write(people), "--sensitive", "sex", *quick)
     assert result.exit_code == 0, result.stderr
     assert "'race' (3), 'income' (2)" in result.stderr
@@ -241,8 +241,8 @@ def test_separators_of_audit_and_transform(run, refused, write, people, tmp_path
     assert run("transform", model, path, outs[1], "--separator", ";").exit_code == 0
     assert outs[0].read_bytes() == outs[1].read_bytes()
     assert "--separator" in refused("transform", model, path, tmp_path / "3.csv")
-    quick = [*SEX, "--permutations", 0, "--family", "linear", "--no-cross-fit", "--json"]
+    quick = [*SEX, "--effort", "quick", "--family", "linear", "--adversaries", "none", "--json"]
     found = json.loads(run("audit", path, *quick, "--separator", ";").stdout)
     expected = json.loads(run("audit", write(people), *quick).stdout)
-    assert found["delta"] == expected["delta"]
+    assert found["representations"] == expected["representations"]
     assert "--separator" in refused("audit", path, *quick)

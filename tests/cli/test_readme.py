@@ -43,7 +43,7 @@ def test_the_commands_work(readme, run, write, people, monkeypatch, tmp_path):
         program, *arguments = shlex.split(line)
         assert program == "fairpca"
         if arguments[0] == "audit":
-            arguments += ["--permutations", "9", "--slow-permutations", "0", "--family", "linear"]
+            arguments += ["--effort", "quick", "--family", "linear", "--adversaries", "none"]
         result = run(*arguments)
         assert result.exit_code == 0, result.stderr
 

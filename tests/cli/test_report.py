@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-QUICK = ("--family", "linear", "--permutations", 19, "--slow-permutations", 0, "--budget", 5)
+QUICK = ("--family", "linear", "--effort", "quick")
 LESS = (*QUICK, "--adversaries", "linear")
 
 

@@ -187,16 +187,11 @@ def spoil(rng, U, z, options):
 
 def check_audit(U, z, options, failures, place):
     """An audit has an answer wherever one of its parts has, or says why not."""
-    quick = {
-        "n_permutations": 3,
-        "slow_permutations": 1,
-        "adversaries": ("mlp",),
-        "max_samples": 30,
-    }
+    quick = {"adversaries": ("mlp",), "families": ("linear",), "effort": "quick"}
     report = attempt(lambda: audit(U, z, **quick, **options), failures, place)
     if report is not None:
         text = json.dumps(report.to_dict(), allow_nan=False)
-        if "NaN" in text or not report.results:
+        if "NaN" in text or not report.representations[0].in_sample:
             failures["audit"].append(place)
 
 

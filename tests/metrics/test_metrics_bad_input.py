@@ -30,7 +30,7 @@ class TestBadInput:
             (U[None], z, r"U has shape \(1, 6, 2\)"),
             (U, np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), "bin it first"),
             (U, None, "is None"),
-            (np.zeros((200, 1)), np.arange(200) // 2, "more than 50"),
+            (np.zeros((4000, 1)), np.arange(4000) // 2, "more than 1000"),
         ],
     )
     def test_messages(self, U, z, message):

@@ -185,3 +185,22 @@ def test_an_audit_has_the_decisions_and_the_unknown(hiring):
     assert "unknown group" in repr(report)
     with pytest.raises(InvalidInputError, match="missing_groups must be"):
         audit(U, frame, missing_groups="drop")
+
+
+def test_uneven_weights_and_units_of_several_rows_widen_intervals():
+    rng = np.random.default_rng(0)
+    sex, hired = np.repeat(["f", "m"], 200), rng.random(400) < 0.4
+    plain, weighted = (
+        decision_rates(hired, sex, sample_weight=weight).rates[0]
+        for weight in (None, np.where(np.arange(400) % 10, 0.1, 10.0))
+    )
+    assert weighted.rate_high - weighted.rate_low > 2 * (plain.rate_high - plain.rate_low)
+    five = np.arange(400).repeat(5)
+    by_rows, by_units = (
+        decision_rates(hired.repeat(5), sex.repeat(5), units=units).rates[0]
+        for units in (None, five)
+    )
+    # Five equal rows of a unit say as much as one.
+    assert by_units.rate_low == pytest.approx(plain.rate_low, abs=2e-3)
+    assert by_units.rate_high == pytest.approx(plain.rate_high, abs=2e-3)
+    assert by_rows.rate_high - by_rows.rate_low < 0.6 * (plain.rate_high - plain.rate_low)

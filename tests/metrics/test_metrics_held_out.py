@@ -2,26 +2,98 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp, norm
+from scipy.stats import ks_2samp
 
 from fairpca.metrics import delta_fairness
 from fairpca.metrics._cross_fit import HeldOutPart, Labelled, Trained
-from fairpca.metrics.bounds import Share, difference, p_value_of_difference, ratio
+from fairpca.metrics._inference import Rates, compare_largest, quantile_of_one
+from fairpca.metrics.bounds import Share, difference, ratio
 from fairpca.rows import Rows
 
 
-def test_the_interval_is_that_of_the_first_half():
+def test_every_row_is_held_out_once():
     rng = np.random.default_rng(3)
     z = np.arange(400) % 2
     U = rng.normal(size=(400, 2)) + z[:, None]
     result = delta_fairness(U, z, cross_fit=True)
     new = result.worst.held_out
-    assert new.n_rows == (100, 100)
-    assert new.low < new.value < new.high
+    assert new.n_rows == (200, 200)
+    assert new.low < new.estimate < new.high
+    assert new.estimate == pytest.approx(new.rates[1] - new.rates[0])
     assert new.p_value < 1e-6
-    assert abs(new.value - result.worst.cross_fit_value) < 0.1
-    assert "95 % interval" in repr(result)
+    assert f"on held-out rows: {new.text()}" in repr(result)
     assert result.to_dict()["held_out"]["low"] == new.low
+
+
+def signs_of(n):
+    return np.where(np.arange(n) % 2, 1, -1).astype(np.int8)
+
+
+class TestErrors:
+    def test_of_independent_rows_are_those_of_two_shares(self):
+        rng = np.random.default_rng(0)
+        signs, flags = signs_of(2000), (rng.random(2000) < 0.3).astype(float)
+        found = Rates.of(flags, signs, None)
+        p, q = found.rates
+        # Twice the variance, since both ways of a split may be one number measured twice.
+        expected = np.sqrt(2 * (p * (1 - p) + q * (1 - q)) / 1000)
+        assert found.error == pytest.approx(expected, rel=0.01)
+        assert found.estimate == pytest.approx(q - p)
+        assert abs(found.influence.sum()) < 1e-12
+
+    def test_weights_equal_repetition_of_units(self):
+        rng = np.random.default_rng(1)
+        signs, flags = signs_of(120), (rng.random(120) < 0.4).astype(float)
+        times = rng.integers(1, 5, 120)
+        unit = np.arange(120)
+        weighted = Rates.of(flags, signs, times.astype(float), unit)
+        repeated = Rates.of(flags.repeat(times), signs.repeat(times), None, unit.repeat(times))
+        for name in ("estimate", "error", "null_error", "freedom"):
+            assert getattr(weighted, name) == pytest.approx(getattr(repeated, name))
+        np.testing.assert_allclose(weighted.influence, repeated.influence)
+
+    def test_units_of_equal_rows_say_as_much_as_one_row_each(self):
+        rng = np.random.default_rng(2)
+        signs, flags = signs_of(80), (rng.random(80) < 0.5).astype(float)
+        alone = Rates.of(flags, signs, None)
+        whole = Rates.of(flags.repeat(9), signs.repeat(9), None, np.arange(80).repeat(9))
+        assert whole.error == pytest.approx(alone.error)
+        assert Rates.of(flags.repeat(9), signs.repeat(9), None).error < 0.4 * whole.error
+
+    def test_rates_of_zero_and_one_have_an_interval(self):
+        found = Rates.of((signs_of(40) > 0).astype(float), signs_of(40), None)
+        assert found.estimate == 1.0
+        new = found.described(quantile_of_one(0.95))
+        assert 0.6 < new.low < 0.9
+        assert new.high == 1.0
+
+    def test_few_units_have_the_quantiles_of_student(self):
+        flags = np.array([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
+        few = Rates.of(flags, signs_of(6), None)
+        assert few.freedom == 2
+        low, high = few.limits(quantile_of_one(0.95))
+        assert (high - low) / 2 == pytest.approx(4.3027 * few.error, rel=1e-3)
+
+    def test_a_paired_difference_of_equal_flags_has_next_to_no_error(self):
+        rng = np.random.default_rng(3)
+        flags = (rng.random(1000) < 0.4).astype(float)
+        one = Rates.of(flags, signs_of(1000), None)
+        largest, [row] = compare_largest([one], [one], 0.95, 0)
+        assert largest.estimate == row.estimate == 0.0
+        assert row.high < 0.02 < one.error
+        assert largest.high < 1e-12
+
+    def test_the_difference_of_the_largest_is_bounded_by_every_pair(self):
+        rng = np.random.default_rng(4)
+        signs = signs_of(600)
+        flagged = rng.random((2, 5, 600)) < 0.3 + 0.2 * (signs > 0)
+        rates, others = ([Rates.of(flags * 1.0, signs, None) for flags in some] for some in flagged)
+        largest, rows = compare_largest(rates, others, 0.95, 0)
+        best, other = (max(one.estimate for one in some) for some in (rates, others))
+        assert largest.estimate == best - other
+        assert largest.low < largest.estimate < largest.high
+        assert min(row.estimate for row in rows) <= largest.estimate
+        assert largest.estimate <= max(row.estimate for row in rows)
 
 
 def test_weights_widen_the_interval():
@@ -44,10 +116,6 @@ def test_wilson_newcombe_and_log_ratio_on_known_numbers():
     low, high = ratio(plus, minus, 0.95)
     assert low < 4 / 3 < high
     assert 0 < ratio(Share(0.0, 10, 10), minus, 0.95).low < 0.2
-    pooled = 104 / 150
-    z = 0.2 / np.sqrt(pooled * (1 - pooled) * (1 / 70 + 1 / 80))
-    assert p_value_of_difference(plus, minus) == pytest.approx(norm.sf(z))
-    assert p_value_of_difference(Share(0.0, 5, 5), Share(0.0, 5, 5)) == 1.0
 
 
 def test_strata_are_permuted_apart():
@@ -68,17 +136,42 @@ def test_strata_are_permuted_apart():
     assert twice.null.mean > max(first.null.mean, second.null.mean) + 0.01
 
 
-def test_the_largest_of_several_tests_pays_for_all(monkeypatch):
-    # Nulls of a sample take the p-value of new rows: that of the best pair, times their number.
+def test_a_p_value_is_of_the_value_beside_it(monkeypatch):
+    # Where a sample is permuted, its own value is what is compared, held-out rows or not.
     monkeypatch.setattr("fairpca.metrics._cross_fit.SEARCH_ROWS", 60)
     rng = np.random.default_rng(1)
     z = np.arange(300) % 3
     U = rng.normal(size=(300, 2)) + 0.3 * z[:, None]
-    found = delta_fairness(U, z, method="search", cross_fit=True, n_permutations=3)
-    single = [pair.held_out.p_value for pair in found.pairs]
-    assert [pair.null.p_value for pair in found.pairs] == single
-    assert found.null.p_value == min(1.0, 3 * min(single))
-    assert found.null.p_value > min(single)
+    options = {"method": "search", "n_permutations": 19}
+    one, other = (delta_fairness(U, z, cross_fit=held_out, **options) for held_out in (True, False))
+    for result in (one, other):
+        null = result.null
+        assert null.n_rows == 60 < result.n_rows
+        reached = np.count_nonzero(result.null_values >= null.value - 1e-12)
+        assert null.p_value == (1 + reached) / 20
+        assert "of 60 rows, which have" in repr(result)
+    assert one.null.p_value == other.null.p_value
+
+
+def test_units_are_permuted_as_wholes():
+    # Rows of a person are alike: permuted by rows, any grouping of people looks significant.
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(24), 12)
+    U = rng.normal(size=24)[person] + 0.05 * rng.normal(size=288)
+    z = rng.permutation(np.arange(24) % 2)[person]
+    by_rows = delta_fairness(U, z, n_permutations=199)
+    by_units = delta_fairness(U, z, n_permutations=199, units=person)
+    assert by_rows.value == by_units.value
+    assert by_rows.null.p_value == 1 / 200
+    assert by_units.null.p_value > 0.05
+
+
+def test_groups_that_vary_within_units_are_permuted_within_them():
+    rng = np.random.default_rng(0)
+    person, z = np.repeat(np.arange(40), 6), np.arange(240) % 2
+    U = 5.0 * rng.normal(size=40)[person] + rng.normal(size=240) + 1.0 * z
+    found = delta_fairness(U, z, n_permutations=99, units=person)
+    assert found.null.p_value == 1 / 100  # between people the shift would be lost
 
 
 def test_the_null_of_the_largest_is_the_largest_of_the_nulls():
@@ -88,9 +181,9 @@ def test_the_null_of_the_largest_is_the_largest_of_the_nulls():
     assert found.null.mean > max(pair.null.mean for pair in found.pairs)
 
 
-def delta_of(scores, signs, weights):
+def delta_of(scores, signs, weights, **how):
     rows = Rows(scores[:, None], weights=weights)
-    return HeldOutPart(Trained(None, lambda U: [U[:, 0]]), Labelled(rows, signs)).delta()
+    return HeldOutPart(Trained(None, lambda U: [U[:, 0]]), Labelled(rows, signs)).delta(**how)
 
 
 def test_differences_are_those_of_the_kolmogorov_smirnov_statistic():
@@ -101,6 +194,9 @@ def test_differences_are_those_of_the_kolmogorov_smirnov_statistic():
         found = delta_of(scores, signs, np.ones(80))
         expected = ks_2samp(scores[signs > 0], scores[signs < 0]).statistic
         assert found.value == pytest.approx(expected)
+        one = delta_of(scores, signs, np.ones(80), one_sided=True)
+        less = ks_2samp(scores[signs > 0], scores[signs < 0], alternative="less").statistic
+        assert one.value == pytest.approx(less)
     w = rng.integers(1, 4, 80)
     weighted = delta_of(scores, signs, w.astype(float))
     repeated = delta_of(scores.repeat(w), signs.repeat(w), None)

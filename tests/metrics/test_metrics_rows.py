@@ -58,7 +58,7 @@ def test_gaps_of_scores_are_those_of_the_fit_under_the_same_compare(people, aske
     }[how]
     model = FairPCA(2, mean_tol=None, cov_weight=0.0, **asked)
     scores = model.fit(X, sensitive_features=frame, **more).transform(X)
-    same = {"compare": "one-vs-rest", **asked, **more}
+    same = {**asked, **more}  # the same default
     assert mean_gap(scores, frame, **same) == pytest.approx(model.mean_gap_, rel=1e-10)
     assert cov_gap(scores, frame, **same) == pytest.approx(model.cov_gap_, rel=1e-10)
 
@@ -67,14 +67,20 @@ def test_numbers_are_compared_as_in_a_fit(people):
     X, frame = people
     frame = frame.assign(age=np.linspace(20, 70.5, 240) + X[:, 0])
     model = FairPCA(2, mean_tol=None, cov_weight=0.0).fit(X, sensitive_features=frame)
-    found = mean_gap(model.transform(X), frame, compare="one-vs-rest")
+    found = mean_gap(model.transform(X), frame)
     assert found == pytest.approx(model.mean_gap_, rel=1e-10)
 
 
-def test_the_default_compares_pairs(people):
+@pytest.mark.parametrize("measure", [mean_gap, cov_gap, mmd2, gaussian_bound, delta_fairness])
+def test_every_measure_has_the_default_of_the_estimators(people, measure):
     X, frame = people
-    assert mean_gap(X, frame["race"]) == mean_gap(X, frame["race"], compare="pairs")
-    assert cov_gap(X, frame["race"]) > cov_gap(X, frame["race"], compare="one-vs-rest")
+    default = FairPCA().compare
+    value, same, pairs = (
+        float(measure(X[:, :2], frame["race"], **how))
+        for how in ({}, {"compare": default}, {"compare": "pairs"})
+    )
+    assert value == same
+    assert value != pairs
 
 
 def test_pairs_face_each_other_as_contrasts_do(people):
@@ -104,7 +110,8 @@ def test_an_audit_encodes_the_rows_once(people, monkeypatch):
         return encode(*arguments, **options)
 
     monkeypatch.setattr(rows_module, "encode_groups", counted)
-    audit(X[:, :2], frame["sex"], control_features=frame["race"], slow_permutations=1)
+    quick = {"families": (), "adversaries": ("linear",), "effort": "quick"}
+    audit(X[:, :2], frame["sex"], control_features=frame["race"], **quick)
     assert calls == ["sensitive_features", "control_features"]
 
 
@@ -116,8 +123,8 @@ def test_every_measure_takes_rows_that_are_ready(people):
     for measure in (mean_gap, cov_gap, mmd2, gaussian_bound):
         assert measure(rows) == measure(X[:, :2], frame["sex"], **given)
     assert delta_fairness(rows).value == delta_fairness(X[:, :2], frame["sex"], **given).value
-    report = audit(rows, families=("linear",), n_permutations=0, slow_permutations=0)
-    assert report.mean_gap == mean_gap(rows)
+    report = audit(rows, families=(), adversaries=(), effort="quick")
+    assert report.representations[0].mean_gap == mean_gap(rows)
     with pytest.raises(InvalidInputError, match=r"leave out \['sample_weight'\]"):
         mean_gap(rows, sample_weight=weight)
     with pytest.raises(GroupsError, match="sensitive_features is None"):

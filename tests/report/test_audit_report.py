@@ -97,7 +97,8 @@ def test_everything_that_was_promised_is_there(page):
     assert len(summary["record"]["rows_sha256"]) == 64
     assert "compliance" in html  # only to say that it is none
     assert "no finding of compliance" in html
-    assert summary["verdict"]["word"] in ("nothing", "little", "some", "much")
+    assert summary["verdict"]["level"] in ("unknown", "chance", "little", "some", "much")
+    assert [one["name"] for one in summary["audit"]["representations"]] == ["audited", "plain PCA"]
     assert len(html) < 600_000
 
 
@@ -106,12 +107,12 @@ def test_the_files_hold_the_same(page, tmp_path):
     assert path.read_text(encoding="utf-8") == page.html()
     document = json.loads((tmp_path / "report.json").read_text())
     assert document["data"]["n_rows"] == 240
-    assert document["audit"]["headline"]["by"] == page.summary["audit"]["headline"]["by"]
+    assert document["audit"]["headline"] == page.summary["audit"]["headline"]
     card = page.to_markdown(tmp_path / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# Model card: \\<script\\>")
     assert not re.search(r"(?<!\\)[<\[]", card)
-    for line in page.summary["audit"]["by_adversary"]:
-        assert f"| {line['held_out']['value']:.3f} |" in card
+    for line in page.summary["audit"]["representations"][0]["by_adversary"]:
+        assert f"| {line['estimate']:.3f} |" in card
     tables = [line for line in card.splitlines() if line.startswith("|")]
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
     assert set(widths) <= {5, 6, 10}
@@ -121,7 +122,7 @@ def test_an_audit_alone_makes_a_page(tmp_path):
     rng = np.random.default_rng(0)
     U, z = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
     U[z == "b"] += 3.0
-    report = audit(U, z, families=("linear",), adversaries=("linear",), n_permutations=19, budget=5)
+    report = audit(U, z, families=(), effort="quick")
     html = report.to_html(tmp_path / "a.html", title="Only figures").read_text(encoding="utf-8")
     assert "<h1>Only figures</h1>" in html
     assert "Classifiers predict the group clearly better than chance." in html
@@ -132,9 +133,9 @@ def test_an_audit_alone_makes_a_page(tmp_path):
 def test_a_representation_without_a_model():
     rng = np.random.default_rng(0)
     U, z = rng.normal(size=(120, 2)), np.repeat(["a", "b"], 60)
-    quick = {"families": ("linear",), "adversaries": (), "n_permutations": 19, "budget": 5}
-    page = audit_report(U, z, cross_fit=False, **quick)
-    assert page.summary["verdict"]["word"] == "unknown"
+    quick = {"families": ("linear",), "adversaries": (), "effort": "quick"}
+    page = audit_report(U, z, **quick)
+    assert page.summary["verdict"]["level"] == "unknown"
     assert page.summary["fit"] is None
     assert "there is no verdict" in page.html()
     assert "how it was made is not known" in page.markdown()
@@ -145,7 +146,7 @@ def test_a_representation_without_a_model():
 def test_the_digest_is_of_the_rows():
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(60, 3)), np.repeat(["a", "b"], 30)
-    quick = {"families": (), "adversaries": (), "budget": 2}
+    quick = {"families": (), "adversaries": (), "effort": "quick"}
     first, same, other = (
         audit_report(A, z, **quick).summary["record"]["rows_sha256"]
         for A in (X, np.asfortranarray(X), X + 1e-9)
@@ -157,15 +158,9 @@ def test_numeric_attributes_and_strata(tmp_path):
     rng = np.random.default_rng(0)
     X, age = rng.normal(size=(150, 4)), rng.uniform(20, 60, 150)
     X[:, 0] += age / 10
-    quick = {
-        "families": ("linear",),
-        "adversaries": (),
-        "n_permutations": 0,
-        "slow_permutations": 0,
-    }
-    page = audit_report(
-        X, age, control_features=rng.integers(0, 2, 150), model=FairPCA(1), budget=3, **quick
-    )
+    quick = {"families": ("linear",), "adversaries": (), "effort": "quick"}
+    strata = rng.integers(0, 2, 150)
+    page = audit_report(X, age, control_features=strata, model=FairPCA(1), **quick)
     html = page.html()
     assert "up to" in html
     assert "compared within: control_feature" in html
@@ -189,7 +184,7 @@ def test_groups_are_encoded_once(monkeypatch):
 
     monkeypatch.setattr(room, "encode_groups", counted)
     rng = np.random.default_rng(0)
-    quick = {"families": ("linear",), "adversaries": ("linear",), "n_permutations": 0, "budget": 3}
+    quick = {"families": (), "adversaries": ("linear",), "effort": "quick"}
     audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), **quick)
     assert calls == ["sensitive_features"]
 
@@ -199,7 +194,8 @@ def test_what_each_group_keeps_stands_beside_plain_components():
     z = np.arange(300) % 3
     X = rng.normal(size=(300, 5)) * (1.0 + np.outer(z, [1.0, 0, 0, 0.5, 0]))
     model = FairPCA(2, objective="worst-loss", standardize=True)
-    page = audit_report(X, sensitive_features=z, model=model, budget=0.1)
+    quick = {"families": (), "adversaries": (), "effort": "quick"}
+    page = audit_report(X, sensitive_features=z, model=model, **quick)
     fitted = model.fit(X, sensitive_features=z)
     groups = page.summary["fit"]["groups"]
     for name in ("variance", "best", "loss"):
@@ -216,7 +212,7 @@ def test_rows_of_unknown_group_are_counted_and_figures_never_replace_the_page(tm
     rng = np.random.default_rng(0)
     sex = rng.choice(["f", "m"], 120).astype(object)
     sex[:9] = None
-    less = {"families": ("linear",), "adversaries": (), "n_permutations": 0, "slow_permutations": 0}
+    less = {"families": (), "adversaries": (), "effort": "quick"}
     options = {"model": FairPCA(1), "missing_groups": "leave-out", **less}
     page = audit_report(rng.normal(size=(120, 3)), sex, **options)
     [(_, count)] = page.summary["data"]["unknown"].items()
@@ -228,7 +224,7 @@ def test_rows_of_unknown_group_are_counted_and_figures_never_replace_the_page(tm
 def test_small_groups_that_are_the_headline_are_not_said_never_to_be():
     z = np.repeat(["a", "b"], 12)
     U = np.random.default_rng(0).normal(size=(24, 2))
-    less = {"families": ("linear",), "adversaries": (), "n_permutations": 0, "slow_permutations": 0}
+    less = {"families": (), "adversaries": ("linear",), "effort": "quick"}
     html = audit_report(U, z, **less).html()
     assert "fewer than 30 rows" in html
     assert "never the headline" not in html

@@ -260,18 +260,15 @@ def test_delta_beside_null_and_interval(data, fair):
 def test_an_audit_has_a_line_for_each_family_and_adversary(data, fair):
     X, z = data
     report = audit(
-        fair.transform(X), z, families=("linear",), adversaries=("linear", "trees"),
-        n_permutations=19, slow_permutations=0, random_state=0,
-    )  # fmt: skip
+        fair.transform(X), z, families=("linear",), adversaries=("linear", "trees"), effort="quick"
+    )
     display = DeltaDisplay.from_audit(report)
     names = [text.get_text() for text in display.ax_.get_yticklabels()]
-    assert sorted(names[-2:]) == ["adversary: linear", "adversary: trees"]
-    assert len(names) == len(report.results) + 2
-    strongest = report.strongest
-    (bar,) = [b for b in display.bars if b.label == f"adversary: {strongest.adversary}"]
-    assert bar.held_out == (
-        strongest.held_out.value, strongest.held_out.low, strongest.held_out.high
-    )  # fmt: skip
+    assert sorted(names[-2:]) == ["boosted trees", "linear SVM"]
+    assert len(names) == len(report.representations[0].in_sample) + 2
+    strongest = report.headline
+    (bar,) = [b for b in display.bars if b.label == strongest.comparison.adversary]
+    assert bar.held_out[0] == strongest.estimate
     with pytest.raises(InvalidInputError, match="nothing to draw"):
         DeltaDisplay([]).plot()
     assert labels(DeltaDisplay([DeltaBar("x", 0.5)]).plot().ax_) == []

@@ -95,7 +95,7 @@ def test_cross_fitted_values_are_zero_on_average_when_nothing_leaks(way):
         U = rng.normal(size=(100, 2))
         z = rng.permutation(np.arange(100) < 50)
         values.append(
-            delta_fairness(U, z, cross_fit=True, random_state=seed, **way).worst.cross_fit_value
+            delta_fairness(U, z, cross_fit=True, random_state=seed, **way).worst.held_out.estimate
         )
     assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(len(values))
 
@@ -113,7 +113,7 @@ def test_bounds_hold_and_cross_fitting_stays_below_on_average():
         z = np.arange(400) % 2
         U = rng.normal(size=(400, 3)) + np.outer(z, [shift, 0.0, 0.0])
         result = delta_fairness(U, z, cross_fit=True, random_state=seed)
-        cross.append(result.worst.cross_fit_value)
+        cross.append(result.worst.held_out.estimate)
         exact = delta_fairness(U[:, :2], z, method="exact")
         broken += delta_bound(exact, 400, 2) < true_delta(shift)
         fixed = delta_fairness(U[:, 0], z)  # a direction chosen without the rows

@@ -12,11 +12,10 @@ from fairpca.cli._request import audit_settings, parse_request, read_measured
 from fairpca.cli._show import print_audit, to_json
 from fairpca.exceptions import AuditInterrupted
 from fairpca.metrics import audit
-from fairpca.metrics._audit_report import cut_in_a_line
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 
-_NAMES = {"n_permutations": "permutations", "random_state": "seed"}  # as on the command line
+_NAMES = {"random_state": "seed"}  # as on the command line
 
 
 def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
@@ -38,11 +37,9 @@ def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
         except AuditInterrupted as stopped:
             report, code = stopped.report.to_dict(), INTERRUPTED
             add_note(notes, "interrupted: these are the figures that were ready by then.")
-        for entry in report["delta"]:
+        for entry in report["representations"][0]["in_sample"]:
             if entry["note"]:
-                add_note(notes, f"{entry['family']}, {entry['method']}: {entry['note']}")
-        if report["cut"]:
-            add_note(notes, f"cut to keep to the budget: {cut_in_a_line(report['cut'])}.")
+                add_note(notes, f"{entry['statistic']}: {entry['note']}")
     n_rows = report["n_rows"]
     if options["as_json"]:
         document = {

@@ -29,7 +29,6 @@ RENAMED = {
     "overwrite": "force",
     "families": "family",
     "family": "adversary",
-    "n_permutations": "permutations",
     "random_state": "seed",
 }
 

@@ -13,6 +13,7 @@ from fairpca._choices import (
     ADVERSARIES,
     COMPARE,
     DELTA_FAMILIES,
+    EFFORTS,
     ENGINES,
     FAMILIES,
     GROUPLESS,
@@ -263,17 +264,11 @@ _MEASURED = (
     _choice(AUDITING, "--family families", FAMILIES,
             "Classifiers fitted to all rows: linear (half-spaces), rbf (Gaussian-kernel SVM), cdf "
             "(orthants). Default: all.", multiple=True),
-    _value(AUDITING, "--budget", _NOT_NEGATIVE, 60.0, "Seconds of processor time. 0: no limit."),
+    _choice(AUDITING, "--effort", EFFORTS, "How many rows, repeats and permutations are measured.",
+            default=EFFORTS[1]),
     _value(AUDITING, "--min-group", _count(2), 30, "Rows that a group of the headline needs."),
     _flag(GROUPS, "--leave-out-unknown", "Count rows whose group is missing and leave them out."),
-    _value(AUDITING, "--permutations", _count(0), 200,
-           "Permutations for fast statistics. 0: none."),
-    _value(AUDITING, "--slow-permutations", _count(0), 20,
-           "Permutations for statistics that refit."),
-    _flag(AUDITING, "--no-cross-fit", "Do not measure families on held-out rows."),
     _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals."),
-    _value(AUDITING, "--max-samples", _count(10), 1000,
-           "Most rows to train a Gaussian-kernel SVM on."),
     _value(AUDITING, "--seed", click.IntRange(0, 2**32 - 1), 0, "Of permutations and splits."),
 )
 _FORCE = _flag(OUTPUT, "--force", "Replace files that exist.")
@@ -295,7 +290,7 @@ FIT = (
     _FORCE, _SAFE_CSV, _JSON, *_QUIET,
 )
 AUDIT = (
-    *_groups("pairs"), *_MEASURED, *_FEATURES,
+    *_groups(COMPARE[0]), *_MEASURED, *_FEATURES,
     _columns(DATA, "--original", "Columns that the features represent: adds the loss per group."),
     _flag(DATA, "--standardize", "Give every column unit variance first."),
     *_ROWS, _JSON, *_QUIET,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fairpca._present import visible
-from fairpca.cli._console import add_note, running
+from fairpca.cli._console import running
 from fairpca.cli._request import (
     TableRequest,
     audit_settings,
@@ -20,7 +20,6 @@ from fairpca.cli._request import (
     read_measured,
 )
 from fairpca.estimators import FairPCA
-from fairpca.metrics._audit_report import cut_in_a_line
 from fairpca.report import audit_report
 
 
@@ -56,8 +55,6 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         page.to_html(out)
         if card is not None:
             page.to_markdown(card)
-        if cut := page.summary["audit"]["cut"]:
-            add_note(notes, f"cut to keep to the budget: {cut_in_a_line(cut)}.")
     if not options["quiet"]:
         click.echo(visible(f"Report written to {out}, its figures to {out.with_suffix('.json')}"))
         if card is not None:

@@ -23,7 +23,7 @@ _MEASURED = ("decision", "score", "label")
 _OF_TABLE = ("missing", "missing_groups", "max_cells", "max_levels")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
            "tol", "max_iter", "missing", "missing_groups", "rotation")  # fmt: skip
-_OF_AUDIT = ("joint", "min_group", "budget", "slow_permutations", "confidence", "max_samples")
+_OF_AUDIT = ("joint", "min_group", "effort", "confidence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,8 +303,6 @@ def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[st
         **{name: options[name] for name in _OF_AUDIT},
         "families": options["families"] or FAMILIES,
         "adversaries": [a for a in options["adversaries"] or ADVERSARIES if a != "none"],
-        **_compared(options, request, "pairs"),
-        "n_permutations": options["permutations"],
-        "cross_fit": not options["no_cross_fit"],
+        **_compared(options, request, COMPARE[0]),
         "random_state": options["seed"],
     }

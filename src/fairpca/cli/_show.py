@@ -29,14 +29,13 @@ from fairpca._present import (
 from fairpca.cli._show_sparse import loadings_table, sparse_certificate, sparse_path
 
 # Columns of text; all others hold figures.
-_TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "family", "method", "adversary",
+_TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
          "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
 _OBJECTIVES = {
     "total": "",
     "worst-variance": " (of the group that keeps least, less the penalty)",
     "worst-loss": " (minus the largest loss of a group, less the penalty)",
 }
-_FAMILIES = {"linear": "half-spaces", "rbf": "Gaussian SVM", "cdf": "orthants (KS)"}
 
 
 def to_json(command: str, document: dict[str, Any]) -> str:
@@ -223,16 +222,17 @@ def _contrasts(contrasts: list[dict[str, Any]]) -> Table:
 
 
 def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
-    """Print families with null and bound, adversaries, the worst, gaps, pairs and decisions."""
-    delta, losses, decisions = report["delta"], report["losses"], report["decisions"]
+    """Print adversaries, the largest, in-sample values, gaps, pairs and decisions."""
+    audited, losses, decisions = report["representations"][0], report["losses"], report["decisions"]
+    several = len(audited["held_out"]) > len(audited["by_adversary"])
     _print(
         heading,
-        _families(report) if delta else None,
-        _adversaries(report) if report["adversaries"] else None,
+        _adversaries(report, audited) if audited["held_out"] else None,
         *_sentences(report),
         "",
-        _gaps(report),
-        _pairs(delta) if delta and len(delta[0]["pairs"]) > 1 else None,
+        _in_sample(audited) if audited["in_sample"] else None,
+        _gaps(audited["gaps"]),
+        _pairs(audited["held_out"]) if several else None,
         None if losses is None else _losses(losses),
         None if decisions is None else _decisions(decisions),
     )
@@ -243,67 +243,62 @@ def _pair(entry: dict[str, Any]) -> str:
     return label(entry["attribute"], group, other, entry["stratum"])
 
 
-def _families(report: dict[str, Any]) -> Table:
-    level = f"{100 * report['confidence']:g} %"
+def _adversaries(report: dict[str, Any], audited: dict[str, Any]) -> Table:
+    """Show each adversary for the pair of its largest value."""
     rows = [
-        (_FAMILIES[entry["family"]], entry["method"],
-         *(share(entry[name]) for name in ("value", "null_mean", "null_quantile")),
-         p_value(entry["p_value"]), share(entry["held_out"] and entry["held_out"]["value"]),
-         "≥ 1" if (entry["bound"] or 0) >= 1 else share(entry["bound"]), _pair(entry))
-        for entry in report["delta"]
-    ]  # fmt: skip
-    whole = any(entry["bound_of"] == "family" for entry in report["delta"])
-    caption = (
-        "Δ: difference in selection rates of two groups (0: equal, 1: the groups are separated).\n"
-        "null: mean and 95 % quantile of Δ when the groups are permuted.\n"
-        f"{level} limit: upper limit for this classifier on new data"
-        + (", or with method exact for any classifier of its family.\n" if whole else ".\n")
-    )
-    head = ("family", "method", "Δ", "null", "null 95 %", "p", "held out", f"{level} limit",
-            "largest for")  # fmt: skip
-    return _table("How well classifiers predict the group", head, rows, caption)
-
-
-def _adversaries(report: dict[str, Any]) -> Table:
-    """Show each adversary at its strongest."""
-    rows = [
-        (entry["adversary"], share(entry["held_out"]["value"]),
-         interval(entry["held_out"]["low"], entry["held_out"]["high"]), _pair(entry))
-        for entry in report["by_adversary"]
+        (entry["adversary"], share(entry["estimate"]), interval(entry["low"], entry["high"]),
+         share(entry["chance"]), p_value(entry["p_value"]), _pair(entry))
+        for entry in audited["by_adversary"]
     ]  # fmt: skip
     level = f"{100 * report['confidence']:g} % interval"
+    head = ("adversary", "Δ on held-out rows", level, "chance 95 %", "p", "largest for")
+    caption = (
+        "Δ: difference in selection rates of two groups (0: equal, 1: the groups are separated).\n"
+        "Intervals of all adversaries and pairs hold together."
+    )
     title = "Adversaries: trained on one half of the rows, measured on the other"
-    return _table(title, ("adversary", "Δ on held-out rows", level, "largest for"), rows)
+    return _table(title, head, rows, caption)
+
+
+def _in_sample(audited: dict[str, Any]) -> Table:
+    rows = [
+        (entry["statistic"],
+         *(share(entry[name]) for name in ("value", "null_mean", "null_quantile")),
+         p_value(entry["p_value"]), entry["measured_rows"], _pair(entry))
+        for entry in audited["in_sample"]
+    ]  # fmt: skip
+    head = ("statistic", "Δ", "null", "null 95 %", "p", "rows", "largest for")
+    caption = "null: mean and 95 % quantile of Δ when the groups of these rows are permuted."
+    return _table("In-sample: Δ on the rows a classifier is fitted to", head, rows, caption)
 
 
 def _sentences(report: dict[str, Any]) -> Iterator[str]:
-    """Yield the headline, and who is left out of it."""
-    worst = report["headline"]
+    """Yield the headline, the verdict, and who is left out of it."""
+    worst, verdict = report["headline"], report["verdict"]
     if worst is not None:
-        new = worst["held_out"]
         yield (
-            f"Worst on held-out rows: [bold]{share(new['value'])}[/bold] "
-            f"({interval(new['low'], new['high'])}), {worst['by']}, "
+            f"Worst on held-out rows: [bold]{share(worst['estimate'])}[/bold] "
+            f"({interval(worst['low'], worst['high'])}), {worst['adversary']}, "
             f"{escape(shorten(worst['pair']))}."
         )
-        if worst["n_compared"] > 1:
-            yield (
-                f"It is the worst of {worst['n_compared']} comparisons. Its interval is wider than "
-                f"those above, so that with {100 * new['confidence']:g} % confidence the intervals "
-                "of all comparisons hold together."
-            )
+    yield f"Verdict: [bold]{verdict['word']}[/bold] ({verdict['reason']})."
+    for entry in report["missing"]:
+        pair = escape(shorten(entry["pair"]))
+        yield f"Not measured: {entry['adversary']}, {pair}: {entry['reason']}."
     if report["small_groups"]:
         named = [f"{g['attribute']}={g['group']} ({g['n_rows']})" for g in report["small_groups"]]
         every = worst is not None and worst["small"]
         why = "and no comparison without them" if every else "listed but never the worst"
-        yield f"Fewer than {report['min_group']} rows, {why}: {escape(shorten(', '.join(named)))}"
+        what = "rows" if report["n_units"] is None else "units"
+        text = escape(shorten(", ".join(named)))
+        yield f"Fewer than {report['min_group']} {what}, {why}: {text}"
     for name, count in report["unknown"].items():
         yield f"Unknown group, left out: {count} rows ({escape(shorten(name))})."
 
 
-def _gaps(report: dict[str, Any]) -> Table:
+def _gaps(gaps: dict[str, Any]) -> Table:
     rows = [
-        (name, "none" if report[key] is None else number(report[key]), meaning)
+        (name, "none" if gaps[key] is None else number(gaps[key]), meaning)
         for key, name, meaning in (
             ("mean_gap", "mean gap", "distance of group means"),
             ("cov_gap", "covariance gap", "difference of covariances"),
@@ -311,18 +306,20 @@ def _gaps(report: dict[str, Any]) -> Table:
             ("gaussian_bound", "Gaussian bound", "of Δ for half-spaces, if groups were normal"),
         )
     ]
-    title = "Largest gaps between groups, in the units of the columns"
+    title = f"Largest gaps between groups ({gaps['compare']}), in the units of the columns"
     return _table(title, ("", "value", "meaning"), rows)
 
 
-def _pairs(delta: list[dict[str, Any]]) -> Table:
-    names = [f"{_FAMILIES[entry['family']]}, {entry['method']}" for entry in delta]
+def _pairs(held_out: list[dict[str, Any]]) -> Table:
+    names = list(dict.fromkeys(entry["adversary"] for entry in held_out))
+    values = {(entry["adversary"], entry["pair"]): entry["estimate"] for entry in held_out}
+    pairs = {entry["pair"]: entry for entry in held_out}
     rows = [
-        (_pair(pair), f"{pair['n_rows'][1]} / {pair['n_rows'][0]}",
-         *(share(entry["pairs"][place]["value"]) for entry in delta))
-        for place, pair in enumerate(delta[0]["pairs"])
+        (pair, f"{entry['n_rows'][1]} / {entry['n_rows'][0]}",
+         *(share(values.get((name, pair))) for name in names))
+        for pair, entry in pairs.items()
     ]  # fmt: skip
-    return _table("Δ of every pair of groups", ("pair", "rows", *names), rows)
+    return _table("Δ of every pair of groups on held-out rows", ("pair", "rows", *names), rows)
 
 
 def _losses(losses: dict[str, list[Any]]) -> Table:

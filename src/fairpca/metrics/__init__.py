@@ -3,12 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fairpca._choices import ADVERSARIES, FAMILIES
-from fairpca.metrics._audit_options import AuditOptions
-from fairpca.metrics._audit_report import AdversaryResult, AuditReport
+from fairpca._choices import ADVERSARIES, EFFORTS, FAMILIES, PANEL
+from fairpca.metrics._audit_report import AuditReport
+from fairpca.metrics._inference import HeldOut
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
+from fairpca.metrics._verdict import verdict
 from fairpca.metrics.audits import audit
-from fairpca.metrics.bounds import HeldOut, delta_bound, gaussian_bound
+from fairpca.metrics.bounds import delta_bound, gaussian_bound
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.gaps import cov_gap, mean_gap, mmd2
 
@@ -26,9 +27,9 @@ _LATER = {
 
 __all__ = [
     "ADVERSARIES",
+    "EFFORTS",
     "FAMILIES",
-    "AdversaryResult",
-    "AuditOptions",
+    "PANEL",
     "AuditReport",
     "DecisionReport",
     "DeltaPair",
@@ -49,6 +50,7 @@ __all__ = [
     "mean_gap",
     "mmd2",
     "refit_within",
+    "verdict",
 ]
 
 

@@ -3,14 +3,14 @@
 The one engine behind `delta_fairness`, `audit` and `DeltaFairPCA`, and the one registry of
 classifiers. The caller says which rows train and which are held out, and what represents them:
 the same rows may be represented in several ways, or by a basis fitted to the training rows alone.
-What is measured of the held-out rows is a function of their scores: the difference of rates at the
-trained threshold (`HeldOutPart.rates`), or the largest over all thresholds (`HeldOutPart.delta`).
+What is measured of the held-out rows is a function of their scores: flags at the trained threshold
+(`cross_fit_flags`), or the largest difference of rates over all thresholds (`HeldOutPart.delta`).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,11 +27,12 @@ from fairpca.metrics._plane import LineStatistic, PlaneStatistic
 from fairpca.metrics._rules import Signs, Statistic, best_cut, masses
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
 from fairpca.metrics._svm import KernelStatistic
-from fairpca.metrics.bounds import HeldOut, Share
+from fairpca.metrics.bounds import Share
 from fairpca.rows import Rows
-from fairpca.rows._sampling import Seed, halves
+from fairpca.rows._sampling import Seed, draw, halves
 
 MIN_ROWS = 4  # of each label, for two halves
+_TIMES_SMALLER = 5  # rows that train a classifier, as a multiple of those of the rarer label
 SEARCH_ROWS = 2000  # rows on which a search is repeated: 200 times take half a minute
 # Mean and deviation of Kolmogorov's distribution: of √(mn/(m+n)) times the largest difference of
 # two empirical distribution functions of the same numbers.
@@ -54,11 +55,19 @@ class Labelled(NamedTuple):
         """Return some of the rows."""
         return Labelled(self.rows.take(index), self.signs[index])
 
-    def halves(self, seed: Seed) -> tuple[Labelled, Labelled]:
-        """Split the labelled rows at random, each label by itself."""
+    def split(self, seed: Seed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Split the labelled rows at random, each label by itself and units as wholes."""
         used = np.flatnonzero(self.signs)
-        first, second = halves(self.signs[used], seed)
-        return self.take(used[first]), self.take(used[second])
+        units = None if self.rows.units is None else self.rows.units[used]
+        first, second = halves(self.signs[used], seed, units)
+        return used[first], used[second]
+
+    def drawn(self, size: int, seed: Seed) -> Labelled:
+        """Draw labelled rows, both labels alike; a rare label needs few of the other."""
+        used = np.flatnonzero(self.signs)
+        size = min(size, _TIMES_SMALLER * self.smallest)
+        labels = (self.signs[used] > 0).astype(np.intp)
+        return self.take(used[draw(labels, size, seed, balanced=True)])
 
     @property
     def smallest(self) -> int:
@@ -112,20 +121,16 @@ class HeldOutPart(NamedTuple):
     trained: Trained
     test: Labelled
 
-    def rates(self, confidence: float) -> HeldOut:
-        """Return the difference of the rates at which the two groups are flagged."""
-        rows = self.test.rows
-        return HeldOut.of(self.trained.predict(rows.X), self.test.signs, rows.weights, confidence)
-
-    def delta(self) -> HeldOutDelta:
+    def delta(self, *, one_sided: bool = False) -> HeldOutDelta:
         """Return the largest difference of rates over all thresholds of all scores."""
-        deltas = [_largest_difference(s, self.test) for s in self.trained.scores(self.test.rows.X)]
+        scores = self.trained.scores(self.test.rows.X)
+        deltas = [_largest_difference(some, self.test, one_sided) for some in scores]
         return max(deltas, key=lambda delta: delta.value)
 
 
-def _largest_difference(scores: Array, test: Labelled) -> HeldOutDelta:
+def _largest_difference(scores: Array, test: Labelled, one_sided: bool) -> HeldOutDelta:
     weights, signs = test.rows.weights, test.signs
-    cut = best_cut(scores, masses(signs[None], weights).values[0])
+    cut = best_cut(scores, masses(signs[None], weights).values[0], one_sided=one_sided)
     flagged = scores > cut.threshold
     plus, minus = (
         Share.of(flagged[signs == s], None if weights is None else weights[signs == s])
@@ -146,6 +151,24 @@ def cross_fit(splits: Iterable[tuple[Labelled, Labelled]], train: Train) -> list
     return [HeldOutPart(train(fitted), test) for fitted, test in splits]
 
 
+def cross_fit_flags(
+    part: Labelled, splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]], train: Train
+) -> Array | None:
+    """Flag every row by classifiers trained on the other half, averaged over splits.
+
+    None where a half has too few rows of a label. A split is two arrays of positions.
+    """
+    flags = np.zeros(len(part.signs))
+    for split in splits:
+        first, second = (half[part.signs[half] != 0] for half in split)
+        for fitted, held_out in ((first, second), (second, first)):
+            training = part.take(fitted)
+            if training.smallest < MIN_ROWS // 2:
+                return None
+            flags[held_out] += train(training).predict(part.rows.X[held_out])
+    return flags / len(splits)
+
+
 # -- families of classifiers, whose statistic on the training rows is a value of its own -----------
 
 
@@ -160,17 +183,14 @@ class Settings:
     gamma: float | None = None
     max_samples: int = 2000
     seed: int = 0
-    confidence: float = 0.95
-    min_group: int | None = None  # pairs of smaller groups never are the largest value
-    null_rows: int | None = None  # rows that are permuted at most
+    min_group: int = 0  # pairs of smaller groups never are the largest value
 
     def rows_to_permute(self) -> int:
         """Return how many rows a null may take; fewer where a permutation repeats a costly fit."""
-        limit = sys.maxsize if self.null_rows is None else self.null_rows
         if self.family == "rbf":
-            return min(limit, self.max_samples)
+            return self.max_samples
         is_search = (self.family, self.method) == ("linear", "search")
-        return min(limit, SEARCH_ROWS) if is_search else limit
+        return SEARCH_ROWS if is_search else sys.maxsize
 
     def statistic(self, rows: Rows) -> Statistic:
         """Prepare what rows alone decide."""
@@ -217,23 +237,51 @@ def is_noise(statistic: SVMStatistic, signs: Signs) -> bool:
 
 @dataclass(frozen=True)
 class Classifier:
-    """An entry of the registry: how it is trained, and seconds for a row of few components."""
+    """An entry of the registry: how it is trained, and what it costs."""
 
-    train: Callable[[Labelled, int, int], Trained]
-    seconds: float = 3e-5
+    train: Callable[[Labelled, int], Trained]
+    seconds: tuple[float, float, float] = (0.1, 5e-5, 0.0)  # once, per row, per squared row
 
     def trainer(self, seed: int, max_rows: int = sys.maxsize) -> Train:
-        """Return the training with its seed, on at most so many rows if it is quadratic in them."""
-        return lambda part: self.train(part, seed, max_rows)
+        """Return the training with its seed, on at most so many rows."""
+        return lambda part: self.train(
+            part if max_rows == sys.maxsize else part.drawn(max_rows, seed), seed
+        )
+
+    def cost(self, n_rows: int, n_components: int) -> float:
+        """Return the seconds that training on rows takes, about."""
+        once, by_row, by_square = self.seconds
+        return (once + by_row * n_rows + by_square * n_rows**2) * (1.0 + n_components / 20.0)
 
 
-def _train_linear(part: Labelled, seed: int, max_rows: int) -> Trained:
+def _train_linear(part: Labelled, seed: int) -> Trained:
     method = "svm" if part.rows.X.shape[1] > 1 else "exact"
     return Settings("linear", method, seed=seed).train(part)
 
 
-def _train_gaussian(part: Labelled, seed: int, max_rows: int) -> Trained:
-    return Settings("rbf", "svm", max_samples=max_rows, seed=seed).train(part)
+def _train_gaussian(part: Labelled, seed: int) -> Trained:
+    """One of three widths; it and the threshold are the best on halves of the training rows."""
+    scale = part.rows.X.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    part = Labelled(part.rows.with_features(part.rows.X / scale), part.signs)
+    first, second = map(part.take, part.split(seed))
+    if min(first.smallest, second.smallest) < MIN_ROWS:
+        trained = _train_widths(part, seed)
+        return Trained(lambda U: trained.predict(U / scale), lambda U: trained.scores(U / scale))
+    parts = cross_fit([(first, second), (second, first)], partial(_train_widths, seed=seed))
+    scores = [half.trained.scores(half.test.rows.X) for half in parts]
+    signs = np.concatenate([half.test.signs for half in parts])
+    weights = np.concatenate([half.test.balanced_weights() for half in parts])
+    mass = masses(signs[None], weights).values[0]
+    cuts = [
+        best_cut(np.concatenate(width), mass, one_sided=True) for width in zip(*scores, strict=True)
+    ]
+    best = max(range(len(cuts)), key=lambda k: cuts[k].value)
+    machine = _train_widths(part, seed, (best,))
+    return Trained(
+        lambda U: machine.scores(U / scale)[0] > cuts[best].threshold,
+        lambda U: machine.scores(U / scale),
+    )
 
 
 def _of_model(model: Any, part: Labelled, **fit: Any) -> Trained:
@@ -244,15 +292,13 @@ def _of_model(model: Any, part: Labelled, **fit: Any) -> Trained:
     )
 
 
-def _train_logistic(part: Labelled, seed: int, max_rows: int) -> Trained:
+def _train_logistic(part: Labelled, seed: int) -> Trained:
     from sklearn.linear_model import LogisticRegression
 
     return _of_model(LogisticRegression(), part, sample_weight=part.balanced_weights())
 
 
-def _train_trees(
-    part: Labelled, seed: int, max_rows: int, *, max_iter: int, max_leaf_nodes: int
-) -> Trained:
+def _train_trees(part: Labelled, seed: int, *, max_iter: int, max_leaf_nodes: int) -> Trained:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     size = {"max_iter": max_iter, "max_leaf_nodes": max_leaf_nodes}
@@ -260,7 +306,7 @@ def _train_trees(
     return _of_model(trees, part, sample_weight=part.balanced_weights())
 
 
-def _train_network(part: Labelled, seed: int, max_rows: int) -> Trained:
+def _train_network(part: Labelled, seed: int) -> Trained:
     from sklearn.neural_network import MLPClassifier
 
     U, signs = part.rows.X, part.signs
@@ -279,43 +325,46 @@ def _train_network(part: Labelled, seed: int, max_rows: int) -> Trained:
     )
 
 
-def _train_widths(part: Labelled, seed: int, max_rows: int) -> Trained:
-    """Gaussian-kernel SVMs of three widths, without tuning."""
+def _train_widths(part: Labelled, seed: int, widths: Sequence[int] = range(_WIDTHS)) -> Trained:
+    """Gaussian-kernel SVMs of some widths, without tuning."""
     from sklearn.svm import SVC
 
     U, weights = part.rows.X, part.balanced_weights()
-    gamma = _GAMMA / U.shape[1]
+    gammas = [_GAMMA * 4.0**k / U.shape[1] for k in widths]
     machines = [
         SVC(kernel="precomputed").fit(kernel, part.signs, sample_weight=weights)
-        for kernel in _kernels_of_widths(rbf_kernel(U, gamma=gamma))
+        for kernel in _kernels(U, U, gammas)
     ]
 
     def scores(new: Array) -> list[Array]:
-        parts = gen_batches(len(new), _BATCH_ROWS)
-        batches = (rbf_kernel(new[part], U, gamma=gamma) for part in parts)
         by_batch = [
-            [machine.decision_function(k) for machine, k in zip(machines, kernels, strict=True)]
-            for kernels in map(_kernels_of_widths, batches)
+            [
+                m.decision_function(k)
+                for m, k in zip(machines, _kernels(new[b], U, gammas), strict=True)
+            ]
+            for b in gen_batches(len(new), _BATCH_ROWS)
         ]
         return [np.concatenate(scores) for scores in zip(*by_batch, strict=True)]
 
     return Trained(lambda new: scores(new)[0] > 0, scores)
 
 
-def _kernels_of_widths(kernel: Array) -> Iterable[Array]:
+def _kernels(left: Array, right: Array, gammas: Sequence[float]) -> Iterator[Array]:
+    """Yield a kernel for each gamma; each gamma is four times the one before."""
+    kernel = rbf_kernel(left, right, gamma=gammas[0])
     yield kernel
-    for _ in range(_WIDTHS - 1):
+    for _ in gammas[1:]:
         np.square(kernel, out=kernel)
         yield np.square(kernel, out=kernel)
 
 
 CLASSIFIERS: Mapping[str, Classifier] = {
-    "linear": Classifier(_train_linear),
-    "gaussian": Classifier(_train_gaussian),
-    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15)),
-    "mlp": Classifier(_train_network),
+    "linear": Classifier(_train_linear, (0.05, 4e-5, 0.0)),
+    "gaussian": Classifier(_train_gaussian, (0.02, 1e-4, 5e-8)),
+    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15), (0.25, 2e-5, 0.0)),
+    "mlp": Classifier(_train_network, (0.05, 6e-5, 0.0)),
     "logistic": Classifier(_train_logistic),
     "gaussian-widths": Classifier(_train_widths),
     "large-trees": Classifier(partial(_train_trees, max_iter=100, max_leaf_nodes=31)),
 }
-"""By name; `ADVERSARIES` of audits are the first four."""
+"""By name; the panel of audits are the first four."""

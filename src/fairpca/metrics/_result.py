@@ -9,15 +9,23 @@ import numpy as np
 
 from fairpca._present import html_table, label
 from fairpca.linalg import Array
+from fairpca.metrics._inference import HeldOut
 from fairpca.metrics._rules import Classifier, in_words
-from fairpca.metrics.bounds import HeldOut
 from fairpca.rows import Level
 
 _FAMILY_NAMES = {
     "linear": "half-spaces",
-    "rbf": "Gaussian-kernel SVM",
+    "rbf": "Gaussian-kernel surfaces",
     "cdf": "orthants (multivariate Kolmogorov–Smirnov)",
 }
+# In-sample statistics; no adversary has such a name.
+_STATISTICS = {"linear": "half-space", "rbf": "Gaussian-kernel", "cdf": "orthant"}
+_METHODS = {"svm": "by SVM", "search": "by search", "exact": "exact", "sample": "at rows"}
+
+
+def statistic_name(family: str, method: str) -> str:
+    """Return the name of an in-sample statistic."""
+    return f"{_STATISTICS[family]} statistic, {_METHODS[method]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +34,8 @@ class NullSummary:
 
     Parameters
     ----------
+    value : float
+        The value that is compared: of all rows, or of the sample of them that was permuted.
     mean : float
         Mean of the values under permuted groups: what the statistic is by chance.
     quantile : float
@@ -33,13 +43,9 @@ class NullSummary:
     p_value : float
         Share of permutations, the observed grouping counted in, that reach the value.
     n_rows : int
-        Rows that were permuted. Of many a sample is, where a permutation is costly: its own value
-        is compared with its own null, and mean and quantile are scaled to the size of all rows.
+        Rows that were permuted. Of many a sample is, where a permutation is costly.
     n_permutations : int
         Number of permutations.
-    p_value_of : str
-        "permutations"; or "held-out rows", of a cross-fitted classifier, where only a sample was
-        permuted.
 
     Examples
     --------
@@ -49,12 +55,12 @@ class NullSummary:
     19
     """
 
+    value: float
     mean: float
     quantile: float
     p_value: float
     n_rows: int
     n_permutations: int
-    p_value_of: str = "permutations"
 
     @classmethod
     def of(cls, value: float, null: Array, n_rows: int) -> NullSummary:
@@ -62,7 +68,7 @@ class NullSummary:
         reached = int(np.count_nonzero(null >= value - 1e-12))
         p_value = (1 + reached) / (1 + len(null))
         quantile = float(np.quantile(null, 0.95, method="higher"))
-        return cls(float(null.mean()), quantile, p_value, n_rows, len(null))
+        return cls(value, float(null.mean()), quantile, p_value, n_rows, len(null))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +94,8 @@ class DeltaPair:
         Share of each group that the classifier flags.
     null : NullSummary or None
         Permutation null of this pair.
-    cross_fit_value : float or None
-        Difference of rates on held-out rows, the mean over two halves.
     held_out : HeldOut or None
-        The same of the first half alone, with its interval.
+        Difference of rates on held-out rows, with its interval.
     note : str
         What limits the value, where something does.
     small : bool
@@ -113,7 +117,6 @@ class DeltaPair:
     classifier: Classifier | None
     rates: dict[Level, float]
     null: NullSummary | None = None
-    cross_fit_value: float | None = None
     held_out: HeldOut | None = None
     note: str = ""
     small: bool = False
@@ -128,7 +131,6 @@ class DeltaPair:
             "value": self.value,
             "rates": [self.rates.get(group) for group in self.groups],
             **_null_dict(self.null),
-            "cross_fit_value": self.cross_fit_value,
             "held_out": None if self.held_out is None else asdict(self.held_out),
             "note": self.note,
             "small": self.small,
@@ -160,6 +162,8 @@ class DeltaResult:
     supremum : bool
         Whether the value is known to be the largest over the family, on rows of equal weight;
         `delta_bound` holds for such values only.
+    compare : str
+        Which groups were compared.
 
     See Also
     --------
@@ -187,6 +191,7 @@ class DeltaResult:
     n_rows: int = 0
     n_components: int = 0
     supremum: bool = False
+    compare: str = ""
 
     @property
     def worst(self) -> DeltaPair:
@@ -203,21 +208,6 @@ class DeltaResult:
         """Largest Δ̂ over all pairs."""
         return self.worst.value
 
-    def by_attribute(self) -> dict[str, float]:
-        """Return the largest value of each protected attribute."""
-        largest: dict[str, float] = {}
-        for row in self.pairs:
-            largest[row.attribute] = max(row.value, largest.get(row.attribute, 0.0))
-        return largest
-
-    def by_stratum(self) -> dict[tuple[Level, ...], float]:
-        """Return the largest value of each stratum, by the values of the control features."""
-        largest: dict[tuple[Level, ...], float] = {}
-        for row in self.pairs:
-            key = tuple(row.stratum.values())
-            largest[key] = max(row.value, largest.get(key, 0.0))
-        return largest
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
         worst, null = self.worst, self.null
@@ -228,6 +218,7 @@ class DeltaResult:
             "family": self.family,
             "method": self.method,
             "supremum": self.supremum,
+            "compare": self.compare,
             "measured_rows": self.n_rows,
             "permuted_rows": None if null is None else null.n_rows,
             "n_permutations": 0 if null is None else null.n_permutations,
@@ -256,12 +247,10 @@ class DeltaResult:
                 f"  permuted groups: mean {self.null.mean:.3f}, 95 % quantile "
                 f"{self.null.quantile:.3f}, p = {self.null.p_value:.3g}"
             )
-        if worst.cross_fit_value is not None:
-            lines.append(f"  cross-fitted: {worst.cross_fit_value:.3f}")
+            if self.null.n_rows < self.n_rows:
+                lines.append(f"  of {self.null.n_rows} rows, which have Δ = {self.null.value:.3f}")
         if worst.held_out is not None:
-            new = worst.held_out
-            span = f"{new.confidence:.0%} interval {new.low:.3f} to {new.high:.3f}"
-            lines.append(f"  on held-out rows: {new.value:.3f}, {span}".replace("%", " %"))
+            lines.append(f"  on held-out rows: {worst.held_out.text()}")
         if worst.note:
             lines.append(f"  note: {worst.note}")
         if len(self.pairs) > 1:
@@ -272,22 +261,31 @@ class DeltaResult:
 
     def _repr_html_(self) -> str:
         rows = [
-            (pair.label(), " / ".join(map(str, pair.n_rows)), pair.value, *null_cells(pair.null),
+            (pair.label(), " / ".join(map(str, pair.n_rows)), pair.value, *_null_cells(pair.null),
              None if pair.held_out is None else pair.held_out.text())
             for pair in sorted(self.pairs, key=lambda pair: -pair.value)[:10]
         ]  # fmt: skip
         title = f"Δ = {self.value:.3f}, {self.family} ({_FAMILY_NAMES[self.family]}), {self.method}"
-        head = ("pair", "rows", "Δ", "null mean", "null 95 %", "p", "on held-out rows")
+        head = (
+            "pair",
+            "rows",
+            "Δ",
+            "Δ permuted",
+            "null mean",
+            "null 95 %",
+            "p",
+            "on held-out rows",
+        )
         more = len(self.pairs) - len(rows)
         return html_table(rows, head=head, title=title, note=f"{more} more pairs" if more else "")
 
 
 def _null_dict(null: NullSummary | None) -> dict[str, Any]:
-    names = {"null_mean": "mean", "null_quantile": "quantile"}
-    names |= {"p_value": "p_value", "p_value_of": "p_value_of"}
+    names = {"null_value": "value", "null_mean": "mean", "null_quantile": "quantile"}
+    names |= {"p_value": "p_value"}
     return {key: None if null is None else getattr(null, name) for key, name in names.items()}
 
 
-def null_cells(null: NullSummary | None) -> tuple[float | None, float | None, float | None]:
-    """Mean, quantile and p-value of a null, for a table."""
-    return (None, None, None) if null is None else (null.mean, null.quantile, null.p_value)
+def _null_cells(null: NullSummary | None) -> tuple[float | None, ...]:
+    """Return the value that is compared, mean, quantile and p-value of a null, for a table."""
+    return (None,) * 4 if null is None else (null.value, null.mean, null.quantile, null.p_value)

@@ -97,13 +97,20 @@ class Cut:
     above_row: int
 
 
-def best_cut(scores: Array, mass: Array, *, tolerance: float = TIE_TOLERANCE) -> Cut:
-    """Return the threshold at which ``|mass of {score <= t}|`` is largest."""
+def best_cut(
+    scores: Array, mass: Array, *, tolerance: float = TIE_TOLERANCE, one_sided: bool = False
+) -> Cut:
+    """Return the threshold at which ``|mass of {score <= t}|`` is largest.
+
+    One-sided: only where the group of positive mass is over-represented above.
+    """
     order = np.argsort(scores)
     ordered = scores[order]
     sums = np.cumsum(mass[order])[:-1]
     gap = max(abs(ordered[0]), abs(ordered[-1])) * tolerance
     sums[np.diff(ordered) <= gap] = 0.0
+    if one_sided:
+        np.minimum(sums, 0.0, out=sums)
     if not sums.size or not sums.any():
         return Cut(0.0, float(ordered[-1]), True, -1, -1)
     best = int(np.argmax(np.abs(sums)))

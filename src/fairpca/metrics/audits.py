@@ -1,91 +1,115 @@
-"""Everything there is to say about a representation and its protected groups, in one call.
+"""Everything there is to say about representations and protected groups, in one call.
 
-An audit takes the cheapest steps first, each within its part of a budget of processor time.
+Rows are drawn and halved once; every adversary of the panel is trained on each half of each
+representation and measured on the other. docs/design/evidence-protocol.md says what is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairpca._choices import ADVERSARIES, FAMILIES, UNGROUPED
-from fairpca._progress import Progress
+from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES, PANEL, UNGROUPED
+from fairpca._present import label
+from fairpca._progress import Counter, Progress
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
-from fairpca.linalg import single_blas_thread
-from fairpca.metrics._audit_options import AuditOptions, Budget, Cost, Part, cost_of
-from fairpca.metrics._audit_report import AdversaryResult, AuditReport, SmallGroup
-from fairpca.metrics._cross_fit import CLASSIFIERS, MIN_ROWS, Labelled, cross_fit
-from fairpca.metrics._result import DeltaResult
-from fairpca.metrics.bounds import largest_gaussian_bound
-from fairpca.metrics.delta import NO_DIRECTION, lacks_direction, measure
+from fairpca.linalg import Array, single_blas_thread
+from fairpca.metrics._audit_report import (
+    AUDITED,
+    AuditReport,
+    Comparison,
+    Missing,
+    Representation,
+    SmallGroup,
+)
+from fairpca.metrics._cross_fit import CLASSIFIERS, Labelled, Settings, cross_fit_flags
+from fairpca.metrics._effort import effort_of
+from fairpca.metrics._inference import Rates
+from fairpca.metrics._rules import Signs
+from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
+from fairpca.metrics.delta import measure
 from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
-from fairpca.rows import UNKNOWN_GROUP, Rows, Stratum
+from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
 from fairpca.rows._checks import dense_matrix
 from fairpca.rows._pairs import intersection, known_rows
 
-# Family, method, and what it costs; in order of worth.
-_STATISTICS = (
-    ("linear", "svm", "svm"),
-    ("linear", "search", "search"),
-    ("rbf", "svm", "rbf"),
-    ("cdf", "search", "cdf"),
+# Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
+_STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
+    ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
+    ("linear", "search", True, lambda n, d: 2.5e-5 * n * (d + 1)),
+    ("rbf", "svm", True, lambda n, d: 7e-7 * n**2),
+    ("cdf", "search", False, lambda n, d: 3e-10 * n**2 * (d + 2)),
 )
-_SCORED_ROWS = 25_000  # rows that a Gaussian-kernel SVM scores within a budget
-_NEARLY_ALL = 0.9  # a larger sample saves less than it costs to explain
-_MMD_ROWS = 10_000  # MMD² takes all pairs of rows
-
-Step = Callable[[AuditReport], AuditReport]
+_ALL_ORTHANTS = 3  # components up to which every orthant is tried
 
 
 def audit(
     U: Any,
     sensitive_features: Any = None,
     *,
+    against: Any = None,
     control_features: Any = None,
     sample_weight: Any = None,
+    units: Any = None,
     numeric: Iterable[str] = (),
     missing_groups: str = "raise",
-    families: Sequence[str] = FAMILIES,
+    compare: str = COMPARE[0],
+    joint: bool = False,
+    reference: Any = None,
+    effort: str = "standard",
     adversaries: Sequence[str] = ADVERSARIES,
+    families: Sequence[str] = FAMILIES,
     decisions: Mapping[str, Any] | None = None,
     original: Any = None,
+    confidence: float = 0.95,
+    min_group: int = 30,
+    random_state: int = 0,
     progress: Progress | None = None,
-    **options: Any,
 ) -> AuditReport:
-    """Measure a representation by every family and adversary, with nulls, intervals and bounds.
+    """Measure how well the group of a row is predicted from a representation, on held-out rows.
 
     Parameters
     ----------
     U : array-like of shape (n, d), or Rows
-        Raw features or any representation; `fairpca.rows.Rows` bring their own groups, strata
-        and weights.
+        Raw features or any representation; `fairpca.rows.Rows` bring their own groups, strata,
+        weights and units.
     sensitive_features : array-like or data frame
         Protected attributes. Numbers are groups up to and above their median, and are compared
         as in `FairPCA` for the gaps.
-    control_features, sample_weight
+    against : array-like of shape (n, k), or dict of str to array-like, optional
+        Other representations of the same rows, such as scores of plain PCA. They are measured on
+        the same rows, halves and adversaries, and compared with U.
+    control_features, sample_weight, units, compare, joint, reference
         As in `delta_fairness`.
     numeric : iterable of str, default ()
         Names of attributes that are numbers whatever their type.
     missing_groups : {"raise", "leave-out"}, default "raise"
         What to do with rows of unknown group: refuse them, or count and leave them out.
-    families : sequence of str
-        Which of "linear", "rbf" and "cdf" to compute.
+    effort : {"quick", "standard", "thorough"}, default "standard"
+        Rows drawn, rows trained on, repeats and permutations.
     adversaries : sequence of str
         Which of "linear", "gaussian", "trees" and "mlp" to train on one half of the rows and
-        measure on the other; attributes of several groups one against the rest.
+        measure on the other, both ways. There is no verdict without all of them.
+    families : sequence of str
+        Which of "linear", "rbf" and "cdf" to compute on the rows they are fitted to.
     decisions : dict, optional
         Arguments of `decision_rates` (decision, score, label, positive), whose rates by group are
         added to the report.
     original : array-like of shape (n, p), optional
         The features that U represents, row by row; adds what each group loses (`group_loss`).
+    confidence : float, default 0.95
+        Of the intervals; those of all adversaries and pairs of a representation hold together.
+    min_group : int, default 30
+        Pairs with a group of fewer rows (or units) are listed, but are never the largest.
+    random_state : int, default 0
+        Seed.
     progress : callable, optional
-        Called with the number of steps that are done, and of all steps.
-    **options
-        Fields of `AuditOptions`, such as ``budget=10`` or ``compare="one-vs-rest"``.
+        Called with the expected milliseconds of the steps that are done, and of all steps.
 
     Returns
     -------
@@ -101,11 +125,11 @@ def audit(
     --------
     >>> import numpy as np
     >>> from fairpca.metrics import audit
-    >>> z = np.repeat([0, 1], 40)
-    >>> U = np.random.default_rng(1).normal(size=(80, 2))
-    >>> report = audit(U, z, families=("cdf",), adversaries=(), n_permutations=99)
-    >>> bool(report.results[0].null.p_value > 0.05)
-    True
+    >>> z = np.repeat([0, 1], 100)
+    >>> U = np.random.default_rng(1).normal(size=(200, 2))
+    >>> report = audit(U, z, against=U + z[:, None], adversaries=("linear",), families=())
+    >>> [difference.estimate < 0 for difference in report.differences]
+    [True]
     """
     for name, chosen, known in (
         ("families", families, FAMILIES),
@@ -116,29 +140,60 @@ def audit(
             raise InvalidInputError(
                 f"{name} must be some of {known}, not {chosen!r}.", parameter=name
             )
-    checked = AuditOptions(**options)
+    check_limits(min_group=min_group, confidence=confidence, random_state=random_state)
+    sizes = effort_of(effort)
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
     parts = (sensitive_features, control_features, sample_weight)
-    rows = Rows.read_dense(U, *parts, numeric=numeric, unknown=unknown)
-    steps = _Audit(rows.counted(), families, adversaries, checked)
-    # Cheap, and the way to find a wrong column before the budget is spent: all this comes first.
+    rows = Rows.read_dense(U, *parts, numeric=numeric, unknown=unknown, units=units)
+    names, rows, places = _side_by_side(rows, against)
     more: dict[str, Any] = {"unknown": _unknown(rows)}
+    # Cheap, and the way to find a wrong column before anything costly is done: this comes first.
     if original is not None:
-        more["losses"] = _losses(rows, original, checked.joint)
+        more["losses"] = _losses(rows, rows.X[:, places[0]], original, joint)
     if decisions is not None:
         from fairpca.metrics.decisions import decision_rates
 
         more["decisions"] = decision_rates(
             sensitive_features=rows.binarized_at_median(),
             sample_weight=rows.weights,
-            min_group=checked.min_group,
-            confidence=checked.confidence,
+            units=rows.units,
+            min_group=min_group,
+            confidence=confidence,
             **decisions,
         )
+    how = {"compare": compare, "joint": joint, "reference": reference}
+    settings = {
+        "effort": effort, "adversaries": tuple(adversaries), "families": tuple(families), **how,
+        "confidence": float(confidence), "min_group": int(min_group),
+        "random_state": int(random_state),
+    }  # fmt: skip
+    run = _Audit(rows.counted(), names, places, settings, sizes)
     try:
-        return replace(steps.run(progress), **more)
-    except AuditInterrupted as stopped:
-        raise AuditInterrupted(replace(stopped.report, **more)) from None
+        report = run.run(progress)
+    except KeyboardInterrupt:
+        raise AuditInterrupted(replace(run.report(), **more)) from None
+    return replace(report, **more)
+
+
+def _side_by_side(rows: Rows, against: Any) -> tuple[list[str], Rows, list[slice]]:
+    """Put all representations into one matrix, so that rows are taken from all of them at once."""
+    if against is None:
+        against = {}
+    elif not isinstance(against, Mapping):
+        against = {"against": against}
+    matrices = [rows.X]
+    for name, values in against.items():
+        matrix = dense_matrix(values, f"against[{name!r}]")
+        if len(matrix) != len(rows):
+            raise InvalidInputError(
+                f"against[{name!r}] has {len(matrix)} rows, but U has {len(rows)}.",
+                parameter="against",
+            )
+        matrices.append(matrix)
+    ends = np.cumsum([0, *(matrix.shape[1] for matrix in matrices)])
+    places = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+    joined = rows.with_features(np.column_stack(matrices)) if len(matrices) > 1 else rows
+    return [AUDITED, *map(str, against)], joined, places
 
 
 def _unknown(rows: Rows) -> dict[str, int]:
@@ -147,7 +202,7 @@ def _unknown(rows: Rows) -> dict[str, int]:
     return {name: count for name, count in left.items() if count}
 
 
-def _losses(rows: Rows, original: Any, joint: bool) -> dict[str, list[Any]]:
+def _losses(rows: Rows, U: Array, original: Any, joint: bool) -> dict[str, list[Any]]:
     from fairpca.metrics.quality import group_loss
 
     features = dense_matrix(original, "original")
@@ -155,190 +210,205 @@ def _losses(rows: Rows, original: Any, joint: bool) -> dict[str, list[Any]]:
         raise InvalidInputError(
             f"original has {len(features)} rows, but U has {len(rows.X)}.", parameter="original"
         )
-    return group_loss(rows.with_features(features), U=rows.X, joint=joint)
+    return group_loss(rows.with_features(features), U=U, joint=joint)
+
+
+class _Target(NamedTuple):
+    """Two groups of a stratum, and the side of every drawn row."""
+
+    attribute: str
+    groups: tuple[Level, Level]
+    stratum: dict[str, Level]
+    signs: Signs
+
+
+_Step = tuple[float, Callable[[], None]]  # expected seconds, and what to do
 
 
 class _Audit:
-    """Rows, what to measure on them, and the time that is left."""
+    """Rows, what to measure on them, and what has been measured."""
 
     def __init__(
         self,
         rows: Rows,
-        families: Sequence[str],
-        adversaries: Sequence[str],
-        options: AuditOptions,
+        names: Sequence[str],
+        places: Sequence[slice],
+        settings: dict[str, Any],
+        effort: Any,
     ) -> None:
-        self._options, self._families = options, families
-        self._adversaries = adversaries if options.cross_fit else ()
-        self._budget = Budget(float(options.budget))
-        self._table = table_of_gaps(rows, options.compare, options.joint, options.reference)
-        self._rows = rows.binarized_at_median()
-        self._how = {
-            "compare": options.compare,
-            "joint": options.joint,
-            "reference": options.reference,
-            "strict": False,
-        }
-        self._strata = self._rows.pairs(**self._how)
-        self._d = rows.X.shape[1]
-        self._searched: DeltaResult | None = None
+        self._rows, self._names, self._places = rows, names, places
+        self._settings, self._effort = settings, effort
+        self._how = {key: settings[key] for key in ("compare", "joint", "reference")}
+        self._seed = settings["random_state"]
+        groups = rows.binarized_at_median()
+        self._sample = groups.sample(effort.rows, self._seed)
+        drawn = groups.draw(effort.null_rows, (self._seed, 1))
+        self._in_sample = groups.take(drawn)
+        self._small = _small_groups(groups, settings["min_group"], settings["joint"])
+        self._targets = self._form_targets()
+        self._splits = [
+            self._sample.halves((self._seed, repeat)) for repeat in range(effort.repeats)
+        ]
+        self._rates: dict[tuple[int, str, int], Rates | None] = {}
+        self._found = [self._gaps(groups, place) for place in places]
 
-    def run(self, progress: Progress | None) -> AuditReport:
-        """Take one step after the other until all are done or the budget is."""
-        report = self._begin()
-        steps = list(self._steps())
-        try:
-            for number, (name, step) in enumerate(steps, start=1):
-                if self._budget.is_spent():
-                    report = _cut(report, f"{name}: not measured, the budget was used up")
-                else:
-                    report = step(report)
-                if progress is not None:
-                    progress(number, len(steps))
-        except KeyboardInterrupt:
-            raise AuditInterrupted(report) from None
-        return report
+    def _form_targets(self) -> list[_Target]:
+        """Pair the groups of the drawn rows; a column of positions says what a stratum holds."""
+        n = len(self._sample)
+        numbered = self._sample.with_features(np.arange(n)[:, None])
+        targets = []
+        for stratum in numbered.pairs(**self._how, strict=False):
+            for pair in stratum.pairs:
+                signs = np.zeros(n, dtype=np.int8)
+                signs[stratum.rows.X[:, 0]] = pair.signs
+                targets.append(_Target(pair.attribute, pair.groups, dict(stratum.name), signs))
+        return targets
 
-    def _begin(self) -> AuditReport:
-        """Return what moments alone say."""
-        options = self._options
-        least = options.min_group
+    def _gaps(self, groups: Rows, place: slice) -> dict[str, Any]:
+        """Return what moments of all rows alone say of a representation."""
+        least = self._settings["min_group"]
+        table = table_of_gaps(self._rows.with_features(self._rows.X[:, place]), **self._how)
         large = [
             row
-            for row in self._table
+            for row in table
             if min(row["n_positive"], row["n_negative"] or row["n_positive"]) >= least
-        ] or self._table
-        chosen = {"families": tuple(self._families), "adversaries": tuple(self._adversaries)}
-        return AuditReport(
+        ] or table
+        strata = groups.with_features(groups.X[:, place]).pairs(**self._how, strict=False)
+        bound = largest_gaussian_bound(_without_small(strata, least))
+        return {
+            "n_components": place.stop - place.start,
+            "mean_gap": largest_gap(large, "mean_gap"),
+            "cov_gap": largest_gap(large, "cov_gap"),
+            "gaussian_bound": bound,
+            "contrasts": tuple(table),
+            "in_sample": [],
+            "mmd2": None,
+        }
+
+    def run(self, progress: Progress | None) -> AuditReport:
+        """Take one step after the other."""
+        steps = [step for number in range(len(self._names)) for step in self._steps(number)]
+        milliseconds = [max(1, round(1000 * seconds)) for seconds, _ in steps]
+        counter = Counter(sum(milliseconds), progress)
+        with single_blas_thread():  # thin products: threads would wait for each other
+            for (_, step), cost in zip(steps, milliseconds, strict=True):
+                step()
+                counter.add(cost)
+        return self.report()
+
+    def report(self) -> AuditReport:
+        """Return everything that has been measured."""
+        settings, effort = self._settings, self._effort
+        return AuditReport.of(
+            [
+                Representation(name, **found)
+                for name, found in zip(self._names, self._found, strict=True)
+            ],
+            list(self._comparisons()),
+            missing=tuple(self._missing()),
             n_rows=len(self._rows),
-            n_components=self._d,
-            results=(),
-            adversaries=(),
-            confidence=float(options.confidence),
-            mean_gap=largest_gap(large, "mean_gap"),
-            cov_gap=largest_gap(large, "cov_gap"),
-            mmd2=None,
-            gaussian_bound=largest_gaussian_bound(_without_small(self._strata, least)),
-            contrasts=tuple(self._table),
-            min_group=int(least),
-            small_groups=tuple(_small_groups(self._rows, least, options.joint)),
-            cut=(),
-            options={**chosen, **asdict(options)},
+            n_units=None if self._rows.units is None else self._rows.n_units,
+            drawn=(len(self._sample), self._sample.n_units),
+            small_groups=tuple(self._small),
+            effort=effort,
+            settings=settings,
         )
 
-    def _steps(self) -> Iterator[tuple[str, Step]]:
-        """Yield names and steps, in order of worth."""
-        for family, method, kind in _STATISTICS:
-            is_line = self._d == 1 and kind == "search"  # a single component is exact
-            if family in self._families and not is_line:
-                yield f"{family} {method}", partial(self._measure, family, method, kind)
-        for adversary in self._adversaries:
-            yield f"adversary {adversary}", partial(self._train_adversary, adversary)
-        yield "MMD²", self._mmd2
+    def _comparisons(self) -> Iterator[tuple[Comparison, list[Rates]]]:
+        """Yield what was measured for all representations, in the order of adversaries."""
+        for key in self._settings["adversaries"]:
+            for number, target in enumerate(self._targets):
+                rates = [self._rates.get((k, key, number)) for k in range(len(self._names))]
+                known = [one for one in rates if one is not None]
+                if len(known) == len(rates):
+                    counts = known[0].n_units or known[0].n_rows
+                    small = min(counts) < self._settings["min_group"]
+                    yield Comparison(PANEL[key], *target[:3], small), known
 
-    def _measure(self, family: str, method: str, kind: str, report: AuditReport) -> AuditReport:
-        name = f"{family} {method}"
-        no_direction = kind == "svm" and self._d > 1 and lacks_direction(self._strata)
-        if no_direction:
-            kind, method = "search", "search"
-        if kind == "search" and self._searched is not None:
-            return replace(report, results=(*report.results, self._searched))
-        part = self._plan(kind, self._permutations(kind), self._strata)
-        if part is None:
-            return _cut(report, f"{name}: not measured, too many pairs for the budget")
-        settings = self._options.settings(family, method, self._d, part.permutations)
-        if kind == "rbf":
-            trained = min(settings.max_samples, part.rows)
-            settings = replace(settings, max_samples=trained)
-            part = replace(part, rows=_SCORED_ROWS if self._budget.seconds else part.rows)
-        settings = replace(settings, null_rows=part.null_rows)
-        strata, _ = self._sampled(part.rows)
-        result = measure(strata, settings, part.permutations, self._options.cross_fit)
-        report = self._say_cut(report, name, result, self._permutations(kind))
-        if kind == "search":
-            self._searched = result
-        if no_direction:
-            pairs = tuple(replace(pair, note=NO_DIRECTION) for pair in result.pairs)
-            result = replace(result, method="svm", pairs=pairs)
-        return replace(report, results=(*report.results, result))
+    def _missing(self) -> Iterator[Missing]:
+        """Yield what the panel did not measure; small groups are listed apart."""
+        for key, name in PANEL.items():
+            if key not in self._settings["adversaries"]:
+                yield Missing(name, "all pairs", "left out by adversaries")
+                continue
+            for number, target in enumerate(self._targets):
+                rates = [
+                    self._rates.get((k, key, number), "stopped") for k in range(len(self._names))
+                ]
+                pair = label(target.attribute, target.groups[1], target.groups[0], target.stratum)
+                if "stopped" in rates:
+                    yield Missing(name, pair, "interrupted")
+                elif None in rates and self._size_of(target) >= self._settings["min_group"]:
+                    yield Missing(name, pair, "too few rows in a half")
 
-    def _permutations(self, kind: str) -> int:
-        slow = kind in ("search", "rbf")
-        return self._options.slow_permutations if slow else self._options.n_permutations
+    def _size_of(self, target: _Target) -> int:
+        """Return the rows of the smaller group, or its units."""
+        units = self._sample.units
+        sides = (np.flatnonzero(target.signs == sign) for sign in (-1, 1))
+        return min(len(side if units is None else np.unique(units[side])) for side in sides)
 
-    def _plan(self, kind: str, permutations: int, strata: Sequence[Stratum]) -> Part | None:
-        n_pairs = max(len(stratum.pairs) for stratum in strata)
-        if kind == "adversaries":
-            seconds = sum(CLASSIFIERS[name].seconds for name in self._adversaries)
-            cost = Cost(seconds * n_pairs * (1 + self._d / 10), 0.0)
-        else:
-            shape = self._options.settings("cdf", "search", self._d, 0).orthants
-            cost = cost_of(kind, self._d, n_pairs, 2**self._d if shape == "all" else 1)
-        return self._budget.plan(kind, cost, len(self._rows), permutations)
+    # -- steps ---------------------------------------------------------------------------------
 
-    def _sampled(self, size: int, **how: Any) -> tuple[tuple[Stratum, ...], int]:
-        """Return the strata of all rows, or of a sample that keeps shares, and its size."""
-        how = self._how | how
-        if size >= _NEARLY_ALL * len(self._rows):
-            strata = self._strata if how == self._how else self._rows.pairs(**how)
-            return strata, len(self._rows)
-        strata = self._rows.draw_pairs(size, self._options.random_state, **how)
-        return strata, sum(len(stratum.rows) for stratum in strata)
+    def _steps(self, number: int) -> Iterator[_Step]:
+        """Yield the steps of one representation, with what they cost."""
+        place = self._places[number]
+        d, effort = place.stop - place.start, self._effort
+        sizes = [int((target.signs != 0).sum()) // 2 for target in self._targets]
+        for key in self._settings["adversaries"]:
+            for k, size in enumerate(sizes):
+                seconds = CLASSIFIERS[key].cost(min(effort.trained, size), d)
+                yield 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
+        for family, method, is_slow, cost in _STATISTICS:
+            is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
+            if family in self._settings["families"] and not is_line:
+                n, times = self._permuted(is_slow)
+                seconds = times * cost(n, d) * len(self._targets)
+                yield seconds, partial(self._measure, number, family, method, is_slow)
+        yield 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
 
-    def _say_cut(
-        self, report: AuditReport, name: str, result: DeltaResult, wanted: int
-    ) -> AuditReport:
-        said, null = [], result.null
-        if result.n_rows < len(self._rows):
-            said.append(f"measured on a sample of {result.n_rows} of {len(self._rows)} rows")
-        if null is not None and null.n_rows < result.n_rows:
-            said.append(f"permutations of a sample of {null.n_rows} rows")
-        made = 0 if null is None else null.n_permutations
-        if made < wanted:
-            said.append(f"{made} permutations instead of {wanted}")
-        return _cut(report, f"{name}: {', '.join(said)}") if said else report
+    def _permuted(self, is_slow: bool) -> tuple[int, int]:
+        """Return how many rows are permuted, and how often."""
+        effort = self._effort
+        if is_slow:
+            return effort.null_rows // 2, effort.slow_permutations
+        return effort.null_rows, effort.permutations
 
-    def _train_adversary(self, name: str, report: AuditReport) -> AuditReport:
-        rest = {"compare": "one-vs-rest"} if self._options.compare == "pairs" else {}
-        everything, _ = self._sampled(len(self._rows), **rest)
-        part = self._plan("adversaries", 0, everything)
-        if part is None:
-            return _cut(report, f"adversary {name}: not tried, too many pairs for the budget")
-        strata, n_rows = self._sampled(part.rows, **rest)
-        if n_rows < len(self._rows):
-            text = f"adversary {name}: on a sample of {n_rows} of {len(self._rows)} rows"
-            report = _cut(report, text)
-        results = hold_out(strata, name, self._options)
-        return replace(report, adversaries=(*report.adversaries, *results))
+    def _cross_fit(self, number: int, key: str, target: int) -> None:
+        """Flag every row of a pair by an adversary that was trained on the other half."""
+        sample, signs = self._sample, self._targets[target].signs
+        rows = Rows(sample.X[:, self._places[number]], weights=sample.weights, units=sample.units)
+        train = CLASSIFIERS[key].trainer(self._seed, self._effort.trained)
+        flags = cross_fit_flags(Labelled(rows, signs), self._splits, train)
+        rates = None if flags is None else Rates.of(flags, signs, rows.weights, rows.units)
+        self._rates[number, key, target] = rates
 
-    def _mmd2(self, report: AuditReport) -> AuditReport:
-        size = _MMD_ROWS if self._budget.seconds else len(self._rows)
-        strata, n_rows = self._sampled(size)
-        if n_rows < len(self._rows):
-            report = _cut(report, f"MMD²: on a sample of {n_rows} of {len(self._rows)} rows")
-        strata = _without_small(strata, self._options.min_group)
-        rows = np.concatenate([stratum.rows.X for stratum in strata])
-        return replace(report, mmd2=largest_mmd2(strata, median_gamma(rows)))
+    def _drawn(self, number: int, is_slow: bool) -> tuple[Stratum, ...]:
+        """Pair the groups of the rows that in-sample values are of."""
+        rows = self._in_sample.with_features(self._in_sample.X[:, self._places[number]])
+        if is_slow:
+            rows = rows.take(rows.draw(self._permuted(is_slow)[0], self._seed))
+        return rows.pairs(**self._how, strict=False)
 
+    def _measure(self, number: int, family: str, method: str, is_slow: bool) -> None:
+        """Measure a family on the rows it is fitted to, with its null on the same rows."""
+        strata = self._drawn(number, is_slow)
+        d = strata[0].rows.X.shape[1]
+        settings = Settings(
+            family,
+            "exact" if family == "linear" and d == 1 else method,
+            "all" if family == "cdf" and d <= _ALL_ORTHANTS else "one",
+            max_samples=self._effort.null_rows,
+            seed=self._seed,
+            min_group=self._settings["min_group"],
+        )
+        result = measure(strata, settings, self._permuted(is_slow)[1])
+        result = replace(result, compare=self._settings["compare"])
+        self._found[number]["in_sample"].append(result)
 
-def hold_out(
-    strata: Sequence[Stratum], name: str, options: AuditOptions
-) -> Iterator[AdversaryResult]:
-    """Train one adversary on a half of every pair that has enough rows, and measure the other."""
-    train = CLASSIFIERS[name].trainer(options.random_state, options.max_samples)
-    with single_blas_thread():
-        for stratum in strata:
-            for pair in stratum.pairs:
-                part = Labelled(stratum.rows, pair.signs)
-                if part.smallest >= MIN_ROWS:
-                    [half] = cross_fit([part.halves(options.random_state)], train)
-                    rates = half.rates(options.confidence)
-                    where = (pair.attribute, pair.groups, dict(stratum.name))
-                    yield AdversaryResult(name, *where, rates)
-
-
-def _cut(report: AuditReport, what: str) -> AuditReport:
-    return replace(report, cut=(*report.cut, what))
+    def _mmd2(self, number: int) -> None:
+        strata = _without_small(self._drawn(number, False), self._settings["min_group"])
+        gamma = median_gamma(np.concatenate([stratum.rows.X for stratum in strata]))
+        self._found[number]["mmd2"] = largest_mmd2(strata, gamma)
 
 
 def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
@@ -352,10 +422,17 @@ def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]
     return tuple(remaining) or tuple(strata)
 
 
-def _small_groups(rows: Rows, least: int, joint: bool) -> Iterator[SmallGroup]:
+def _small_groups(rows: Rows, least: int, joint: bool) -> list[SmallGroup]:
+    """List the groups with fewer rows, or units, than a headline needs."""
     columns = rows.groups.categorical if rows.groups is not None else ()
     both = (intersection(columns),) if joint and len(columns) > 1 else ()
+    small = []
     for column in (*columns, *both):
-        for level, count in zip(column.levels, np.bincount(column.codes), strict=False):
+        codes = column.codes
+        if rows.units is not None:  # one row of every unit of a group
+            codes = np.unique(np.column_stack([codes, rows.units]), axis=0)[:, 0]
+        counts = np.bincount(codes, minlength=len(column.levels))
+        for level, count in zip(column.levels, counts, strict=True):
             if 0 < count < least:
-                yield SmallGroup(column.name, level, int(count))
+                small.append(SmallGroup(column.name, level, int(count)))
+    return small

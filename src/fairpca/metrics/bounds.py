@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from fairpca._choices import COMPARE
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, gaussian_delta
-from fairpca.metrics._rules import Signs
 from fairpca.rows import Rows, Stratum
 
 _TINY = float(np.finfo(float).eps)
 _LIMITS = {
     "min_group": ("a number of rows, at least 2", 2.0, 1e18),
-    "budget": ("a number of seconds, or 0 for no limit", 0.0, 1e18),
     "confidence": ("a number between 0 and 1", _TINY, 1 - _TINY),
+    "random_state": ("a whole number of at least 0", 0.0, 2.0**32 - 1),
 }
 
 
@@ -49,13 +49,21 @@ class Share:
     n_rows: int
 
     @classmethod
-    def of(cls, flagged: NDArray[np.bool_], weights: Array | None) -> Share:
-        """Return the share of rows that are flagged."""
-        if weights is None:
+    def of(cls, flagged: NDArray[np.bool_], weights: Array | None, units: Any = None) -> Share:
+        """Return the share of rows that are flagged; rows of one unit are not independent."""
+        if weights is None and units is None:
             return cls(float(flagged.mean()), float(len(flagged)), len(flagged))
-        total = float(weights.sum())
-        size = total**2 / float(weights @ weights)
-        return cls(float(weights[flagged].sum()) / total, size, len(flagged))
+        share = np.ones(len(flagged)) if weights is None else weights
+        share = share / share.sum()
+        value = min(float(share[flagged].sum()), 1.0)
+        if units is None:
+            return cls(value, 1.0 / float(share @ share), len(flagged))
+        by_unit = np.bincount(units, share)
+        size, few = 1.0 / float(by_unit @ by_unit), int(np.count_nonzero(by_unit))
+        error = np.bincount(units, share * (flagged - value))
+        variance = few / max(few - 1, 1) * float(error @ error)
+        # Where units are alike inside, so many independent rows have the same variance.
+        return cls(value, value * (1 - value) / variance if variance > 0 else size, len(flagged))
 
     def interval(self, confidence: float) -> Interval:
         """Return Wilson's interval."""
@@ -85,85 +93,8 @@ def ratio(plus: Share, minus: Share, confidence: float) -> Interval:
     return Interval(math.exp(centre - half), math.exp(centre + half))
 
 
-def p_value_of_difference(plus: Share, minus: Share) -> float:
-    """Return the p-value of a share that is no larger than another, by the pooled normal test."""
-    size = plus.size + minus.size
-    pooled = (plus.value * plus.size + minus.value * minus.size) / size
-    variance = pooled * (1 - pooled) * (1 / plus.size + 1 / minus.size)
-    if variance <= 0:
-        return 1.0
-    return float(norm.sf((plus.value - minus.value) / math.sqrt(variance)))
-
-
 def _quantile(confidence: float) -> float:
     return float(norm.ppf(0.5 + 0.5 * confidence))
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Difference in selection rates that a classifier attains on held-out rows.
-
-    Parameters
-    ----------
-    value : float
-        Difference of the rates at which it flags the two groups.
-    low, high : float
-        Confidence interval for this classifier on new data. The lower limit also holds for the
-        true Δ of the family, which is never smaller.
-    confidence : float
-        Probability with which the interval holds.
-    p_value : float
-        Of the difference, were the groups alike.
-    n_rows : tuple of two int
-        Held-out rows of the two groups.
-    shares : tuple of two Share, or None
-        Shares of the two groups that it flags, in the order of `n_rows`.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import HeldOut
-    >>> held_out = HeldOut(0.4, 0.2, 0.6, 0.95, 0.001, (50, 50))
-    >>> held_out.low, held_out.high
-    (0.2, 0.6)
-    """
-
-    value: float
-    low: float
-    high: float
-    confidence: float
-    p_value: float
-    n_rows: tuple[int, int]
-    shares: tuple[Share, Share] | None = None
-
-    @classmethod
-    def of(
-        cls, flagged: NDArray[np.bool_], signs: Signs, weights: Array | None, confidence: float
-    ) -> HeldOut:
-        """Compare the shares of both groups that are flagged."""
-        minus, plus = (
-            Share.of(flagged[signs == sign], None if weights is None else weights[signs == sign])
-            for sign in (-1, 1)
-        )
-        return cls(
-            plus.value - minus.value,
-            *difference(plus, minus, confidence),
-            confidence,
-            p_value_of_difference(plus, minus),
-            (minus.n_rows, plus.n_rows),
-            (minus, plus),
-        )
-
-    def worst_of(self, count: int) -> HeldOut:
-        """Widen the interval, so that it and `count` − 1 others hold together (Bonferroni)."""
-        if self.shares is None or count < 2:
-            return self
-        minus, plus = self.shares
-        low, high = difference(plus, minus, 1.0 - (1.0 - self.confidence) / count)
-        return replace(self, low=low, high=high)
-
-    def text(self) -> str:
-        """Return the value with its interval."""
-        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 def delta_bound(
@@ -252,6 +183,7 @@ def gaussian_bound(
     U: Any,
     sensitive_features: Any = None,
     *,
+    compare: str = COMPARE[0],
     control_features: Any = None,
     sample_weight: Any = None,
 ) -> float:
@@ -263,7 +195,7 @@ def gaussian_bound(
 
     Parameters
     ----------
-    U, control_features, sample_weight
+    U, compare, control_features, sample_weight
         As in `delta_fairness`.
     sensitive_features : array-like or data frame
         Protected attributes; the largest bound over pairs of groups is returned.
@@ -284,7 +216,7 @@ def gaussian_bound(
     0.5
     """
     rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
-    return largest_gaussian_bound(rows.pairs())
+    return largest_gaussian_bound(rows.pairs(compare))
 
 
 def largest_gaussian_bound(strata: Sequence[Stratum]) -> float:

@@ -15,6 +15,7 @@ from fairpca.metrics.bounds import Share, check_limits, difference, ratio
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Level, Rows, encode_groups
 from fairpca.rows._checks import check_weights
 from fairpca.rows._pairs import intersection, known_rows
+from fairpca.rows.groups import encode_units
 
 _Flags = NDArray[np.bool_]
 MEASURES = ("selection", "above median", "true positives", "false positives")
@@ -137,6 +138,7 @@ def decision_rates(
     positive: Any = None,
     joint: bool = True,
     sample_weight: Any = None,
+    units: Any = None,
     min_group: int = 30,
     confidence: float = 0.95,
 ) -> DecisionReport:
@@ -159,6 +161,8 @@ def decision_rates(
         Whether intersections of several attributes are groups, too.
     sample_weight : array-like of shape (n,), optional
         Row weights.
+    units : array-like of shape (n,), optional
+        Which rows belong together, such as those of one person; intervals are those of units.
     min_group : int, default 30
         Groups with fewer rows are listed but not compared.
     confidence : float, default 0.95
@@ -198,6 +202,7 @@ def decision_rates(
     attributes, unknown = _attributes(sensitive_features, n_rows, joint)
     weights = check_weights(sample_weight, n_rows, of="decision")
     counted = np.ones(n_rows, dtype=bool) if weights is None else weights > 0
+    codes = None if units is None else encode_units(units, n_rows, "decision")[0]
     rates = [
         rate
         for measure, flags, inside in _measures(columns, positive, counted)
@@ -207,7 +212,7 @@ def decision_rates(
             attribute,
             flags,
             (known, known & inside),
-            weights,
+            (weights, codes),
             (min_group, confidence),
         )
     ]
@@ -291,11 +296,11 @@ def _compare(
     attribute: Attribute,
     flags: _Flags,
     masks: tuple[_Flags, _Flags],
-    weights: Array | None,
+    weights_and_units: tuple[Array | None, Any],
     limits: tuple[int, float],
 ) -> list[GroupRate]:
     """Return the rates of the groups that occur, small ones not compared."""
-    known, inside = masks
+    (known, inside), (weights, units) = masks, weights_and_units
     shares: dict[int, Share | None] = {}
     rates: dict[int, GroupRate] = {}
     for code in np.unique(attribute.codes[known]).tolist():
@@ -304,8 +309,8 @@ def _compare(
             rows &= weights > 0
         size, hits = int(rows.sum()), int((rows & flags).sum())
         rates[code] = replace(empty, group=attribute.levels[code], n_rows=size, n_selected=hits)
-        share = None if weights is None else weights[rows]
-        shares[code] = Share.of(flags[rows], share) if size else None
+        share, unit = (None if part is None else part[rows] for part in (weights, units))
+        shares[code] = Share.of(flags[rows], share, unit) if size else None
     large = [s for s in shares.values() if s is not None and s.n_rows >= limits[0]]
     best = max(large, key=lambda share: share.value, default=None)
     return [_described(rates[code], shares[code], best, *limits) for code in rates]

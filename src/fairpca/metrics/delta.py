@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairpca._choices import METHODS
+from fairpca._choices import COMPARE, METHODS
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
-from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Settings, is_noise
-from fairpca.metrics._cross_fit import cross_fit as cross_fit_parts
+from fairpca.metrics._cross_fit import (
+    MIN_ROWS,
+    Labelled,
+    Settings,
+    Trained,
+    cross_fit_flags,
+    is_noise,
+)
+from fairpca.metrics._inference import Rates, quantile_of_one
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
-from fairpca.metrics._rules import Fit, Signs, Statistic, masses
+from fairpca.metrics._rules import Fit, Signs, Statistic
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
 from fairpca.rows import Pair, Rows, Stratum
 
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
-_SAME_MEAN = 1e-9  # of the range of a component: what rounding leaves of equal means
 _ROUNDING = 1e-13  # below any difference of shares that rows can make
 _NUMBERS_AT_ONCE = 1 << 22  # permutations × rows that are held at a time: 32 MB
-NO_DIRECTION = (
+_CONFIDENCE = 0.95  # of intervals on held-out rows
+_NO_DIRECTION = (
     "the group means coincide, so a linear SVM has weight zero and no direction; "
     "the value, and its null, are those of method='search'"
 )
@@ -44,11 +51,12 @@ def delta_fairness(
     *,
     family: str = "linear",
     method: str | None = None,
-    compare: str = "pairs",
+    compare: str = COMPARE[0],
     joint: bool = False,
     reference: Any = None,
     control_features: Any = None,
     sample_weight: Any = None,
+    units: Any = None,
     n_permutations: int = 0,
     cross_fit: bool = False,
     orthants: str = "one",
@@ -78,7 +86,7 @@ def delta_fairness(
         "svm") or "exact" (one or two components). For "cdf": "search" (default; ascent from the
         best rows), "sample" (the rows only) or "exact" (up to three components). For "rbf": "svm".
         A single component is always treated exactly.
-    compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
+    compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
         Which groups of an attribute are compared, where it has more than two.
     joint : bool, default False
         Whether intersections of the attributes are compared with the rest, too.
@@ -89,11 +97,15 @@ def delta_fairness(
     sample_weight : array-like of shape (n,), optional
         Row weights. Their unit does not matter, so for "rbf" with `C` they are not the same
         as repeated rows: `C` refers to the number of rows.
+    units : array-like of shape (n,), optional
+        Which rows belong together, such as those of one person: they stay in one half, and are
+        permuted as wholes.
     n_permutations : int, default 0
         Permutations of the groups, within strata, for the null and the p-value. The same
-        procedure runs on every permutation; what does not depend on the groups runs once.
+        procedure runs on every permutation; what does not depend on the groups runs once. Where a
+        permutation repeats a costly fit, 2,000 rows are drawn: `NullSummary.value` is their Δ̂.
     cross_fit : bool, default False
-        Whether to train on one half and evaluate on the other, both ways: the mean difference of
+        Whether to train on one half and evaluate on the other, both ways: the difference of
         rates at the trained threshold. On average a lower bound of the true Δ; negative values
         are chance.
     orthants : {"one", "all"}, default "one"
@@ -135,26 +147,18 @@ def delta_fairness(
     >>> round(result.value, 2), result.null.p_value
     (0.74, 0.01)
     """
-    settings = check_settings(
-        family, method, orthants, C, gamma, max_samples, random_state, n_permutations
-    )
-    rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
+    seed = 0 if random_state is None else random_state
+    parts = (sensitive_features, control_features, sample_weight)
+    rows = Rows.read_dense(U, *parts, units=units).counted()
+    settings = Settings(family, method, orthants, C, gamma, max_samples)  # type: ignore[arg-type]
+    settings = _check(settings, rows.X.shape[1], n_permutations, seed)
     strata = rows.pairs(compare, joint=joint, reference=reference)
-    settings = check_dimension(settings, rows.X.shape[1])
-    return measure(strata, settings, n_permutations, cross_fit)
+    return replace(measure(strata, settings, n_permutations, cross_fit), compare=compare)
 
 
-def check_settings(
-    family: str,
-    method: str | None,
-    orthants: str,
-    C: float | None,
-    gamma: float | None,
-    max_samples: int,
-    random_state: int | None,
-    n_permutations: int,
-) -> Settings:
-    """Check the options of a statistic."""
+def _check(settings: Settings, d: int, n_permutations: Any, random_state: Any) -> Settings:
+    """Refuse options that cannot be meant; a single component is always exact."""
+    family, method = settings.family, settings.method
     if family not in METHODS:
         raise InvalidInputError(
             f"family must be one of {tuple(METHODS)}, not {family!r}.", parameter="family"
@@ -165,45 +169,39 @@ def check_settings(
             f"family={family!r} knows the methods {METHODS[family]}, not {method!r}.",
             parameter="method",
         )
-    if orthants not in ("one", "all"):
+    if settings.orthants not in ("one", "all"):
         raise InvalidInputError(
-            f"orthants must be 'one' or 'all', not {orthants!r}.", parameter="orthants"
+            f"orthants must be 'one' or 'all', not {settings.orthants!r}.", parameter="orthants"
         )
-    for name, value in (("C", C), ("gamma", gamma)):
+    for name, value in (("C", settings.C), ("gamma", settings.gamma)):
         if value is not None and not (isinstance(value, Real) and value > 0):
             raise InvalidInputError(
                 f"{name} must be a positive number or None, not {value!r}.", parameter=name
             )
-    seed = 0 if random_state is None else random_state
-    whole = {"n_permutations": (n_permutations, 0), "max_samples": (max_samples, 10)}
-    whole["random_state"] = (seed, 0)
+    whole = {
+        "n_permutations": (n_permutations, 0),
+        "max_samples": (settings.max_samples, 10),
+        "random_state": (random_state, 0),
+    }
     for name, (number, least) in whole.items():
         if not isinstance(number, Integral) or number < least:
             raise InvalidInputError(
                 f"{name} must be a whole number of at least {least}, not {number!r}.",
                 parameter=name,
             )
-    seed = int(seed)
-    return Settings(family, method, orthants, C, gamma, max_samples, seed)
-
-
-def check_dimension(settings: Settings, d: int) -> Settings:
-    """Refuse what a dimension does not allow; a single component is always exact."""
-    limits = {"linear": (2, "search"), "cdf": (3, "search"), "rbf": (0, "")}
-    limit, instead = limits[settings.family]
-    if settings.method == "exact" and d > limit:
+    limit, instead = {"linear": (2, "search"), "cdf": (3, "search"), "rbf": (0, "")}[family]
+    if method == "exact" and d > limit:
         raise InvalidInputError(
-            f"family={settings.family!r}, method='exact' needs at most {limit} components, but U "
+            f"family={family!r}, method='exact' needs at most {limit} components, but U "
             f"has {d}: use method={instead!r}."
         )
-    if settings.family == "cdf" and settings.orthants == "all" and d > _MAX_ORTHANT_COMPONENTS:
+    if family == "cdf" and settings.orthants == "all" and d > _MAX_ORTHANT_COMPONENTS:
         raise InvalidInputError(
             f"orthants='all' tries 2^{d} orthants: use at most {_MAX_ORTHANT_COMPONENTS} "
             "components, or orthants='one'."
         )
-    if settings.family == "linear" and d == 1:
-        return replace(settings, method="exact")
-    return settings
+    method = "exact" if family == "linear" and d == 1 else method
+    return replace(settings, method=method, seed=int(random_state))
 
 
 def measure(
@@ -231,22 +229,9 @@ def measure(
     null = _Null(
         max(null.observed for null in counted),
         np.max([null.values for null in counted], axis=0),
-        max(null.n_rows for null in counted),
-        any(null.sampled for null in counted),
+        sum({null.stratum: null.n_rows for null in counted}.values()),
     )
-    return replace(result, null=null.summary(result.headline), null_values=null.values)
-
-
-def lacks_direction(strata: Sequence[Stratum]) -> bool:
-    """Whether all group means coincide, so that every SVM is a search."""
-    for stratum in strata:
-        U, weights = stratum.rows.X, stratum.rows.weights
-        spread = np.ptp(U, axis=0)
-        for pair in stratum.pairs:
-            mass = masses(pair.signs[None], weights)
-            if (np.abs(mass.values[0] @ U) > mass.scale[0] * _SAME_MEAN * spread).any():
-                return False
-    return True
+    return replace(result, null=null.summary(), null_values=null.values)
 
 
 def _is_supremum(settings: Settings, rows: Rows) -> bool:
@@ -266,8 +251,8 @@ def _measure_stratum(
     for pair in stratum.pairs:
         part = Labelled(stratum.rows, pair.signs)
         fit, method, note = _fit(statistic, settings, part)
-        measured = _describe(stratum, pair, fit, part, note, settings.min_group or 0)
-        if cross_fit and (settings.min_group is None or part.smallest >= MIN_ROWS):
+        measured = _describe(stratum, pair, fit, part, note, settings.min_group)
+        if cross_fit:
             measured = _add_held_out(measured, part, settings)
         pairs.append(measured)
         methods.append(method)
@@ -276,7 +261,7 @@ def _measure_stratum(
     values = [measured.value for measured in pairs]
     nulls = _nulls(stratum, statistic, settings, methods, values, n_permutations, number)
     both = zip(pairs, nulls, strict=True)
-    return [replace(pair, null=null.summary([pair])) for pair, null in both], nulls
+    return [replace(pair, null=null.summary()) for pair, null in both], nulls
 
 
 def _fit(statistic: Statistic, settings: Settings, part: Labelled) -> tuple[Fit, str, str]:
@@ -286,7 +271,7 @@ def _fit(statistic: Statistic, settings: Settings, part: Labelled) -> tuple[Fit,
         return fit, settings.method, ""
     if fit.classifier is None:
         search = SearchStatistic(part.rows.X, part.rows.weights)
-        return search.fit(part.signs), "search", NO_DIRECTION
+        return search.fit(part.signs), "search", _NO_DIRECTION
     return fit, settings.method, _NOISE if is_noise(statistic, part.signs) else ""
 
 
@@ -324,15 +309,27 @@ def _add_held_out(measured: DeltaPair, part: Labelled, settings: Settings) -> De
             f"{measured.label()} has {part.smallest}: use cross_fit=False.",
             parameter="cross_fit",
         )
-    first, second = part.halves(settings.seed)
-    held_out = cross_fit_parts([(first, second), (second, first)], settings.train)
-    rates = [half.rates(settings.confidence) for half in held_out]
-    noisy = sum(half.trained.searched for half in held_out)
+    searched = []
+
+    def train(half: Labelled) -> Trained:
+        trained = settings.train(half)
+        searched.append(trained.searched)
+        return trained
+
+    used = part.take(np.flatnonzero(part.signs))
+    flags = cross_fit_flags(used, [used.split(settings.seed)], train)
+    if flags is None:
+        raise InvalidInputError(
+            f"cross_fit needs at least two rows of each group in both halves, which the units of "
+            f"{measured.label()} do not allow: use cross_fit=False.",
+            parameter="cross_fit",
+        )
+    rates = Rates.of(flags, used.signs, used.rows.weights, used.rows.units)
+    noisy = sum(searched)
     notes = (measured.note, _HALF_NOISE.format(count=noisy) if noisy else "")
     return replace(
         measured,
-        cross_fit_value=float(np.mean([half.value for half in rates])),
-        held_out=rates[0],
+        held_out=rates.described(quantile_of_one(_CONFIDENCE)),
         note="; ".join(note for note in notes if note),
     )
 
@@ -344,16 +341,10 @@ class _Null:
     observed: float
     values: Array
     n_rows: int
-    sampled: bool
+    stratum: int = 0
 
-    def summary(self, pairs: Sequence[DeltaPair]) -> NullSummary:
-        """Summarise for the largest of some pairs; held-out rows say more than a sample."""
-        summary = NullSummary.of(self.observed, self.values, self.n_rows)
-        p_values = [pair.held_out.p_value for pair in pairs if pair.held_out is not None]
-        if not self.sampled or not p_values:
-            return summary
-        p_value = min(1.0, len(p_values) * min(p_values))  # Bonferroni
-        return replace(summary, p_value=p_value, p_value_of="held-out rows")
+    def summary(self) -> NullSummary:
+        return NullSummary.of(self.observed, self.values, self.n_rows)
 
 
 def _nulls(
@@ -366,8 +357,6 @@ def _nulls(
     number: int,
 ) -> list[_Null]:
     """Permute the rows, or a sample of them; then the sample's own values are what is compared."""
-    # Under permuted groups values shrink with the root of the rows, by which those of a sample
-    # are scaled for display. The p-value does not depend on it: both sides are scaled alike.
     by_pair: list[_Null | None] = [None] * len(methods)
     for method in dict.fromkeys(methods):
         how = replace(settings, method=method)
@@ -378,28 +367,24 @@ def _nulls(
         if sampled or method != settings.method:
             statistic = how.statistic(rows)
         signs = [stratum.pairs[k].signs[index] for k in chosen]
-        nulls = _permute(statistic, signs, n_permutations, (settings.seed, number))
+        nulls = _permute(statistic, signs, rows.units, n_permutations, (settings.seed, number))
         for k, sign, null in zip(chosen, signs, nulls, strict=True):
-            scale, value = 1.0, values[k]
-            if sampled:
-                scale = math.sqrt(_size(sign) / _size(stratum.pairs[k].signs))
-                value = scale * statistic.fit(sign).value
-            by_pair[k] = _Null(value, scale * null, len(index), sampled)
+            value = statistic.fit(sign).value if sampled else values[k]
+            by_pair[k] = _Null(value, null, len(index), number)
     return [null for null in by_pair if null is not None]
 
 
-def _size(signs: Signs) -> float:
-    """Return the rows of two groups of which one is as informative as the pair."""
-    plus, minus = int((signs > 0).sum()), int((signs < 0).sum())
-    return plus * minus / max(plus + minus, 1)
-
-
 def _permute(
-    statistic: Statistic, signs: Sequence[Signs], n_permutations: int, seed: tuple[int, int]
+    statistic: Statistic,
+    signs: Sequence[Signs],
+    units: Any,
+    n_permutations: int,
+    seed: tuple[int, int],
 ) -> list[Array]:
     """Return the null values of each pair; all see the same permutations of the rows."""
     # Rows are permuted as wholes, so that attributes keep their dependence on each other, and the
     # largest value over pairs has a null of its own.
+    draw_order = _permutation(signs, units)
     rng = np.random.default_rng(seed)
     n = len(signs[0])
     size = max(1, _NUMBERS_AT_ONCE // n)
@@ -408,7 +393,27 @@ def _permute(
         stop = min(start + size, n_permutations)
         orders = np.empty((stop - start, n), dtype=np.intp)
         for order in orders:
-            order[:] = rng.permutation(n)
+            order[:] = draw_order(rng)
         for null, pair in zip(nulls, signs, strict=True):
             null[start:stop] = statistic.null(pair[orders])
     return nulls
+
+
+def _permutation(
+    signs: Sequence[Signs], units: Any
+) -> Callable[[np.random.Generator], NDArray[np.intp]]:
+    """Return what draws an order: of rows, of units, or of rows inside units of several groups."""
+    n = len(signs[0])
+    if units is None:
+        return lambda rng: rng.permutation(n)
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    if all((pair == pair[first][unit]).all() for pair in signs):
+        return lambda rng: first[rng.permutation(len(first))][unit]
+    order = np.argsort(unit, kind="stable")
+
+    def inside(rng: np.random.Generator) -> NDArray[np.intp]:
+        permuted = np.empty(n, dtype=np.intp)
+        permuted[order] = np.lexsort((rng.random(n), unit))
+        return permuted
+
+    return inside

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import rbf_kernel
 
+from fairpca._choices import COMPARE
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._rules import Signs
@@ -23,7 +24,7 @@ def mean_gap(
     U: Any,
     sensitive_features: Any = None,
     *,
-    compare: str = "pairs",
+    compare: str = COMPARE[0],
     joint: bool = False,
     reference: Any = None,
     control_features: Any = None,
@@ -37,9 +38,9 @@ def mean_gap(
         As in `delta_fairness`.
     sensitive_features : array-like or data frame
         Protected attributes; numbers are compared as `FairPCA` does.
-    compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
+    compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
         Which groups are compared, where there are more than two. `FairPCA.mean_gap_` is the same
-        figure of the same scores under the estimator's `compare`, whose default is "one-vs-rest".
+        figure of the same scores and has the same default.
 
     Returns
     -------
@@ -60,7 +61,7 @@ def cov_gap(
     U: Any,
     sensitive_features: Any = None,
     *,
-    compare: str = "pairs",
+    compare: str = COMPARE[0],
     joint: bool = False,
     reference: Any = None,
     control_features: Any = None,
@@ -72,8 +73,8 @@ def cov_gap(
     ----------
     U, sensitive_features, joint, reference, control_features, sample_weight
         As in `mean_gap`.
-    compare : {"pairs", "one-vs-rest", "reference"}, default "pairs"
-        As in `mean_gap`; `FairPCA.cov_gap_` is the same figure under the same `compare`.
+    compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
+        As in `mean_gap`; `FairPCA.cov_gap_` is the same figure.
 
     Returns
     -------
@@ -123,6 +124,7 @@ def mmd2(
     *,
     gamma: float | None = None,
     unbiased: bool = True,
+    compare: str = COMPARE[0],
     control_features: Any = None,
     sample_weight: Any = None,
 ) -> float:
@@ -140,10 +142,8 @@ def mmd2(
     unbiased : bool, default True
         Whether to leave out each row's kernel with itself: zero on average where groups do not
         differ, and therefore sometimes negative. Otherwise never negative, and biased upwards.
-    control_features : array-like or data frame, optional
-        Strata.
-    sample_weight : array-like of shape (n,), optional
-        Row weights.
+    compare, control_features, sample_weight
+        As in `delta_fairness`.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def mmd2(
         raise InvalidInputError(f"gamma must be positive, not {gamma!r}.", parameter="gamma")
     rows = Rows.read_dense(U, sensitive_features, control_features, sample_weight).counted()
     width = median_gamma(rows.X) if gamma is None else gamma
-    return largest_mmd2(rows.pairs(), width, unbiased)
+    return largest_mmd2(rows.pairs(compare), width, unbiased)
 
 
 def largest_mmd2(strata: Sequence[Stratum], gamma: float, unbiased: bool = True) -> float:

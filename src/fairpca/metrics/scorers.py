@@ -16,7 +16,7 @@ from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.quality import explained_variance
 
 _MAX_CLASSES = 50
-_ROUTED = ("sensitive_features", "control_features", "sample_weight")
+_ROUTED = ("sensitive_features", "control_features", "sample_weight", "units")
 
 
 class FairScorer:
@@ -42,8 +42,8 @@ class FairScorer:
     Notes
     -----
     With ``sklearn.set_config(enable_metadata_routing=True)`` the scorer asks for
-    ``sensitive_features``; `set_score_request` adds ``control_features`` and ``sample_weight``,
-    or changes the name under which the groups are passed.
+    ``sensitive_features``; `set_score_request` adds ``control_features``, ``sample_weight`` and
+    ``units``, or changes the name under which the groups are passed.
 
     Examples
     --------
@@ -85,6 +85,7 @@ class FairScorer:
         sensitive_features: Any = None,
         control_features: Any = None,
         sample_weight: Any = None,
+        units: Any = None,
     ) -> float:
         """Score a fitted transformer, classifier or pipeline on rows X.
 
@@ -109,6 +110,7 @@ class FairScorer:
                     sensitive_features,
                     control_features=control_features,
                     sample_weight=sample_weight,
+                    units=units,
                     **self.delta_options,
                 ).value
                 for column in columns
@@ -119,8 +121,8 @@ class FairScorer:
     def set_score_request(self, **requests: bool | str | None) -> FairScorer:
         """Choose which metadata the scorer requests, and return the scorer.
 
-        For ``sensitive_features``, ``control_features`` and ``sample_weight``: True to request
-        it, False to ignore it, None to refuse it, or the name under which it is passed.
+        For ``sensitive_features``, ``control_features``, ``sample_weight`` and ``units``: True to
+        request it, False to ignore it, None to refuse it, or the name under which it is passed.
         """
         unknown = sorted(set(requests) - set(_ROUTED))
         if unknown:

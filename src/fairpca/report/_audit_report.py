@@ -26,7 +26,7 @@ from fairpca.report._summary import Fitted, fit_both, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
 
-_BEFORE = 0.25  # of the budget, for the components that the fair ones are compared with
+PLAIN = "plain PCA"  # what fair components are compared with
 _DPI = 110
 _POINTS = 1500  # rows that are drawn
 _GROUPS = 8  # groups that a picture shows
@@ -41,7 +41,8 @@ def audit_report(
     control_features: Any = None,
     sample_weight: Any = None,
     numeric: Iterable[str] = (),
-    budget: float = 60.0,
+    units: Any = None,
+    effort: str = "standard",
     folds: int = 5,
     name: str = "",
     title: str = "",
@@ -55,13 +56,11 @@ def audit_report(
     ----------
     X : array-like of shape (n, p), data frame, or Rows
         Features for `model`, or the representation itself.
-    sensitive_features, control_features, sample_weight, numeric
+    sensitive_features, control_features, sample_weight, numeric, units, effort
         As in `fairpca.metrics.audit`.
     model : FairPCA, optional
         Fitted to the rows, whatever it was fitted to before; its components are audited, and
-        plain ones too. None: the columns of X are what is audited.
-    budget : float, default 60
-        Seconds of processor time for the audit, and a quarter of it for plain components.
+        compared with plain ones on the same rows. None: the columns of X are what is audited.
     folds : int, default 5
         For the figures on held-out rows; 0: none, and no trade-off.
     name, title : str
@@ -86,27 +85,27 @@ def audit_report(
     >>> rng = np.random.default_rng(0)
     >>> sex = np.repeat(["f", "m"], 100)
     >>> X = rng.normal(size=(200, 4)) + 2 * (sex == "m")[:, None]
-    >>> page = audit_report(X, sex, model=FairPCA(2), families=("linear",), adversaries=())
-    >>> page.summary["verdict"]["before"]["held_out"]["value"] > 0.8
+    >>> page = audit_report(X, sex, model=FairPCA(2), families=(), effort="quick")
+    >>> page.summary["verdict"]["difference"]["estimate"] < -0.5
     True
     """
     rows = X
     if not isinstance(X, Rows):
         unknown = UNKNOWN_GROUP if options.get("missing_groups") == "leave-out" else None
         parts = (sensitive_features, control_features, sample_weight)
-        rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown)
+        rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown, units=units)
     details = {
         "name": name,
         "title": title,
         "features": list(rows.feature_names or [f"x{k}" for k in range(rows.X.shape[1])]),
         "attributes": list(rows.groups.names) if rows.groups is not None else [],
         "strata": list(rows.strata.names) if rows.strata is not None else [],
-        "options": {"budget": budget, "folds": folds, **_without_columns(options)},
+        "options": {"effort": effort, "folds": folds, **_without_columns(options)},
         **(about or {}),
     }
     known = rows.of_known_group()  # the others are counted by the audit, and nothing else
     if model is None:
-        report = audit(rows, budget=budget, progress=progress, **options)
+        report = audit(rows, effort=effort, progress=progress, **options)
         return make_page(report, details, known)
     if not isinstance(model, FairPCA):
         raise InvalidInputError(
@@ -114,19 +113,17 @@ def audit_report(
             parameter="model",
         )
     fitted = fit_both(known, model, folds)
-    less = {key: value for key, value in options.items() if key != "decisions"}
-    less |= {"n_permutations": 0, "slow_permutations": 0}
-    plain = rows.with_features(_scores(fitted.plain, rows.X))
-    before = audit(plain, budget=_BEFORE * budget, **less)
-    fair = rows.with_features(_scores(fitted.fair, rows.X))
-    report = audit(fair, budget=budget, progress=progress, **options)
-    return make_page(report, details, known, fitted, before)
+    plain, fair = (_scores(fit, rows.X) for fit in (fitted.plain, fitted.fair))
+    options = {"against": {PLAIN: plain}, "effort": effort, "progress": progress, **options}
+    report = audit(rows.with_features(fair), **options)
+    return make_page(report, details, known, fitted)
 
 
 def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
     """Name decisions among the options, without their values."""
     named = dict.fromkeys(options.get("decisions") or (), "given")
-    return {key: value for key, value in options.items() if key != "decisions"} | named
+    columns = ("decisions", "original", "against")
+    return {key: value for key, value in options.items() if key not in columns} | named
 
 
 def _scores(model: FairPCA, X: Any) -> Any:
@@ -141,29 +138,28 @@ def make_page(
     about: Mapping[str, Any],
     rows: Rows | None = None,
     fitted: Fitted | None = None,
-    before: AuditReport | None = None,
 ) -> AuditPage:
     """Summarise an audit and draw its pictures."""
-    summary = summarise(report, about=about, rows=rows, fitted=fitted, before=before)
+    summary = summarise(report, about=about, rows=rows, fitted=fitted)
     tradeoff = [] if fitted is None else summary["fit"]["tradeoff"]
     drawings: dict[str, Callable[[], Any]] = {}
-    if report.results or report.adversaries:
+    if report.representations[0].held_out or report.representations[0].in_sample:
         drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
     if fitted is not None:
         drawings["loadings"] = lambda: _loadings(fitted)
         groups = None if rows is None else rows.binarized_at_median().groups
         for column in () if groups is None else groups.categorical[:_ATTRIBUTES]:
-            drawings[f"before_after {column.name}"] = partial(_before_after, column, rows, fitted)
+            draw = partial(_before_after, column, rows, fitted)  # type: ignore[arg-type]
+            drawings[f"before_after {column.name}"] = draw
         if len(tradeoff) > 1:
             drawings["tradeoff"] = lambda: _tradeoff(tradeoff)
     pictures = {name: _as_png(draw) for name, draw in drawings.items()}
-    notes = dict.fromkeys(result.worst.note for result in report.results if result.worst.note)
     path = None
     if rows is not None and fitted is not None and len(tradeoff) > 1:
         names = feature_names(fitted.fair)
         points = path_of_penalties(fitted, tradeoff)
         path = explorer(rows, fitted.plain, points, names, fitted.fair.mean_, fitted.fair.scale_)
-    return AuditPage(summary, pictures, tuple(notes), path)
+    return AuditPage(summary, pictures, report.notes, path)
 
 
 def _as_png(draw: Callable[[], Any]) -> Picture:
@@ -186,7 +182,8 @@ def _as_png(draw: Callable[[], Any]) -> Picture:
 def _before_after(column: Attribute, rows: Rows, fitted: Fitted) -> Any:
     """Draw the largest groups of an attribute on plain and on fair components."""
     sizes = np.bincount(column.codes, minlength=len(column.levels))
-    largest = np.sort(np.argsort(-sizes, kind="stable")[:_GROUPS])
+    shown_groups = min(_GROUPS, int(np.count_nonzero(sizes)))  # unknown groups have no rows here
+    largest = np.sort(np.argsort(-sizes, kind="stable")[:shown_groups])
     shown = np.isin(column.codes, largest)
     codes = np.searchsorted(largest, column.codes[shown])
     names = tuple(shorten(column.levels[index]) for index in largest)

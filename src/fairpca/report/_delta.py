@@ -8,6 +8,7 @@ from typing import Any
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, DeltaResult
+from fairpca.metrics._result import statistic_name
 from fairpca.report._display import (
     ACCENT,
     FAIR,
@@ -63,7 +64,7 @@ class DeltaDisplay(Display):
     >>> U, z = np.random.default_rng(0).normal(size=(80, 2)), np.arange(80) % 2
     >>> result = delta_fairness(U, z, n_permutations=19, random_state=0)
     >>> [bar.label for bar in DeltaDisplay.from_results([result]).bars]
-    ['linear, svm']
+    ['half-space statistic, by SVM']
     """
 
     def __init__(self, bars: Sequence[DeltaBar]) -> None:
@@ -79,15 +80,13 @@ class DeltaDisplay(Display):
 
     @classmethod
     def from_audit(cls, report: AuditReport, *, ax: Any = None) -> DeltaDisplay:
-        """Draw an `AuditReport`: its families, and each adversary for its strongest pair."""
-        bars = [_bar_of(result) for result in report.results]
-        best: dict[str, Any] = {}
-        for result in sorted(report.adversaries, key=lambda result: result.held_out.low):
-            best[result.adversary] = result.held_out
-        bars += [
-            DeltaBar(f"adversary: {name}", held_out=(new.value, new.low, new.high))
-            for name, new in best.items()
-        ]
+        """Draw an `AuditReport`: in-sample statistics, and adversaries for their largest pair."""
+        audited = report.representations[0]
+        bars = [_bar_of(result) for result in audited.in_sample]
+        for row in audited.by_adversary():
+            new = row.held_out
+            span = (new.estimate, new.low, new.high)
+            bars.append(DeltaBar(row.comparison.adversary, held_out=span))
         return cls(bars).plot(ax)
 
     def plot(self, ax: Any = None) -> DeltaDisplay:
@@ -115,8 +114,9 @@ class DeltaDisplay(Display):
 def _bar_of(result: DeltaResult) -> DeltaBar:
     null = None if result.null is None else (result.null.mean, result.null.quantile)
     new = result.worst.held_out
-    held_out = None if new is None else (new.value, new.low, new.high)
-    return DeltaBar(f"{result.family}, {result.method}", result.value, null, held_out)
+    held_out = None if new is None else (new.estimate, new.low, new.high)
+    value = result.value if result.null is None else result.null.value
+    return DeltaBar(statistic_name(result.family, result.method), value, null, held_out)
 
 
 def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:

@@ -62,7 +62,7 @@ class AuditPage:
     >>> import numpy as np
     >>> from fairpca.report import audit_report
     >>> U, z = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 2
-    >>> page = audit_report(U, sensitive_features=z, budget=0.1)
+    >>> page = audit_report(U, sensitive_features=z, effort="quick")
     >>> page.markdown().startswith("#")
     True
     """
@@ -227,6 +227,5 @@ _FILTERS: dict[str, Any] = {
     "certificate_words": _certificate_words,
     "md": _markdown,
     "count": lambda value: f"{value:,}",
-    "classifier": lambda name: _prose()["classifiers"].get(name, name),
     "option": lambda value: json.dumps(value, ensure_ascii=False, default=str),
 }

@@ -23,8 +23,6 @@ PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 _BLOCK = 4096
 _LOADINGS = 8  # features named for each component
-# Words for the lower limit of Δ; the page says that they are a convention.
-_WORDS = ((0.0, "nothing"), (0.1, "little"), (0.3, "some"), (1.01, "much"))
 
 
 class Fitted(NamedTuple):
@@ -49,17 +47,14 @@ def summarise(
     about: Mapping[str, Any],
     rows: Rows | None = None,
     fitted: Fitted | None = None,
-    before: AuditReport | None = None,
 ) -> dict[str, Any]:
     """Gather all that a page or a model card says; `about` names the data and the options."""
     audit = report.to_dict()
-    plain = None if before is None else before.to_dict()
     return {
         "title": about.get("title") or f"Audit of {about.get('name') or 'a representation'}",
         "data": _data(report, rows, about),
-        "verdict": _verdict(audit, plain),
+        "verdict": _verdict(audit),
         "audit": audit,
-        "before": plain,
         "fit": None if fitted is None else _fit(fitted),
         "record": {
             "date": about.get("date"),
@@ -99,13 +94,13 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
         for column in rows.binarized_at_median().groups.categorical:  # type: ignore[union-attr]
             counts = np.bincount(column.codes, minlength=len(column.levels))
             for level, count in zip(column.levels, counts.tolist(), strict=True):
-                small = count < report.min_group
+                small = count < report.settings["min_group"]
                 entry = {"attribute": column.name, "group": level, "n_rows": count}
                 groups += [{**entry, "share": count / len(rows), "small": small}] if count else []
     return {
         "name": about.get("name") or "",
         "n_rows": report.n_rows,
-        "n_components": report.n_components,
+        "n_components": report.representations[0].n_components,
         "features": list(about.get("features") or ()),
         "attributes": list(about.get("attributes") or ()),
         "strata": list(about.get("strata") or ()),
@@ -113,20 +108,21 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
         if rows is None or rows.groups is None
         else [n.name for n in rows.groups.numeric],
         "groups": groups,
-        "min_group": report.min_group,
+        "min_group": report.settings["min_group"],
         "unknown": report.unknown,
     }
 
 
-def _verdict(audit: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Put the largest difference on held-out rows into a word, with its uncertainty."""
-    worst = audit["headline"]
-    if worst is None:
-        return {"word": "unknown", "held_out": None, "before": None}
-    new = worst["held_out"]
-    word = next(word for end, word in _WORDS if new["low"] <= end)
-    past = None if before is None or before["headline"] is None else before["headline"]
-    return {"word": word, **worst, "before": past}
+def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdict, its headline, the headline it is compared with, and the difference."""
+    others, differences = audit["representations"][1:], audit["differences"]
+    return {
+        **audit["verdict"],
+        "headline": audit["headline"],
+        "confidence": audit["confidence"],
+        "before": others[0]["headline"] if others else None,
+        "difference": differences[0] if differences else None,
+    }
 
 
 def _fit(fitted: Fitted) -> dict[str, Any]:

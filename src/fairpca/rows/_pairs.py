@@ -119,19 +119,6 @@ class Pair:
         signs[self.codes < 0] = 0
         return signs
 
-    def thinned(self, rates: NDArray[np.float64], random: np.random.Generator) -> Pair:
-        """Leave rows out at random until each side is drawn evenly, where `rates` say how it was.
-
-        Then a side has the shares that its cells have in all rows, and groups may be permuted as
-        if nothing had been left out.
-        """
-        codes, signs = self.codes.copy(), self.signs
-        for side in (-1, 1):
-            inside = np.flatnonzero(signs == side)
-            kept = rates[inside].min(initial=1.0) / rates[inside]
-            codes[inside[random.random(len(inside)) > kept]] = -1
-        return replace(self, codes=codes)
-
 
 @dataclass(frozen=True, eq=False)
 class Stratum:

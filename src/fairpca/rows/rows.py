@@ -326,23 +326,6 @@ class Rows:
         ratio = np.bincount(cells, weights) / np.bincount(cells[kept], weights[kept])
         return replace(self.take(kept), weights=weights[kept] * ratio[cells[kept]])
 
-    def draw_pairs(self, size: int, seed: int = 0, **how: Any) -> tuple[Stratum, ...]:
-        """Pair the groups of a draw, with the shares that cells have in all rows; see `pairs`.
-
-        Small cells are drawn more often than others, and would be most of "the rest": each side of
-        a pair loses rows at random until all of its cells are drawn at one rate.
-        """
-        index, cells = self.draw(size, seed), self.cells()
-        rates = np.bincount(cells[index], minlength=cells.max() + 1) / np.bincount(cells)
-        rows = self.take(index)
-        strata, random = [], np.random.default_rng(seed)
-        rated = replace(rows, weights=rates[cells[index]]).pairs(**how)
-        for stratum, rate in zip(rows.pairs(**how), rated, strict=True):
-            weights: Any = rate.rows.weights
-            pairs = tuple(pair.thinned(weights, random) for pair in stratum.pairs)
-            strata.append(replace(stratum, pairs=pairs))
-        return tuple(strata)
-
     def halves(self, seed: Seed = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Split positions at random into two halves, every cell by itself; units stay whole."""
         return halves(self.cells(), seed, self.units)
