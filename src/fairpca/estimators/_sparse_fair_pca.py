@@ -244,15 +244,14 @@ feature_names_in_, other_columns_
             problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
             if on_problem_size is not None:
                 on_problem_size(problem.d, len(contrasts))
-            sizes = self._sizes(problem)
-            states = solve_path(problem, sizes, _PATH_END)
+            states = solve_path(problem, self._sizes(problem), _PATH_END)
             chosen = self._choose(problem, states)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
         self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
-        self._set_components(problem, contrasts, states[chosen])
-        self._set_path(problem, sizes, states, chosen)
+        self._set_components(problem, contrasts, states[chosen].V)
+        self._set_path(problem, states, chosen)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             warn_of_small_groups(self.contrasts_, problem.d, moments)
@@ -327,35 +326,29 @@ feature_names_in_, other_columns_
             )
         return [size]
 
-    def _choose(self, problem: SparseProblem, states: Sequence[State | None]) -> int:
-        """Return the first point of the path that explains enough within the limit."""
-        known = [state for state in states if state is not None]
-        if not known:
+    def _choose(self, problem: SparseProblem, states: dict[int, State]) -> int:
+        """Return the smallest size that explains enough within the limit."""
+        if not states:
             raise InfeasibleError(
                 f"n_nonzero={self.n_nonzero}: no choice of features has equal group means in "
                 f"{problem.d} components. Raise n_nonzero.",
                 parameter="n_nonzero",
             )
-        smallest = min(problem.excess(state.V) for state in known)
-        if smallest > 0.0:
-            gap = smallest + float(problem.limit or 0.0)
+        excess = {size: problem.excess(state.V) for size, state in states.items()}
+        within = {size: state.value for size, state in states.items() if not excess[size]}
+        if not within:
+            gap = min(excess.values()) + float(problem.limit or 0.0)
             raise InfeasibleError(
                 f"cov_tol={self.cov_tol:g} was not met by any components found: the smallest "
                 f"whitened covariance gap is {gap:.4g}. Raise cov_tol or n_nonzero.",
                 gap,
                 parameter="cov_tol",
             )
-        explained = [
-            -np.inf if state is None or problem.excess(state.V) > 0.0 else state.value
-            for state in states
-        ]
-        return int(np.argmax(np.array(explained) >= _CHOSEN * max(explained)))
+        enough = _CHOSEN * max(within.values())
+        return min(size for size, value in within.items() if value >= enough)
 
-    def _set_components(
-        self, problem: SparseProblem, contrasts: ContrastSet, state: State | None
-    ) -> None:
-        assert state is not None
-        S, V = problem.S, state.V
+    def _set_components(self, problem: SparseProblem, contrasts: ContrastSet, V: Array) -> None:
+        S = problem.S
         total = float(np.trace(S)) or 1.0
         SV = S @ V
         explained = np.array(explained_variances(S, V))
@@ -380,26 +373,17 @@ feature_names_in_, other_columns_
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
 
-    def _set_path(
-        self,
-        problem: SparseProblem,
-        sizes: Sequence[int],
-        states: Sequence[State | None],
-        chosen: int,
-    ) -> None:
+    def _set_path(self, problem: SparseProblem, states: dict[int, State], chosen: int) -> None:
         """Set the table of the path; a fit of one size has none."""
         for name in ("path_", "path_components_"):
             self.__dict__.pop(name, None)
         if self.n_nonzero != PATH:
             return
-        S, total = problem.S, float(np.trace(problem.S)) or 1.0
-        points = [(n, state) for n, state in enumerate(states) if state is not None]
+        S, V = problem.S, [state.V for state in states.values()]
         self.path_ = {
-            "n_nonzero": [sizes[n] for n, _ in points],
-            "explained_variance_ratio": [
-                sum(explained_variances(S, state.V)) / total for _, state in points
-            ],
-            "whitened_cov_gap": [whitened_gap(S, problem.Q, state.V) for _, state in points],
-            "chosen": [n == chosen for n, _ in points],
+            "n_nonzero": list(states),
+            "explained_variance_ratio": [sum(explained_variances(S, W)) / np.trace(S) for W in V],
+            "whitened_cov_gap": [whitened_gap(S, problem.Q, W) for W in V],
+            "chosen": [size == chosen for size in states],
         }
-        self.path_components_ = np.array([state.V.T for _, state in points])
+        self.path_components_ = np.array([W.T for W in V])

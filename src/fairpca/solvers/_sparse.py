@@ -68,18 +68,18 @@ def solve_sparse(problem: SparseProblem, starts: Sequence[State] = ()) -> State 
 
 def solve_path(
     problem: SparseProblem, sizes: Sequence[int], enough: float = 1.0
-) -> list[State | None]:
+) -> dict[int, State]:
     """Solve for rising numbers of places, each from the last, which is kept where it is better.
 
     The path ends where that share of the bound is explained.
     """
-    states: list[State | None] = []
-    last: list[State] = []
+    states: dict[int, State] = {}
     for size in sizes:
-        state = solve_sparse(replace(problem, k=size), last)
-        last = last if state is None else [state]
-        states.append(state)
-        if state is not None and state.value >= enough * problem.bound:
+        state = solve_sparse(replace(problem, k=size), list(states.values())[-1:])
+        if state is None:
+            continue
+        states[size] = state
+        if state.value >= enough * problem.bound:
             break
     return states
 
