@@ -60,7 +60,7 @@ def test_it_renders_quietly_and_fits(visit, width, scheme):
 
 def test_hostile_names_do_nothing(visit):
     page = visit()
-    assert page.locator("script").count() == 0
+    assert page.locator("script").count() == 2  # the data of the slider, and our script
     assert page.locator("img:not([src^='data:image/png'])").count() == 0
     assert "{{7*7}}" in page.inner_text("body")
     assert "49{%" not in page.inner_text("body")
@@ -85,6 +85,60 @@ def test_nobody_is_shut_out(visit, scheme):
     found = page.evaluate("axe.run()")["violations"]
     serious = [entry for entry in found if entry["impact"] in ("serious", "critical")]
     assert serious == [], json.dumps(serious, indent=1)[:3000]
+
+
+def figures(page):
+    return page.locator("#explorer [data-figure]").all_inner_texts()
+
+
+def test_the_slider_moves_by_drag_and_by_keys(visit):
+    page = visit()
+    slider = page.locator("#path-slider")
+    assert page.locator("#explorer").is_visible()
+    before, picture = figures(page), page.locator("[data-panel=fair] svg").inner_html()
+    slider.focus()
+    page.keyboard.press("End")
+    assert page.locator("#explorer output").inner_text() == "penalty 10"
+    assert slider.get_attribute("aria-valuetext") == "penalty 10"
+    assert figures(page) != before
+    assert page.locator("[data-panel=fair] svg").inner_html() != picture
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#explorer output").inner_text() == "penalty 3"
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 4, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    assert page.locator("#explorer output").inner_text() == "penalty 0"
+    assert [entry for entry in page.heard if entry[0] != "request"] == []
+
+
+def test_hostile_names_in_the_slider_are_text(visit):
+    page = visit()
+    page.select_option("#path-attribute", "1")
+    legend = page.locator("#explorer .legend").inner_text()
+    assert "</style><style>*{display:none}" in legend
+    assert "\\x1b[31mred" in legend
+    assert page.locator("#explorer img").count() == 0
+    assert [entry for entry in page.heard if entry[0] != "request"] == []
+
+
+def test_without_scripts_the_table_is_left(browser, address):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    assert not page.locator("#explorer").is_visible()
+    assert "penalty 10" in page.locator("section:has(#tradeoff) table").last.inner_text()
+    context.close()
+
+
+def test_no_column_is_behind_a_scroll_bar(visit):
+    page = visit(1000)
+    wide = page.evaluate(
+        "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+        ".map(e => e.getAttribute('aria-label'))"
+    )
+    assert wide == []
 
 
 def test_it_prints(visit):

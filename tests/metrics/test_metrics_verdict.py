@@ -10,7 +10,7 @@ from fairpca.metrics import verdict
     [
         (0.02, -0.03, 0.07, "chance"),
         (0.02, 0.0, 0.0999, "chance"),
-        (0.02, -0.08, 0.12, "little"),  # zero is inside, but so are 12 points
+        (0.02, -0.08, 0.12, "unclear"),  # zero is inside, but so are 12 points
         (0.05, 0.01, 0.09, "little"),
         (0.08, 0.01, 0.19, "little"),
         (0.08, 0.01, 0.20, "some"),  # the upper limit decides

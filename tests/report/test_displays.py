@@ -257,15 +257,21 @@ def test_delta_beside_null_and_interval(data, fair):
     assert any(np.isclose(x, result.value) for x, _ in points)
 
 
-def test_an_audit_has_a_line_for_each_family_and_adversary(data, fair):
+def test_an_audit_has_a_line_for_each_adversary_next_to_plain(data, fair):
     X, z = data
     report = audit(
-        fair.transform(X), z, families=("linear",), adversaries=("linear", "trees"), effort="quick"
+        fair.transform(X),
+        z,
+        against=np.asarray(X)[:, :2],
+        families=("linear",),
+        adversaries=("linear", "trees"),
+        effort="quick",
     )
     display = DeltaDisplay.from_audit(report)
     names = [text.get_text() for text in display.ax_.get_yticklabels()]
-    assert sorted(names[-2:]) == ["boosted trees", "linear SVM"]
-    assert len(names) == len(report.representations[0].in_sample) + 2
+    assert sorted(names) == ["boosted trees", "linear SVM"]
+    plain = {row.comparison.adversary: row.held_out for row in report.representations[1].held_out}
+    assert [bar.plain[0] for bar in display.bars] == [plain[b.label].estimate for b in display.bars]
     strongest = report.headline
     (bar,) = [b for b in display.bars if b.label == strongest.comparison.adversary]
     assert bar.held_out[0] == strongest.estimate

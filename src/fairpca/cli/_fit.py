@@ -10,11 +10,17 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from fairpca._choices import DELTA_FAMILIES, OBJECTIVES
+from fairpca._choices import OBJECTIVES
 from fairpca._files import npz_path
 from fairpca._present import records, visible
 from fairpca.cli._console import Stages, running
-from fairpca.cli._request import TableRequest, check_place, fit_settings, parse_request
+from fairpca.cli._request import (
+    TableRequest,
+    check_place,
+    delta_model,
+    fit_settings,
+    parse_request,
+)
 from fairpca.cli._show import print_fit, to_json
 from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
@@ -151,16 +157,8 @@ def _fit_delta(
     fair: FairPCA, request: TableRequest, moments: Any, options: Mapping[str, Any], stages: Stages
 ) -> Any:
     """Fit components with a limit on the difference in selection rates."""
-    from fairpca.estimators import DeltaFairPCA
-
-    rows = request.table.rows(request.roles)
-    shared = set(DeltaFairPCA().get_params()) & set(fair.get_params())
-    model = DeltaFairPCA(
-        delta=options["delta"],
-        family=options["adversary"] or DELTA_FAMILIES[0],
-        **{name: getattr(fair, name) for name in shared},
-    )
-    return model.fit_sample(rows, moments, stages)
+    model = delta_model(fair.get_params(), options)
+    return model.fit_sample(request.table.rows(request.roles), moments, stages)
 
 
 def _write_rows(

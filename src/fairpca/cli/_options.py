@@ -296,7 +296,7 @@ AUDIT = (
     *_ROWS, _JSON, *_QUIET,
 )
 REPORT = (
-    *_groups(COMPARE[0]), *_PROBLEM, *_MEASURED, *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, *_DELTA, *_MEASURED, *_FEATURES,
     _columns(DATA, "--target", "Columns that are not features."),
     *_ROWS,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),

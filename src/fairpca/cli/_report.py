@@ -15,6 +15,7 @@ from fairpca.cli._request import (
     TableRequest,
     audit_settings,
     check_place,
+    delta_model,
     fit_settings,
     parse_request,
     read_measured,
@@ -38,7 +39,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         stages.begin(f"measuring {len(rows)} rows")
         page = audit_report(
             rows,
-            model=None if model is None else FairPCA(**model),
+            model=_model(model, options),
             folds=int(options["folds"]),
             name=request.name,
             title=options["title"] or "",
@@ -59,6 +60,13 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         click.echo(visible(f"Report written to {out}, its figures to {out.with_suffix('.json')}"))
         if card is not None:
             click.echo(visible(f"Model card written to {card}"))
+
+
+def _model(settings: dict[str, Any] | None, options: dict[str, Any]) -> Any:
+    """Return what to fit: nothing, or an estimator."""
+    if settings is None:
+        return None
+    return FairPCA(**settings) if options["delta"] is None else delta_model(settings, options)
 
 
 def _check_places(out: Path, card: Path | None, force: bool) -> None:

@@ -12,7 +12,7 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES
+from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
@@ -277,9 +277,9 @@ def _as_numbers(name: str, column: Any) -> Any:
         raise click.ClickException(f"--original {name}: not a column of numbers.") from None
 
 
-def _compared(options: Mapping[str, Any], request: TableRequest, default: str) -> dict[str, Any]:
+def _compared(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
     reference = read_reference(options["reference"], request.roles.sensitive)
-    default = default if reference is None else "reference"
+    default = COMPARE[0] if reference is None else "reference"
     return {"compare": options["compare"] or default, "reference": reference}
 
 
@@ -288,11 +288,21 @@ def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str,
     return {
         "n_components": options["components"],
         **{name: options[name] for name in _OF_FIT},
-        **_compared(options, request, COMPARE[0]),
+        **_compared(options, request),
         "numeric": list(request.roles.numeric) or None,
         "certify": not options["no_certify"],
         "standardize": "famd" if options["famd"] else not options["no_standardize"],
     }
+
+
+def delta_model(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    """Return the estimator of --delta, with what it shares with `FairPCA`."""
+    from fairpca.estimators import DeltaFairPCA
+
+    known = DeltaFairPCA().get_params()
+    shared = {name: value for name, value in settings.items() if name in known}
+    family = options["adversary"] or DELTA_FAMILIES[0]
+    return DeltaFairPCA(**shared, delta=options["delta"], family=family)
 
 
 def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str, Any]:
@@ -303,6 +313,6 @@ def audit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[st
         **{name: options[name] for name in _OF_AUDIT},
         "families": options["families"] or FAMILIES,
         "adversaries": [a for a in options["adversaries"] or ADVERSARIES if a != "none"],
-        **_compared(options, request, COMPARE[0]),
+        **_compared(options, request),
         "random_state": options["seed"],
     }

@@ -28,6 +28,7 @@ from fairpca.estimators._sklearn import (
     with_callbacks,
 )
 from fairpca.exceptions import DeltaNotReachedWarning, InfeasibleError, InvalidInputError, warn_user
+from fairpca.linalg import Array
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
@@ -88,6 +89,8 @@ class DeltaFairPCA(LinearEstimator):
         (Δ on held-out rows), delta_error (its standard error) and chosen, by falling variance. Some
         points lie in gaps between two penalties, where no penalty has its best basis; they get a
         penalty between those. To get another point, set `delta` to its Δ.
+    path_components_ : ndarray of shape (n_points, n_components, n_features)
+        Components of every point of the path.
     penalty_ : float
         Penalty of the point chosen; 0 for plain PCA.
     leakage_ : float
@@ -121,6 +124,7 @@ class DeltaFairPCA(LinearEstimator):
 
     solver = "adversary"
     path_: dict[str, list[Any]]
+    path_components_: Array
     penalty_: float
     leakage_: float
     delta_: float | None
@@ -293,7 +297,10 @@ class DeltaFairPCA(LinearEstimator):
         self.penalty_, self.leakage_ = self.path_["penalty"][chosen], point.leakage
         delta: Any = (None, None, None) if deltas is None else deltas[chosen]
         self.delta_, self.delta_error_, self.delta_chance_ = delta
-        self._keep_basis(space, contrasts, moments.span, space.ordered(point.basis))
+        bases, span = [space.ordered(point.basis) for point in points], moments.span
+        lifted = [basis.T if span is None else span.lift(basis) for basis in bases]
+        self.path_components_ = np.stack(lifted)
+        self._keep_basis(space, contrasts, span, bases[chosen])
         return self
 
     @with_callbacks

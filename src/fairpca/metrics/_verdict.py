@@ -11,7 +11,10 @@ _SPREAD = 0.3  # an interval from zero to this says nothing
 
 
 class Verdict(NamedTuple):
-    """A word, its level ("unknown", "chance", "little", "some" or "much") and the reason."""
+    """A word, its level and the reason; levels are the keys of the page's sentences.
+
+    "unknown" and "unclear" are grey: nothing is claimed either way.
+    """
 
     word: str
     level: str
@@ -25,10 +28,10 @@ def verdict(
 
     We say "not enough was measured" when nothing was measured (`estimate` is None), when `missing`
     comparisons of the panel were not, when all groups are `small`, or when the interval reaches
-    from 0 to 30 points or more. We say "no better than chance shown" when the interval includes 0
-    and the upper limit is below 10 points; "little" when the estimate is below 10 points and the
-    upper limit below 20; "some" when the estimate is below 30 and the upper limit below 40; "much"
-    otherwise.
+    from 0 to 30 points or more. Where the interval includes 0 we say "no better than chance shown"
+    when its upper limit is below 10 points, and "unclear" otherwise. Where it does not we say
+    "little" when the estimate is below 10 points and the upper limit below 20, "some" when the
+    estimate is below 30 and the upper limit below 40, and "much" otherwise.
     """
     if estimate is None:
         return _unknown("nothing was measured on held-out rows")
@@ -38,9 +41,13 @@ def verdict(
         return _unknown("all groups are small")
     if low <= 0.0 and high >= _SPREAD:
         return _unknown(f"the interval includes 0 and {100 * _SPREAD:g} points")
-    if low <= 0.0 and high < _CHANCE:
-        reason = f"the interval includes 0 and its upper limit is below {100 * _CHANCE:g} points"
-        return Verdict("no better than chance shown", "chance", reason)
+    if low <= 0.0:
+        least = f"{100 * _CHANCE:g} points"
+        if high < _CHANCE:
+            reason = f"the interval includes 0 and its upper limit is below {least}"
+            return Verdict("no better than chance shown", "chance", reason)
+        reason = f"the interval includes 0, but its upper limit is not below {least}"
+        return Verdict("unclear", "unclear", reason)
     for word, below, limit in _WORDS:
         if estimate < below and high < limit:
             reason = f"the estimate is below {100 * below:g} points and the upper limit below "

@@ -13,12 +13,12 @@ import numpy as np
 
 from fairpca._present import shorten
 from fairpca._progress import Progress
-from fairpca.estimators import FairPCA
+from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
 from fairpca.report._delta import DeltaDisplay
 from fairpca.report._display import feature_names
-from fairpca.report._explorer import explorer, path_of_penalties
+from fairpca.report._explorer import explorer
 from fairpca.report._loadings import LoadingsDisplay
 from fairpca.report._page import AuditPage, Picture
 from fairpca.report._scores import BeforeAfterDisplay, caption
@@ -37,7 +37,7 @@ def audit_report(
     X: Any,
     sensitive_features: Any = None,
     *,
-    model: FairPCA | None = None,
+    model: FairPCA | DeltaFairPCA | None = None,
     control_features: Any = None,
     sample_weight: Any = None,
     numeric: Iterable[str] = (),
@@ -58,7 +58,7 @@ def audit_report(
         Features for `model`, or the representation itself.
     sensitive_features, control_features, sample_weight, numeric, units, effort
         As in `fairpca.metrics.audit`.
-    model : FairPCA, optional
+    model : FairPCA or DeltaFairPCA, optional
         Fitted to the rows, whatever it was fitted to before; its components are audited, and
         compared with plain ones on the same rows. None: the columns of X are what is audited.
     folds : int, default 5
@@ -107,9 +107,10 @@ def audit_report(
     if model is None:
         report = audit(rows, effort=effort, progress=progress, **options)
         return make_page(report, details, known)
-    if not isinstance(model, FairPCA):
+    if not isinstance(model, FairPCA | DeltaFairPCA):
         raise InvalidInputError(
-            f"model is a {type(model).__name__}: give a FairPCA, or the representation as X.",
+            f"model is a {type(model).__name__}: give a FairPCA or DeltaFairPCA, or the "
+            "representation as X.",
             parameter="model",
         )
     fitted = fit_both(known, model, folds)
@@ -126,7 +127,7 @@ def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in columns} | named
 
 
-def _scores(model: FairPCA, X: Any) -> Any:
+def _scores(model: Any, X: Any) -> Any:
     """Component scores of a matrix whose columns are known to be those of the model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a matrix has no names
@@ -143,22 +144,18 @@ def make_page(
     summary = summarise(report, about=about, rows=rows, fitted=fitted)
     tradeoff = [] if fitted is None else summary["fit"]["tradeoff"]
     drawings: dict[str, Callable[[], Any]] = {}
-    if report.representations[0].held_out or report.representations[0].in_sample:
+    if report.representations[0].held_out:
         drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
-    if fitted is not None:
+    path = None
+    if fitted is not None and rows is not None:
         drawings["loadings"] = lambda: _loadings(fitted)
-        groups = None if rows is None else rows.binarized_at_median().groups
+        groups = rows.binarized_at_median().groups
         for column in () if groups is None else groups.categorical[:_ATTRIBUTES]:
-            draw = partial(_before_after, column, rows, fitted)  # type: ignore[arg-type]
-            drawings[f"before_after {column.name}"] = draw
+            drawings[f"before_after {column.name}"] = partial(_before_after, column, rows, fitted)
         if len(tradeoff) > 1:
             drawings["tradeoff"] = lambda: _tradeoff(tradeoff)
+            path = explorer(rows, fitted, tradeoff, report.settings)
     pictures = {name: _as_png(draw) for name, draw in drawings.items()}
-    path = None
-    if rows is not None and fitted is not None and len(tradeoff) > 1:
-        names = feature_names(fitted.fair)
-        points = path_of_penalties(fitted, tradeoff)
-        path = explorer(rows, fitted.plain, points, names, fitted.fair.mean_, fitted.fair.scale_)
     return AuditPage(summary, pictures, report.notes, path)
 
 
@@ -204,12 +201,15 @@ def _loadings(fitted: Fitted) -> Any:
 
 
 def _tradeoff(points: list[dict[str, Any]]) -> Any:
+    """Draw the variance against Δ along the path of DeltaFairPCA, else against the gap."""
+    of_delta = points[0].get("delta") is not None
+    value, error = ("delta", "delta_error") if of_delta else ("cov_gap", "cov_gap_error")
     chosen = [index for index, point in enumerate(points) if point["chosen"]]
     return TradeoffDisplay(
-        [point["cov_gap"] for point in points],
+        [point[value] for point in points],
         [point["variance"] for point in points],
         [point["penalty"] for point in points],
-        measure="covariance gap",
-        error=[point["cov_gap_error"] for point in points],
+        measure="Δ" if of_delta else "covariance gap",
+        error=[point[error] for point in points],
         chosen=chosen[0] if chosen else None,
     ).plot()

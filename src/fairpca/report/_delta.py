@@ -9,11 +9,7 @@ from typing import Any
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, DeltaResult
 from fairpca.metrics._result import statistic_name
-from fairpca.report._display import (
-    ACCENT,
-    FAIR,
-    Display,
-)
+from fairpca.report._display import ACCENT, FAIR, PLAIN, Display
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,8 @@ class DeltaBar:
         Mean and 95 % quantile of that value under permuted groups.
     held_out : tuple of three float, or None
         Δ on held-out rows, with the limits of its interval.
+    plain : tuple of three float, or None
+        The same of what the representation is compared with.
 
     Examples
     --------
@@ -42,6 +40,7 @@ class DeltaBar:
     value: float | None = None
     null: tuple[float, float] | None = None
     held_out: tuple[float, float, float] | None = None
+    plain: tuple[float, float, float] | None = None
 
 
 class DeltaDisplay(Display):
@@ -80,13 +79,19 @@ class DeltaDisplay(Display):
 
     @classmethod
     def from_audit(cls, report: AuditReport, *, ax: Any = None) -> DeltaDisplay:
-        """Draw an `AuditReport`: in-sample statistics, and adversaries for their largest pair."""
-        audited = report.representations[0]
-        bars = [_bar_of(result) for result in audited.in_sample]
+        """Draw each adversary of an `AuditReport` for its largest pair, next to plain PCA."""
+        audited, *others = report.representations
+        compared = [row for other in others[:1] for row in other.held_out]
+        bars = []
         for row in audited.by_adversary():
-            new = row.held_out
-            span = (new.estimate, new.low, new.high)
-            bars.append(DeltaBar(row.comparison.adversary, held_out=span))
+            same = [other.held_out for other in compared if other.comparison == row.comparison]
+            bars.append(
+                DeltaBar(
+                    row.comparison.adversary,
+                    held_out=_span(row.held_out),
+                    plain=_span(same[0]) if same else None,
+                )
+            )
         return cls(bars).plot(ax)
 
     def plot(self, ax: Any = None) -> DeltaDisplay:
@@ -100,7 +105,8 @@ class DeltaDisplay(Display):
             ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
             ax.set_yticks([-place for place in range(len(self.bars))], [b.label for b in self.bars])
             ax.set_ylim(-len(self.bars) + 0.4, 0.6)
-            low = min([0.0, *(b.held_out[1] for b in self.bars if b.held_out is not None)])
+            spans = [span for bar in self.bars for span in (bar.held_out, bar.plain) if span]
+            low = min([0.0, *(span[1] for span in spans)])
             ax.set_xlim(min(low - 0.03, -0.03), 1.03)
             ax.tick_params(axis="y", length=0)
             ax.set_xlabel("Δ: difference in selection rates (0: equal, 1: groups separated)")
@@ -113,26 +119,30 @@ class DeltaDisplay(Display):
 
 def _bar_of(result: DeltaResult) -> DeltaBar:
     null = None if result.null is None else (result.null.mean, result.null.quantile)
-    new = result.worst.held_out
-    held_out = None if new is None else (new.estimate, new.low, new.high)
     value = result.value if result.null is None else result.null.value
-    return DeltaBar(statistic_name(result.family, result.method), value, null, held_out)
+    name = statistic_name(result.family, result.method)
+    return DeltaBar(name, value, null, _span(result.worst.held_out))
+
+
+def _span(held_out: Any) -> tuple[float, float, float] | None:
+    return None if held_out is None else (held_out.estimate, held_out.low, held_out.high)
 
 
 def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:
     if bar.null is not None:
         ax.barh(place, bar.null[1], 0.62, color="0.87", zorder=1)
         ax.plot([bar.null[0]] * 2, [place - 0.31, place + 0.31], color="0.55", linewidth=1.2)
-    shift = 0.14 if bar.value is not None and bar.held_out is not None else 0.0
+    shift = 0.14 if bar.held_out is not None and (bar.value is not None or bar.plain) else 0.0
     if bar.value is not None:
         ax.plot(bar.value, place + shift, "o", color=FAIR, markersize=7, zorder=3)
-    if bar.held_out is not None:
-        value, low, high = bar.held_out
-        ax.plot([low, high], [place - shift] * 2, color=ACCENT, linewidth=2, zorder=2)
-        ax.plot(
-            value, place - shift, "D", color="white", markeredgecolor=ACCENT, markeredgewidth=1.6,
-            markersize=6, zorder=3,
-        )  # fmt: skip
+    for span, height, colour in (
+        (bar.plain, place + shift, PLAIN), (bar.held_out, place - shift, ACCENT)
+    ):  # fmt: skip
+        if span is not None:
+            value, low, high = span
+            ax.plot([low, high], [height] * 2, color=colour, linewidth=2, zorder=2)
+            ax.plot(value, height, "D", color="white", markeredgecolor=colour, markeredgewidth=1.6,
+                    markersize=6, zorder=3)  # fmt: skip
 
 
 def _handles(bars: Sequence[DeltaBar]) -> list[Any]:
@@ -145,7 +155,11 @@ def _handles(bars: Sequence[DeltaBar]) -> list[Any]:
         handles.append(Line2D([], [], marker="o", linestyle="", color=FAIR, label="fitted rows"))
     if any(bar.null is not None for bar in bars):
         handles.append(Patch(color="0.87", label="chance on fitted rows (mean, 95 %)"))
+    diamond: Any = {"marker": "D", "markerfacecolor": "white", "linewidth": 2}
+    if any(bar.plain is not None for bar in bars):
+        handles.append(Line2D([], [], label="plain PCA, held-out rows", color=PLAIN, **diamond))
     if any(bar.held_out is not None for bar in bars):
-        diamond: Any = {"marker": "D", "markerfacecolor": "white", "color": ACCENT, "linewidth": 2}
-        handles.append(Line2D([], [], label="held-out rows, with interval", **diamond))
+        handles.append(
+            Line2D([], [], label="held-out rows, with interval", color=ACCENT, **diamond)
+        )
     return handles

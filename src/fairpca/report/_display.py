@@ -134,10 +134,10 @@ def plain_model(
 ) -> Any:
     """Fit plain components from moments, those kept or rows; None without any of them."""
     check_is_fitted(estimator)
-    options = {"whiten": estimator.whiten, "missing_groups": "ignore", "certify": False}
-    scaling = getattr(estimator, "standardize", False)
+    options: dict[str, Any] = {"missing_groups": "ignore", "certify": False}
+    looks = {name: getattr(estimator, name, False) for name in ("whiten", "standardize")}
     d = len(estimator.components_)
-    plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, standardize=scaling, **options)
+    plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, **looks, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about groups; the fair fit has said it already
         moments = getattr(estimator, "moments_", None) if moments is None else moments

@@ -3,86 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
-from fairpca._present import number, percent, shorten
-from fairpca.report._display import same_sign
+from fairpca._present import interval, number, percent, points, shorten
+from fairpca.estimators import DeltaFairPCA
+from fairpca.metrics import audit
+from fairpca.report._display import feature_names, same_sign
 from fairpca.report._summary import Fitted
 from fairpca.rows import Rows
 
 _POINTS = 400  # rows drawn: enough to see a shape, few enough to move at once
 _GROUPS = 6  # groups of an attribute that a picture can tell apart
 _LOADINGS = 8
+_ADVERSARY = "gaussian"
 _DIGITS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class PathPoint:
+class PathPoint(NamedTuple):
     """A model on a path: its setting in words, its components, and figures as they are shown."""
 
     label: str
     components: Any
-    shown: Mapping[str, str]
+    shown: dict[str, str]
     chosen: bool = False
 
 
-def path_of_penalties(fitted: Fitted, tradeoff: Sequence[Mapping[str, Any]]) -> list[PathPoint]:
-    """Fit all rows along the penalties of a trade-off; its figures are of held-out rows."""
-    points = []
-    for entry in tradeoff:
-        model = fitted.fair
-        if not entry["chosen"]:
-            settings = {"cov_weight": entry["penalty"], "cov_tol": None, "certify": False}
-            settings["n_components"] = model.n_components_
-            model = clone(model).set_params(**settings).fit_moments(model.moments_)
-        shown = {
-            "variance kept": percent(entry["variance"]),
-            "mean gap": number(entry["mean_gap"]),
-            "covariance gap": number(entry["cov_gap"]),
-        }
-        label = f"penalty {number(entry['penalty'])}"
-        points.append(PathPoint(label, model.components_, shown, entry["chosen"]))
-    return points
-
-
 def explorer(
-    rows: Rows, plain: Any, path: Sequence[PathPoint], names: Sequence[str], centre: Any, scale: Any
+    rows: Rows, fitted: Fitted, tradeoff: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Scores of some rows, ellipses of all rows and loadings, for every point of a path."""
-    drawn = np.sort(rows.draw(_POINTS, 0))
+    """Scores of some rows, ellipses of all rows, loadings and figures, point by point."""
+    fair, plain = fitted.fair, fitted.plain
     matrix = rows.X.toarray() if hasattr(rows.X, "toarray") else np.asarray(rows.X)
-    matrix = (matrix - centre) / (1.0 if scale is None else scale)
+    matrix = (matrix - fair.mean_) / (1.0 if fair.scale_ is None else fair.scale_)
+    path = [_point(fitted, place, entry) for place, entry in enumerate(tradeoff)]
+    _add_delta(rows, matrix, path, settings)
+    drawn = np.sort(rows.draw(_POINTS, 0))
     attributes = [_attribute(column) for column in rows.binarized_at_median().groups.categorical]  # type: ignore[union-attr]
-    reference = plain.components_
-    points = []
+    names, reference, drawings = feature_names(fair), plain.components_, []
     for point in (PathPoint("plain PCA", plain.components_, {}), *path):
         components = same_sign(np.asarray(point.components), reference)
         reference = components  # so that no picture is turned over between two neighbours
         scores = matrix @ components[:2].T
         if scores.shape[1] == 1:
             scores = np.column_stack([scores, np.zeros(len(scores))])
-        points.append(
+        drawings.append(
             {
                 "label": point.label,
                 "chosen": point.chosen,
-                "shown": dict(point.shown),
+                "shown": point.shown,
                 "scores": _rounded(scores[drawn].T),
                 "ellipses": [_ellipses(scores, codes, shown) for _, codes, shown in attributes],
                 "loadings": [_loadings(component, names) for component in components[:2]],
             }
         )
+    of_leakage = isinstance(fair, DeltaFairPCA)
     return {
-        "plain": points[0],
-        "points": points[1:],
+        "slider": f"Penalty on the {'leakage' if of_leakage else 'covariance gap'}",
+        "plain": drawings[0],
+        "points": drawings[1:],
         "attributes": [
             {**about, "codes": np.where(np.isin(codes, shown), codes, -1)[drawn].tolist()}
             for about, codes, shown in attributes
         ],
     }
+
+
+def _point(fitted: Fitted, place: int, entry: Mapping[str, Any]) -> PathPoint:
+    """Return a point of a trade-off with its components; FairPCA is fitted to all rows again."""
+    fair = fitted.fair
+    if isinstance(fair, DeltaFairPCA):
+        components = fair.path_components_[place]
+    elif entry["chosen"]:
+        components = fair.components_
+    else:
+        settings = {"cov_weight": entry["penalty"], "cov_tol": None, "certify": False}
+        model = clone(fair).set_params(n_components=fair.n_components_, **settings)
+        components = model.fit_moments(fitted.moments).components_
+    shown = {"variance kept": percent(entry["variance"])}
+    for key, name in (("mean_gap", "mean gap"), ("cov_gap", "covariance gap")):
+        if key in entry:
+            shown[name] = number(entry[key])
+    if entry.get("delta") is not None:
+        error = f"± {points(entry['delta_error'])}"
+        shown["Δ, components refitted to halves"] = f"{points(entry['delta'])} {error}"
+    return PathPoint(f"penalty {entry['penalty']:.3g}", components, shown, entry["chosen"])
+
+
+def _add_delta(rows: Rows, matrix: Any, path: list[PathPoint], settings: Mapping[str, Any]) -> None:
+    """Measure every point on the same rows by one adversary; the panel would take minutes."""
+    scores = {str(place): matrix @ point.components.T for place, point in enumerate(path)}
+    kept = ("compare", "joint", "reference", "confidence", "min_group", "random_state")
+    first = rows.with_features(scores.pop("0"))
+    how = {name: settings[name] for name in kept}
+    report = audit(
+        first, against=scores, effort="quick", adversaries=(_ADVERSARY,), families=(), **how
+    )
+    for point, measured in zip(path, report.representations, strict=True):
+        worst = measured.headline
+        if worst is not None:
+            span = interval(worst.low, worst.high, points)
+            point.shown[f"Δ, {worst.comparison.adversary}"] = f"{points(worst.estimate)} ({span})"
 
 
 def _attribute(column: Any) -> tuple[dict[str, Any], Any, Any]:

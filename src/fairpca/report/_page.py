@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -187,6 +187,12 @@ def _heat(value: float | None, largest: float) -> str:
     return f"h{shade}" if value > 0.01 * largest else ""
 
 
+def _like(entries: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> Any:
+    """Return the entry of the same adversary and pair, None where there is none."""
+    keys = ("adversary", "pair")
+    return next((e for e in entries if all(e[key] == wanted[key] for key in keys)), None)
+
+
 def _pair(entry: Mapping[str, Any]) -> str:
     other, group = entry["groups"]
     return label(entry["attribute"], group, other, entry["stratum"])
@@ -216,10 +222,11 @@ _FILTERS: dict[str, Any] = {
     "number": number,
     "share": share,
     "percent": percent,
-    "points": points,
+    "points": lambda value: points(value).replace("-", "−"),
     "pvalue": p_value,
     "span": lambda ends, unit="share": interval(ends[0], ends[1], _FILTERS[unit]),
-    "points_span": lambda entry: interval(entry["low"], entry["high"], points),
+    "points_span": lambda entry: interval(entry["low"], entry["high"], _FILTERS["points"]),
+    "like": _like,
     "heat": _heat,
     "pair": _pair,
     "contrast": _contrast,

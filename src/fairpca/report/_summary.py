@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -12,8 +13,9 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._present import records
+from fairpca.estimators import DeltaFairPCA, FairPCA
 from fairpca.estimators._comparison import fit_with_plain, held_out_summary
-from fairpca.estimators._fair_pca import FairPCA
+from fairpca.exceptions import FairnessWarning
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.report._display import feature_names, same_sign
@@ -26,19 +28,28 @@ _LOADINGS = 8  # features named for each component
 
 
 class Fitted(NamedTuple):
-    """A fair fit, plain components, and moments of the same rows by fold, if any."""
+    """A fair fit, plain components, moments of the same rows, and by fold if there are folds."""
 
-    fair: FairPCA
+    fair: FairPCA | DeltaFairPCA
     plain: FairPCA
+    moments: GroupMoments
     folded: FoldedMoments | None
 
 
-def fit_both(rows: Rows, model: FairPCA, folds: int = 5) -> Fitted:
+def fit_both(rows: Rows, model: FairPCA | DeltaFairPCA, folds: int = 5) -> Fitted:
     """Fit a model and plain components to rows."""
     folded = FoldedMoments.from_rows(rows, folds) if folds else None
     total = GroupMoments.from_rows(rows) if folded is None else folded.total
     fair = clone(model)
-    return Fitted(fair, fit_with_plain(fair, total), folded)
+    if isinstance(fair, FairPCA):
+        return Fitted(fair, fit_with_plain(fair, total), total, folded)
+    fair.fit_sample(rows, total)
+    shared = set(FairPCA().get_params()) & set(fair.get_params()) - {"mean_tol", "n_components"}
+    settings = {name: getattr(fair, name) for name in shared}
+    plain = FairPCA(fair.n_components_, mean_tol=None, cov_weight=0.0, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairnessWarning)  # the fair fit has said it
+        return Fitted(fair, plain.fit_moments(total), total, None)
 
 
 def summarise(
@@ -90,6 +101,7 @@ def digest(rows: Rows) -> str:
 def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> dict[str, Any]:
     """Say what was audited: rows, features, groups with their sizes, unknown ones."""
     groups = []
+    numbers = rows.groups.numeric if rows is not None and rows.groups is not None else ()
     if rows is not None and rows.groups is not None:
         for column in rows.binarized_at_median().groups.categorical:  # type: ignore[union-attr]
             counts = np.bincount(column.codes, minlength=len(column.levels))
@@ -104,9 +116,8 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
         "features": list(about.get("features") or ()),
         "attributes": list(about.get("attributes") or ()),
         "strata": list(about.get("strata") or ()),
-        "numbers": []
-        if rows is None or rows.groups is None
-        else [n.name for n in rows.groups.numeric],
+        "numbers": [column.name for column in numbers],
+        "n_fitted": about.get("n_fitted"),
         "groups": groups,
         "min_group": report.settings["min_group"],
         "unknown": report.unknown,
@@ -127,7 +138,7 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fit(fitted: Fitted) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
-    fair, plain, folded = fitted
+    fair, plain, moments, folded = fitted
     certificate = fair.certificate_.as_dict()
     return {
         "n_components": int(fair.n_components_),
@@ -137,13 +148,13 @@ def _fit(fitted: Fitted) -> dict[str, Any]:
         "held_out": None if folded is None else held_out_summary(_unfitted(fair), folded),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
-        "groups": _groups(fair, plain),
+        "groups": _groups(fair, plain, moments),
         "loadings": _loadings(fair, plain),
         "tradeoff": _tradeoff(fair, folded),
     }
 
 
-def _figures(model: FairPCA) -> dict[str, Any]:
+def _figures(model: Any) -> dict[str, Any]:
     return {
         "variance": float(np.sum(model.explained_variance_ratio_)),
         "mean_gap": float(model.mean_gap_),
@@ -151,19 +162,18 @@ def _figures(model: FairPCA) -> dict[str, Any]:
     }
 
 
-def _unfitted(model: FairPCA) -> FairPCA:
+def _unfitted(model: Any) -> Any:
     """Return a copy with as many components as the model has."""
     return clone(model).set_params(n_components=model.n_components_)
 
 
-def contrast_rows(model: FairPCA) -> list[dict[str, Any]]:
+def contrast_rows(model: Any) -> list[dict[str, Any]]:
     """Return one entry for each contrast, those with the largest gaps left first."""
     return sorted(records(model.contrasts_), key=lambda row: -(row["cov_gap"] or 0.0))
 
 
-def _groups(fair: FairPCA, plain: FairPCA) -> list[dict[str, Any]]:
+def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, Any]]:
     """Say what each group keeps and loses in plain and in fair components."""
-    moments = fair.moments_
     if moments.span is not None:  # covariances of whole groups would be far larger than the rows
         return []
     if fair.scale_ is not None:
@@ -186,7 +196,7 @@ def _groups(fair: FairPCA, plain: FairPCA) -> list[dict[str, Any]]:
     ]
 
 
-def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
+def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
     """Name the features that each component is mostly made of."""
     names, others = feature_names(fair), same_sign(plain.components_, fair.components_)
     return [
@@ -198,8 +208,10 @@ def _loadings(fair: FairPCA, plain: FairPCA) -> list[list[dict[str, Any]]]:
     ]
 
 
-def _tradeoff(fair: FairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
+def _tradeoff(fair: FairPCA | DeltaFairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
     """Fit along penalties of the covariance gap, and measure every fold that was left out."""
+    if isinstance(fair, DeltaFairPCA):
+        return records(fair.path_)
     if folded is None or fair.objective != "total" or hasattr(fair, "balance_"):
         return []
     penalties: Sequence[float] = PENALTIES
