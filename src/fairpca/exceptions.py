@@ -236,5 +236,9 @@ class NotFittedYetWarning(FairnessWarning):
     """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
 
 
+class CorrelatedScoresWarning(FairnessWarning):
+    """Scores of sparse components are correlated; the message says how many loadings they need."""
+
+
 class DeltaNotReachedWarning(FairnessWarning):
     """No basis found keeps Δ below the requested value; the message says what was reached."""

@@ -21,6 +21,8 @@ from fairpca._choices import (
     MAX_LEVELS,
     MISSING,
     OBJECTIVES,
+    PATH,
+    ROTATIONS,
     SOLVERS,
     UNKNOWN,
 )
@@ -101,6 +103,14 @@ _COUNT_OR_SHARE = _number(
 def _components(value: Any) -> int | float | None:
     number = _COUNT_OR_SHARE(value)
     return number if number is None or number < 1 else int(number)
+
+
+def _nonzero(value: Any) -> int | str:
+    if value == PATH:
+        return PATH
+    if not str(value).isdigit() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither a number of loadings nor path.")
+    return int(value)
 
 
 def _separator(value: str) -> str:
@@ -199,6 +209,8 @@ _PROBLEM = (
     _choice(FAIRNESS, "--objective", OBJECTIVES,
             "total (default), worst-variance or worst-loss: maximise the variance of all rows, or "
             "of the worst group.", default=OBJECTIVES[0]),
+    _choice(FAIRNESS, "--rotation", ROTATIONS,
+            "varimax: rotate the components to few large loadings. Gaps and total variance stay."),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
     _flag(FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation."),
     _value(GROUPS, "--min-group-size", _count(2), None,
@@ -213,6 +225,10 @@ _PROBLEM = (
     _value(FAIRNESS, "--tol", _POSITIVE, 1e-4, "Relative duality gap to solve relaxations to."),
     _value(FAIRNESS, "--max-iter", _count(1), 5000,
            "Largest number of iterations of a relaxation."),
+)
+_NONZERO = _value(
+    FAIRNESS, "--nonzero", _nonzero, None,
+    "Sparse components: most non-zero loadings of each, or path to compare several numbers.",
 )
 _DELTA = (
     _value(FAIRNESS, "--delta", _SHARE, None,
@@ -265,7 +281,7 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), *_PROBLEM, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, _NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import ROUTED
@@ -91,6 +92,9 @@ class FairPCA(LinearEstimator):
         The paper's φ, for solver="paper" only; None: the smallest allowed.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
+    rotation : {"varimax"} or None, default=None
+        "varimax" rotates the components inside the fair subspace, so that each has few large
+        loadings. Gaps, total variance and certificate stay as they are; scores become correlated.
     standardize : bool or "famd", default=False
         Whether every feature is divided by its standard deviation over all rows (weights count; a
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
@@ -114,7 +118,8 @@ class FairPCA(LinearEstimator):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
+        Orthonormal rows, ordered by variance; the component scores are uncorrelated unless
+        `rotation` is set.
     mean_ : ndarray of shape (n_features,)
         Mean of the features.
     scale_ : ndarray of shape (n_features,), or None
@@ -203,6 +208,7 @@ class FairPCA(LinearEstimator):
         certify: bool = True,
         cov_shift: float | None = None,
         whiten: bool = False,
+        rotation: str | None = None,
         standardize: bool | str = False,
         tol: float = 1e-4,
         max_iter: int = 5000,
@@ -224,6 +230,7 @@ class FairPCA(LinearEstimator):
         self.certify = certify
         self.cov_shift = cov_shift
         self.whiten = whiten
+        self.rotation = rotation
         self.standardize = standardize
         self.tol = tol
         self.max_iter = max_iter
@@ -353,6 +360,10 @@ class FairPCA(LinearEstimator):
         True
         """
         return expected_gaps(self, n_new, confidence, refits)
+
+    def quick_copy(self, **options: Any) -> FairPCA:
+        """Return a silent copy without bound, not fitted, with other options."""
+        return clone(self).set_params(certify=False, verbose=0, **options)
 
     def _validate_params(self) -> None:
         """Check each parameter, and those that exclude each other."""
