@@ -328,6 +328,52 @@ def _comparison_adult(rows: Rows) -> str:
 
 
 # Pieces of pages by name: the file of figures, and what makes text of its rows.
+def _sparse_sets(rows: Rows, loadings: int) -> str:
+    """Return what sparse components explain of each table, and their gaps."""
+    head = ["data set", "features", "`FairPCA`", "sparse", "share of `FairPCA`", "covariance gap",
+            "mean gap, sparse", "mean gap, thresholded"]  # fmt: skip
+    lines = [
+        [spoken(row["set"]), str(row["p"]), f"{100 * row['FairPCA']:.1f} %",
+         f"{100 * row['sparse']:.1f} %", f"{row['share of FairPCA']:.3f}",
+         f"{row['covariance gap, FairPCA']:.3f} → {row['covariance gap, sparse']:.3f}",
+         "0" if row["mean gap, sparse"] < 1e-12 else f"{row['mean gap, sparse']:.1e}",
+         f"{row['mean gap, thresholded']:.2f}"]
+        for row in only(rows, loadings=loadings)
+    ]  # fmt: skip
+    return markdown(head, lines)
+
+
+def _sparse_claims(rows: Rows) -> str:
+    """Return on how many sets sparse components explain nearly as much."""
+    lines = []
+    for loadings, least in ((5, 0), (10, 15)):
+        counted = [row for row in only(rows, loadings=loadings) if row["p"] >= least]
+        good = sum(row["share of FairPCA"] >= 0.95 for row in counted)
+        which = f" with {least} features or more" if least else ""
+        lines.append(
+            f"- {loadings} loadings: at least 95 % of what `FairPCA` explains on {good} of "
+            f"{len(counted)} sets{which}.\n"
+        )
+    return "".join(lines)
+
+
+def _sparse_speed(rows: Rows) -> str:
+    """Return times of sparse components next to those of a certified dense fit."""
+    head = ["features", "components", "loadings", "`FairPCA`", "sparse", "ratio"]
+    lines = [
+        [str(row["p"]), str(row["d"]), str(row["loadings"]), f"{1e3 * row['FairPCA']:.0f} ms",
+         f"{1e3 * row['sparse']:.0f} ms", f"{row['ratio']:.1f}"]
+        for row in rows
+    ]  # fmt: skip
+    return markdown(head, lines)
+
+
+def _sparse_leakage(rows: Rows) -> str:
+    """Return how far boosted trees tell the groups apart on held-out rows."""
+    head = ["wine quality, 5 components", "Δ of boosted trees, held-out rows"]
+    return markdown(head, [[row["method"], f"{row['delta, boosted trees']:.2f}"] for row in rows])
+
+
 PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "frontier_2": ("frontier", lambda rows: _frontier(rows, 2)),
     "frontier_5": ("frontier", lambda rows: _frontier(rows, 5)),
@@ -342,6 +388,11 @@ PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "kernel_average": ("kernel_question", _kernel_average),
     "kernel_difference": ("kernel_question", _kernel_difference),
     "kernel_sets": ("kernel_question", _kernel_sets),
+    "sparse_5": ("sparse", lambda rows: _sparse_sets(rows, 5)),
+    "sparse_10": ("sparse", lambda rows: _sparse_sets(rows, 10)),
+    "sparse_claims": ("sparse", _sparse_claims),
+    "sparse_speed": ("sparse_speed", _sparse_speed),
+    "sparse_leakage": ("sparse_leakage", _sparse_leakage),
     "scale_passes": ("scale", _scale_passes),
     "scale_memory": ("scale", _scale_memory),
     "scale_shapes": ("scale", _scale_shapes),

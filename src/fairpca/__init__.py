@@ -5,7 +5,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairpca.estimators import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, load_model
+    from fairpca.estimators import (
+        DeltaFairPCA,
+        FairKernelPCA,
+        FairPCA,
+        FairPCACV,
+        SparseFairPCA,
+        load_model,
+    )
     from fairpca.moments import GroupMoments
     from fairpca.solvers import Certificate
 
@@ -17,6 +24,7 @@ __all__ = [
     "FairPCA",
     "FairPCACV",
     "GroupMoments",
+    "SparseFairPCA",
     "__version__",
     "load_model",
 ]
@@ -30,6 +38,7 @@ _HOME = {
     "FairPCA": "fairpca.estimators",
     "FairPCACV": "fairpca.estimators",
     "GroupMoments": "fairpca.moments",
+    "SparseFairPCA": "fairpca.estimators",
     "load_model": "fairpca.estimators",
 }
 _PACKAGES = ("datasets", "estimators", "metrics", "moments", "solvers", "tables")

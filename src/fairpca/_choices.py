@@ -11,6 +11,9 @@ Engine = Literal["dask", "spark"]
 SOLVERS = ("refined", "deflation", "tight", "paper")
 OBJECTIVES = ("total", "worst-variance", "worst-loss")
 """Variance of all rows, or of the group that keeps least or loses most."""
+ROTATIONS = ("varimax",)
+PATH = "path"
+"""Of `n_nonzero`: rising numbers of non-zero loadings."""
 COMPARE = ("one-vs-rest", "pairs", "reference")
 METHODS = {
     "linear": ("svm", "search", "exact"),

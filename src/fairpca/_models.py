@@ -71,7 +71,10 @@ def _check_state(state: Mapping[str, Any]) -> None:
         if array.shape != shape or array.dtype != np.float64 or not np.isfinite(array).all():
             raise ValueError(f"{name} is not {shape} finite numbers")
     is_unit = np.abs(components).max(initial=0.0) <= 2.0  # before products that may overflow
-    if not is_unit or np.abs(components @ components.T - np.eye(d)).max(initial=0.0) > 1e-6:
+    lacking = components @ components.T - np.eye(d) if is_unit else np.inf
+    if "reconstruction_" in state:  # sparse components are of unit length only
+        lacking = np.diag(lacking) if is_unit else lacking
+    if np.abs(lacking).max(initial=0.0) > 1e-6:
         raise ValueError("the components are not orthonormal")
     if (state["explained_variance_"] < 0).any():
         raise ValueError("a variance is negative")

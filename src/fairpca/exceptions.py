@@ -216,6 +216,10 @@ class ExtremeRowsWarning(FairnessWarning):
     """A component rests on a few extreme rows; the message says how many rows it is worth."""
 
 
+class EmptyComponentWarning(FairnessWarning):
+    """A component has no variance; the message names the contrast that leaves it none."""
+
+
 class IndexMismatchWarning(FairnessWarning):
     """Rows and groups have different pandas indexes, and are matched by position."""
 
@@ -230,6 +234,10 @@ class ImputedValuesWarning(FairnessWarning):
 
 class NotFittedYetWarning(FairnessWarning):
     """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
+
+
+class CorrelatedScoresWarning(FairnessWarning):
+    """Scores of sparse components are correlated; the message says how many loadings they need."""
 
 
 class DeltaNotReachedWarning(FairnessWarning):

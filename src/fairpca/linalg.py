@@ -32,6 +32,7 @@ __all__ = [
     "spectral_norms",
     "symmetrize",
     "top_eigenpairs",
+    "varimax",
 ]
 
 _SLOPES = 64  # linearisations that the search for the worst direction starts from
@@ -154,6 +155,20 @@ def fix_signs(basis: Array, scores: Array | None = None) -> Array:
     scores = basis if scores is None else scores
     leading = scores[np.argmax(np.abs(scores), axis=0), np.arange(basis.shape[1])]
     return basis * np.where(leading < 0.0, -1.0, 1.0)
+
+
+def varimax(loadings: Array, max_iter: int = 500, tol: float = 1e-10) -> Array:
+    """Return the rotation (d, d) after which columns have few large and many small loadings."""
+    d = loadings.shape[1]
+    R, last = np.eye(d), 0.0
+    for _ in range(max_iter if d > 1 else 0):
+        L = loadings @ R
+        left, sizes, right = np.linalg.svd(loadings.T @ (L**3 - L * np.mean(L**2, axis=0)))
+        R = left @ right
+        if sizes.sum() <= last * (1.0 + tol):
+            break
+        last = float(sizes.sum())
+    return R
 
 
 def project(X: Any, mean: Any, components: Any, scale: Any = None) -> Any:

@@ -12,8 +12,10 @@ from sklearn.pipeline import make_pipeline
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments, load_model
 from fairpca.datasets import load_diabetes_sex
+from fairpca.estimators._data_warnings import warn_of_empty_components
 from fairpca.exceptions import (
     DominantFeatureWarning,
+    EmptyComponentWarning,
     ExtremeRowsWarning,
     FairnessWarning,
     FewRowsWarning,
@@ -281,3 +283,20 @@ def test_models_are_loaded_from_the_package(tmp_path, people):
 def test_every_data_warning_is_a_fairness_warning():
     for kind in (GroupFeatureWarning, IdentifierWarning, DominantFeatureWarning, FewRowsWarning):
         assert issubclass(kind, FairnessWarning)
+
+
+def test_a_component_without_variance_names_the_contrast_that_forces_it():
+    # Group b varies in the first two features only, so that nothing but the last is within 1e-3.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)) * [3.0, 2.0, 1.0, 0.0]
+    z = np.repeat(["a", "b"], 150)
+    contrasts = GroupMoments.from_arrays(np.where(z[:, None] == "b", X, 0.1 * X), z).contrasts()
+    S, basis = np.diag([9.0, 4.0, 1.0, 0.0]), np.eye(4)[:, [2, 3]]
+    with pytest.warns(EmptyComponentWarning, match=r"1 of 2 components .*b vs a"):
+        warn_of_empty_components(basis, S, contrasts, equal_means=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_empty_components(np.eye(4)[:, :2], S, contrasts, equal_means=False)
+        # Nothing is left that varies: the data force it, and no contrast does.
+        only = np.diag([0.0, 0.0, 1.0, 0.0])
+        warn_of_empty_components(basis, only, contrasts, equal_means=False)

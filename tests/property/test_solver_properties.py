@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support import examples, projector, random_problem
@@ -94,6 +95,76 @@ def test_a_looser_tolerance_never_costs_variance(seed, tol):
     tighter, looser = (solve(replace(problem, cov_tol=t)).certificate for t in (tol, 1.5 * tol))
     assert tighter.objective <= looser.bound * (1 + 1e-12)
     assert looser.objective >= tighter.objective * (1 - looser.gap) - 1e-9
+
+
+def best_at_an_angle(S, f, along, across):
+    """Largest vᵀSv over unit v = along·e + across·w, with e = f/‖f‖ and w in its complement."""
+    # What is left is a quadratic on a sphere, across²·wᵀCw + 2gᵀw, whose multiplier lies next to
+    # the largest eigenvalue of C. No number is large, however small the angle is.
+    e = f / np.linalg.norm(f)
+    N = np.linalg.svd(e[None])[2][1:].T
+    C, turn = np.linalg.eigh(across**2 * N.T @ S @ N)
+    g = along * across * turn.T @ (N.T @ S @ e)
+
+    def w(log_shift):
+        return g / (C[-1] - C + np.exp(log_shift))
+
+    highest = np.log(np.linalg.norm(g)) + 1.0
+    root = scipy.optimize.brentq(lambda x: w(x) @ w(x) - 1.0, highest - 80.0, highest, xtol=1e-14)
+    w = w(root) / np.linalg.norm(w(root))
+    return along**2 * (e @ S @ e) + w @ (C * w) + 2.0 * g @ w
+
+
+one_bounded_mean = {
+    "seed": st.integers(0, 10_000),
+    "size": st.integers(2, 30),
+    "tol": st.floats(-12.0, 0.0).map(lambda power: 10.0**power),
+    "scale": st.floats(-6.0, 6.0).map(lambda power: 10.0**power),
+}
+
+
+def bounded_mean(seed, size, d, tol, scale):
+    """Features of different spreads, and a tolerance relative to the size of the mean gap."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(3 * size, size)) * 10.0 ** rng.uniform(-1, 1, size)
+    S, f = scale**2 * np.cov(X.T, bias=True), scale * rng.normal(size=size)
+    none, limit = np.zeros((0, size, size)), tol * float(np.linalg.norm(f))
+    return FairProblem(S, f[None], none, d, mean_tol=limit)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(**one_bounded_mean, d=st.integers(1, 29))
+@example(seed=6, size=6, d=3, tol=2.5e-10, scale=1.0)
+@example(seed=2, size=4, d=3, tol=1e-12, scale=1e6)
+def test_one_bounded_mean_has_no_gap_at_any_tolerance(seed, size, d, tol, scale):
+    problem = bounded_mean(seed, size, min(d, size - 1), tol, scale)
+    certificate = solve(problem).certificate
+    assert certificate.gap <= 1e-9
+    # Of a basis in double precision ‖Vᵀf‖ is known to a rounding of ‖f‖.
+    allowed = problem.mean_tol * (1 + 1e-9) + 1e-14 * np.linalg.norm(problem.mean_gaps)
+    assert certificate.mean_gap <= allowed
+    narrower = solve(replace(problem, mean_tol=0.5 * problem.mean_tol)).certificate
+    equal = solve(replace(problem, mean_tol=0.0)).certificate
+    rounding = 1e-12 * np.trace(problem.covariance)
+    assert equal.objective <= narrower.bound + rounding
+    assert narrower.objective <= certificate.bound + rounding
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(**one_bounded_mean, is_one=st.booleans())
+@example(seed=6, size=6, tol=2.5e-10, scale=1.0, is_one=True)
+@example(seed=3, size=3, tol=3e-10, scale=1.0, is_one=False)
+def test_one_bounded_mean_against_a_quadratic_on_a_sphere(seed, size, tol, scale, is_one):
+    problem = bounded_mean(seed, size, 1 if is_one else size - 1, tol, scale)
+    S, f, rest = problem.covariance, problem.mean_gaps[0], np.sqrt((1.0 - tol) * (1.0 + tol))
+    assume(solve(replace(problem, mean_tol=None)).certificate.mean_gap > problem.mean_tol)
+    if is_one:
+        best = best_at_an_angle(S, f, tol, rest)
+    else:  # the direction that is left out has all of f but the tolerance
+        best = np.trace(S) + best_at_an_angle(-S, f, rest, tol)
+    certificate = solve(problem).certificate
+    assert certificate.objective == pytest.approx(best, rel=1e-9)
+    assert certificate.bound == pytest.approx(best, rel=1e-9)
 
 
 def test_projectors_ignore_signs_and_order():

@@ -9,13 +9,14 @@ from matplotlib.patches import Ellipse
 from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
 
-from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, SparseFairPCA
 from fairpca._present import number
 from fairpca.datasets import load_diabetes_sex
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, group_loss, mean_gap
 from fairpca.report import (
     BeforeAfterDisplay,
+    BiplotDisplay,
     CertificateDisplay,
     ContrastsDisplay,
     DeltaBar,
@@ -155,14 +156,28 @@ def test_loadings_are_sorted_and_named(data, fair):
 
 def test_biplot_has_an_arrow_for_each_feature(data, fair):
     X, z = data
-    display = LoadingsDisplay.from_estimator(fair, X, sensitive_features=z, kind="biplot")
+    display = BiplotDisplay.from_estimator(fair, X, sensitive_features=z)
     texts = {text.get_text() for text in display.ax_.texts}
     assert set(X.columns) <= texts
     assert sum(len(points.get_offsets()) for points in display.ax_.collections) == len(X)
     with pytest.raises(InvalidInputError, match="two components"):
-        LoadingsDisplay(np.eye(3)[:1], "abc").plot(kind="biplot")
-    with pytest.raises(InvalidInputError, match="kind"):
-        display.plot(kind="bars")
+        BiplotDisplay(np.eye(3)[:1], "abc").plot()
+
+
+def test_sparse_loadings_are_drawn_with_their_balance(data):
+    X, z = data
+    sparse = SparseFairPCA(2, n_nonzero=4, standardize=True).fit(X, sensitive_features=z)
+    display = LoadingsDisplay.from_estimator(sparse, component=1)
+    drawn = line(display.ax_, "fair")[:, 0]
+    assert_allclose(np.sort(drawn), np.sort(sparse.components_[1][sparse.components_[1] != 0]))
+    bars = np.array([bar.get_width() for bar in display.ax_.patches])
+    assert len(bars) == 4
+    assert abs(bars.sum()) < 1e-12
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert any(text.endswith("sums to 0") for text in legend)
+    arrows = BiplotDisplay.from_estimator(sparse).ax_.texts
+    used = {name for name, v in zip(X.columns, sparse.components_.T, strict=True) if v.any()}
+    assert {text.get_text() for text in arrows if text.get_text()} == used
 
 
 def test_loadings_of_a_kernel_are_refused(data):

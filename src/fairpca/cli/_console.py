@@ -22,6 +22,7 @@ DELAY = 1.0  # seconds before anything is said about progress
 # The options that do not have the name of the parameter they set.
 RENAMED = {
     "n_components": "components",
+    "n_nonzero": "nonzero",
     "sensitive_features": "sensitive",
     "control_features": "control",
     "sample_weight": "weight",

@@ -22,6 +22,7 @@ from fairpca.cli._request import (
     parse_request,
 )
 from fairpca.cli._show import print_fit, to_json
+from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
 from fairpca.estimators._comparison import fit_with_plain, held_out_summary, hold_out_summary
 from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
@@ -31,7 +32,10 @@ from fairpca.tables import check_target, project_table
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
 _PARTS = 5  # folds of the held-out rows, whose differences give the errors
 _QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
-_EXCLUDED = (("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol"))
+_EXCLUDED = (
+    *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
+    *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
+)
 
 
 class Comparison(NamedTuple):
@@ -65,7 +69,7 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
         folds = 0 if share or options["delta"] is not None else int(options["folds"])
         moments = _sum_rows(request, options, stages, folds)
         notes += request.encoding_notes(moments.feature_names or ())
-        result = _compare(moments, settings, stages)
+        result = _compare(moments, _model(settings, options["nonzero"]), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
             fair = _fit_delta(result.fair, request, moments, options, stages)
@@ -89,8 +93,9 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
     pairs = [pair for pair in _EXCLUDED if None not in (options[pair[0]], options[pair[1]])]
     if options["famd"] and options["no_standardize"]:
         pairs.append(("famd", "no-standardize"))
-    if options["delta"] is not None and options["objective"] != OBJECTIVES[0]:
-        pairs.append(("delta", "objective"))
+    for name in ("delta", "nonzero"):
+        if options[name] is not None and options["objective"] != OBJECTIVES[0]:
+            pairs.append((name, "objective"))
     for one, other in pairs:
         names = f"--{one} excludes --{other}".replace("_", "-")
         raise click.UsageError(f"{names}: give one of them.")
@@ -116,6 +121,11 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
 def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages, folds: int) -> Any:
     """Sum the rows by folds, unless there are too many columns."""
     wide = len(request.roles.columns) > _MAX_FOLDED
+    if wide and request.roles.hold_out:
+        raise InvalidInputError(
+            f"figures of held-out rows need at most {_MAX_FOLDED} columns: name fewer in features.",
+            parameter="hold_out",
+        )
     table, roles = request.table, replace(request.roles, folds=0 if wide else folds)
     if options["engine"] == "dask":
         from fairpca.tables.dask import moments_by_dask
@@ -128,19 +138,29 @@ def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages,
     return table.moments(roles, progress=stages)
 
 
-def _compare(moments: Any, settings: dict[str, Any], stages: Stages) -> Comparison:
+def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
+    """Return the estimator of the request, not fitted."""
+    if n_nonzero is None:
+        return FairPCA(**settings)
+    from fairpca.estimators import SparseFairPCA
+
+    shared = set(SparseFairPCA().get_params()) & set(settings)
+    return SparseFairPCA(n_nonzero=n_nonzero, **{name: settings[name] for name in shared})
+
+
+def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     stage = f"fitting {moments.n_samples} rows, {moments.n_features} features"
     stages.begin(stage)
 
     def on_problem_size(d: int, n_contrasts: int) -> None:
-        if n_contrasts * d * d > _QUICK and settings["cov_weight"] != 0:
+        if n_contrasts * d * d > _QUICK and fair.cov_weight != 0:
             stages.begin(
                 f"{stage}: {d} components and {n_contrasts} contrasts take minutes; fewer, or "
                 "--cov-weight 0, are quick"
             )
 
-    fair, folded = FairPCA(**settings), isinstance(moments, FoldedMoments)
+    folded = isinstance(moments, FoldedMoments)
     plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
     return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
@@ -152,10 +172,6 @@ def _measure_held_out(
     stages.begin("measuring held-out rows")
     roles = replace(request.roles, only_held_out=True)
     held_out = _sum_rows(replace(request, roles=roles), options, stages, _PARTS)
-    if not isinstance(held_out, FoldedMoments):
-        raise InvalidInputError(
-            f"figures of held-out rows need at most {_MAX_FOLDED} columns.", parameter="hold_out"
-        )
     return result._replace(held_out=hold_out_summary(result.fair, result.plain, held_out))
 
 
@@ -222,7 +238,9 @@ def _document(result: Comparison) -> dict[str, Any]:
     }
     if groups:
         document["groups"] = records(groups)
-    if hasattr(fair, "path_"):
+    if hasattr(fair, "balance_"):
+        document["sparse"] = sparse_figures(fair)
+    elif hasattr(fair, "path_"):
         chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance")
         document["adversary"] = {
             "family": fair.family,

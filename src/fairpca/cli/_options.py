@@ -21,6 +21,8 @@ from fairpca._choices import (
     MAX_LEVELS,
     MISSING,
     OBJECTIVES,
+    PATH,
+    ROTATIONS,
     SOLVERS,
     UNKNOWN,
 )
@@ -32,9 +34,9 @@ _MOST = 10**9
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
     "--adversary", "--categorical", "--confidence", "--engine", "--famd", "--folds", "--master",
-    "--max-cells", "--max-iter", "--max-levels", "--max-samples", "--min-group-size",
-    "--no-certify", "--no-cross-fit", "--no-notes", "--only", "--permutations", "--safe-csv",
-    "--scheduler", "--seed", "--separator", "--slow-permutations", "--solver", "--tol",
+    "--max-cells", "--max-iter", "--max-levels", "--min-group-size", "--no-certify", "--no-notes",
+    "--only", "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver",
+    "--tol",
 }  # fmt: skip
 
 
@@ -101,6 +103,14 @@ _COUNT_OR_SHARE = _number(
 def _components(value: Any) -> int | float | None:
     number = _COUNT_OR_SHARE(value)
     return number if number is None or number < 1 else int(number)
+
+
+def _nonzero(value: Any) -> int | str:
+    if value == PATH:
+        return PATH
+    if not str(value).isdigit() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither a number of loadings nor path.")
+    return int(value)
 
 
 def _separator(value: str) -> str:
@@ -198,8 +208,10 @@ _PROBLEM = (
     _value(FAIRNESS, "--cov-tol", _NOT_NEGATIVE, None,
            "Largest covariance gap, instead of a penalty."),
     _choice(FAIRNESS, "--objective", OBJECTIVES,
-            "total (default), worst-variance or worst-loss: maximise the variance of all rows, or "
-            "of the worst group.", default=OBJECTIVES[0]),
+            "total (default), worst-variance or worst-loss (groups).",
+            default=OBJECTIVES[0]),
+    _choice(FAIRNESS, "--rotation", ROTATIONS,
+            "varimax: rotate the components to few large loadings."),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
     _flag(FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation."),
     _value(GROUPS, "--min-group-size", _count(2), None,
@@ -219,6 +231,10 @@ _HOLD_OUT = _value(FAIRNESS, "--hold-out", _SHARE, None,
                    "Share of the rows to measure on and not to fit.")
 _ONLY = _option(DATA, "--only", "Audit only the rows that have this value in a column.",
                 metavar="COL=VALUE", multiple=True)
+_NONZERO = _value(
+    FAIRNESS, "--nonzero", _nonzero, None,
+    "Sparse: non-zero loadings of each component, or path.",
+)
 _DELTA = (
     _value(FAIRNESS, "--delta", _SHARE, None,
            "Largest difference in selection rates on held-out rows."),
@@ -270,7 +286,7 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), *_PROBLEM, _HOLD_OUT, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, _HOLD_OUT, _NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),

@@ -28,7 +28,7 @@ _COPIED = ("target", "keep", "original", "only")
 _MEASURED = ("decision", "score", "label")
 _OF_TABLE = ("missing", "missing_groups", "max_cells", "max_levels")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
-           "tol", "max_iter", "missing", "missing_groups")  # fmt: skip
+           "tol", "max_iter", "missing", "missing_groups", "rotation")  # fmt: skip
 _OF_AUDIT = ("joint", "min_group", "effort", "confidence")
 
 

@@ -26,10 +26,11 @@ from fairpca._present import (
     shorten,
     visible,
 )
+from fairpca.cli._show_sparse import loadings_table, sparse_certificate, sparse_path
 
 # Columns of text; all others hold figures.
 _TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
-         "rate of", "largest for", "meaning", "note"}  # fmt: skip
+         "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
 _OBJECTIVES = {
     "total": "",
     "worst-variance": " (of the group that keeps least, less the penalty)",
@@ -95,8 +96,9 @@ def print_fit(
     _print(
         heading,
         _comparison(fair, plain, held_out),
-        _path(fair) if hasattr(fair, "path_") else None,
-        _certificate(fair),
+        *((_path(fair),) if hasattr(fair, "penalty_") else ()),
+        *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
+        sparse_certificate(fair) or _certificate(fair),
         f"{forecast or ''}\n",
         _group_losses(groups) if groups else None,
         _contrasts(records(fair.contrasts_)),
@@ -108,7 +110,9 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
     held = held_out or {}
     variance = [held and percent(held[f"{kind}variance"]) for kind in ("plain_", "")]
-    rows = [("variance kept", *kept, *variance, None, "share of the total variance")]
+    is_sparse = hasattr(fair, "balance_")
+    share_of = "table that a regression on the scores explains" if is_sparse else "total variance"
+    rows = [("variance kept", *kept, *variance, None, f"share of the {share_of}")]
     for name, key, meaning in (
         ("mean gap", "mean_gap", "largest distance of group means"),
         ("covariance gap", "cov_gap", "largest difference of covariances"),

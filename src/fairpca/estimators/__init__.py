@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from fairpca.estimators._fair_kernel_pca import FairKernelPCA
     from fairpca.estimators._fair_pca import FairPCA
     from fairpca.estimators._fair_pca_cv import FairPCACV
+    from fairpca.estimators._sparse_fair_pca import SparseFairPCA
 
 __all__ = [
     "DeltaFairPCA",
     "FairKernelPCA",
     "FairPCA",
     "FairPCACV",
+    "SparseFairPCA",
     "load_model",
     "register_onnx",
     "to_onnx",
@@ -26,6 +28,7 @@ _MODULES = {
     "FairKernelPCA": "_fair_kernel_pca",
     "FairPCA": "_fair_pca",
     "FairPCACV": "_fair_pca_cv",
+    "SparseFairPCA": "_sparse_fair_pca",
     "load_model": "_export",
     "register_onnx": "_export",
     "to_onnx": "_export",

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, SOLVERS
+from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, ROTATIONS, SOLVERS
 from fairpca.estimators._data_warnings import MANY_GROUPS, warn_of_other_index
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
@@ -26,7 +26,7 @@ from fairpca.estimators._sklearn import (
     with_callbacks,
 )
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputError, warn_user
-from fairpca.linalg import Array
+from fairpca.linalg import Array, fix_signs, varimax
 from fairpca.moments import ContrastSet, GroupMoments, Span
 from fairpca.moments.contrasts import ContrastTable
 from fairpca.rows import Rows
@@ -69,7 +69,9 @@ class FairnessEstimator(
     n_iter_: int
     n_features_in_: int
 
-    missing: str = MISSING[0]  # of those that do not have the parameter
+    # Of those that do not have the parameter.
+    missing: str = MISSING[0]
+    rotation: str | None = None
 
     __metadata_request__fit: ClassVar = ROUTED
 
@@ -85,6 +87,7 @@ class FairnessEstimator(
         "numeric": ["array-like", None],
         "min_group_size": [at_least(2), None],
         "certify": ["boolean"],
+        "rotation": [one_of(ROTATIONS), None],
         "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
         "verbose": ["verbose"],
     }
@@ -251,6 +254,14 @@ class FairnessEstimator(
         """Set the attributes that follow from the solution; `total` is all the variance."""
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
+        if self.rotation is not None:
+            # The subspace stays, and with it all gaps ‖Vᵀf‖ and ‖VᵀQV‖ and the total variance.
+            turn = varimax(components.T)
+            variances = np.sum((basis @ turn) * (covariance @ basis @ turn), axis=0)
+            turn = turn[:, np.argsort(-variances, kind="stable")]
+            rotated = components.T @ turn
+            signs = np.sign(np.sum(fix_signs(rotated) * rotated, axis=0))
+            components, basis = (rotated * signs).T, basis @ (turn * signs)
         self.components_ = np.ascontiguousarray(components)
         self.n_components_ = len(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)

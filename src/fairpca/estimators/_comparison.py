@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._sparse_fair_pca import SparseFairPCA
 from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.moments import (
@@ -125,6 +125,8 @@ def _measure(
             if len(components) == len(reference):  # a share may take more on another fold
                 components = align(components, reference)
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
+            if isinstance(fair, SparseFairPCA):
+                raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
             if compared:
                 how = {"by_units": by_units}
@@ -133,7 +135,7 @@ def _measure(
 
 
 def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:
-    fair = clone(model).set_params(n_components=count, certify=False, verbose=0)
+    fair = model.quick_copy(n_components=count)
     try:
         return fair.fit_moments(train)
     except GroupsError as error:
@@ -142,8 +144,10 @@ def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:
 
 def plain_of(model: FairPCA) -> FairPCA:
     """Return plain PCA with the same options, not fitted."""
-    unfair = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None, "objective": "total"}
-    return clone(model).set_params(**unfair)
+    unfair: dict[str, Any] = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
+    unfair |= {"objective": "total", "rotation": None, "solver": "refined"}
+    shared = {name: getattr(model, name) for name in FairPCA().get_params()}
+    return FairPCA(**{**shared, **unfair})
 
 
 def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:

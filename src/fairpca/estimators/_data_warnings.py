@@ -9,13 +9,15 @@ import numpy as np
 
 from fairpca.exceptions import (
     DominantFeatureWarning,
+    EmptyComponentWarning,
     FewRowsWarning,
     GroupFeatureWarning,
     IndexMismatchWarning,
     InfeasibleError,
     warn_user,
 )
-from fairpca.moments import GroupMoments
+from fairpca.linalg import Array, complement_basis, spectral_norms, top_eigenpairs
+from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.moments._cells import merge
 
 _ZERO = 1e-12  # of a variance: rounding
@@ -54,6 +56,33 @@ def warn_of_features(moments: GroupMoments, *, scaled: bool) -> None:
             "unless all have the same unit.",
             DominantFeatureWarning,
         )
+
+
+def warn_of_empty_components(
+    basis: Array, covariance: Array, contrasts: ContrastSet, *, equal_means: bool
+) -> None:
+    """Warn of components without variance where directions with variance are left."""
+    kept = np.einsum("ij,ij->j", basis, covariance @ basis) > _ZERO * np.trace(covariance)
+    compared = [contrast for contrast in contrasts if contrast.cov_gap is not None]
+    if kept.all() or not compared:
+        return
+    taken = np.vstack([basis[:, kept].T, contrasts.mean_gaps[: len(contrasts) * equal_means]])
+    free = complement_basis(taken, 1e-10 * float(np.linalg.norm(taken)))
+    if not free.shape[1]:
+        return
+    values, vectors = top_eigenpairs(free.T @ covariance @ free, 1)
+    if values[0] <= _ZERO * np.trace(covariance):
+        return
+    # The contrast with the largest gap, were the best direction that is left a component too.
+    wider = np.column_stack([basis[:, kept], free @ vectors])
+    sizes = spectral_norms(wider.T @ contrasts.cov_gaps @ wider)
+    warn_user(
+        f"{np.count_nonzero(~kept)} of {len(kept)} components have no variance: the limit on "
+        f"covariances leaves them none, first of all {compared[int(sizes.argmax())].label!r} "
+        f"(covariance gap {sizes.max():.4g} with one more direction). Lower n_components, raise "
+        "cov_tol or lower cov_weight, or compare fewer groups.",
+        EmptyComponentWarning,
+    )
 
 
 def warn_of_small_groups(

@@ -43,7 +43,7 @@ GAP_POINTS = 6
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
     *("n_components", "mean_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
-    *("certify", "whiten", "standardize", "missing", "missing_groups", "verbose"),
+    *("certify", "whiten", "rotation", "standardize", "missing", "missing_groups", "verbose"),
 )
 
 
@@ -77,7 +77,7 @@ class DeltaFairPCA(LinearEstimator):
     certify : bool, default=True
         Whether to prove a bound on the variance with covariances as close as those found; without
         it the bound is that of the means alone.
-    whiten, standardize, missing, missing_groups, verbose
+    whiten, rotation, standardize, missing, missing_groups, verbose
         As in `FairPCA`.
     random_state : int, RandomState instance or None, default=0
         Random features, rows of each step, halves.
@@ -156,6 +156,7 @@ class DeltaFairPCA(LinearEstimator):
         max_rows: int = 20000,
         certify: bool = True,
         whiten: bool = False,
+        rotation: str | None = None,
         standardize: bool | str = False,
         missing: str = "error",
         missing_groups: str = "raise",
@@ -175,6 +176,7 @@ class DeltaFairPCA(LinearEstimator):
         self.max_rows = max_rows
         self.certify = certify
         self.whiten = whiten
+        self.rotation = rotation
         self.standardize = standardize
         self.missing = missing
         self.missing_groups = missing_groups

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -93,7 +92,7 @@ def _refit(model: Any, moments: GroupMoments, refits: int) -> list[Array]:
     """Components of fits to moments drawn around those at hand, where they allow a fit."""
     random, fitted = np.random.default_rng(0), []
     options = {"n_components": model.n_components_, "standardize": False, "whiten": False}
-    again = clone(model).set_params(**options, certify=False, missing="error", verbose=0)
+    again = model.quick_copy(**options, missing="error")
     with warnings.catch_warnings():
         for category in (FairnessWarning, ConvergenceWarning):
             warnings.simplefilter("ignore", category)

@@ -14,7 +14,7 @@ from fairpca._models import read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments.contrasts import ContrastTable
 
-_SAVED = ("FairPCA", "DeltaFairPCA")  # classes with a save method
+_SAVED = ("FairPCA", "DeltaFairPCA", "SparseFairPCA")  # classes with a save method
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:

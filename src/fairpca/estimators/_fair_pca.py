@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from fairpca._choices import OBJECTIVES
 from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
+    warn_of_empty_components,
     warn_of_features,
     warn_of_small_groups,
 )
@@ -90,6 +92,9 @@ class FairPCA(LinearEstimator):
         The paper's φ, for solver="paper" only; None: the smallest allowed.
     whiten : bool, default=False
         Whether to scale the components to unit variance.
+    rotation : {"varimax"} or None, default=None
+        "varimax" rotates the components inside the fair subspace, so that each has few large
+        loadings. Gaps, total variance and certificate stay as they are; scores become correlated.
     standardize : bool or "famd", default=False
         Whether every feature is divided by its standard deviation over all rows (weights count; a
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
@@ -114,7 +119,8 @@ class FairPCA(LinearEstimator):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal rows, ordered by variance; the component scores are uncorrelated.
+        Orthonormal rows, ordered by variance; the component scores are uncorrelated unless
+        `rotation` is set.
     mean_ : ndarray of shape (n_features,)
         Mean of the features.
     scale_ : ndarray of shape (n_features,), or None
@@ -203,6 +209,7 @@ class FairPCA(LinearEstimator):
         certify: bool = True,
         cov_shift: float | None = None,
         whiten: bool = False,
+        rotation: str | None = None,
         standardize: bool | str = False,
         tol: float = 1e-4,
         max_iter: int = 5000,
@@ -224,6 +231,7 @@ class FairPCA(LinearEstimator):
         self.certify = certify
         self.cov_shift = cov_shift
         self.whiten = whiten
+        self.rotation = rotation
         self.standardize = standardize
         self.tol = tol
         self.max_iter = max_iter
@@ -354,6 +362,10 @@ class FairPCA(LinearEstimator):
         """
         return expected_gaps(self, n_new, confidence, refits)
 
+    def quick_copy(self, **options: Any) -> FairPCA:
+        """Return a silent copy without bound, not fitted, with other options."""
+        return clone(self).set_params(certify=False, verbose=0, **options)
+
     def _validate_params(self) -> None:
         """Check each parameter, and those that exclude each other."""
         super()._validate_params()
@@ -408,6 +420,9 @@ class FairPCA(LinearEstimator):
         self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
+            basis, equal_means = solution.basis[: len(covariance)], self.mean_tol == 0
+            if self.cov_weight != 0:
+                warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
             if self.mean_tol is not None or self.cov_weight != 0:
                 warn_of_small_groups(self.contrasts_, count, moments)
         return self

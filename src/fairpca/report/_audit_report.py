@@ -19,8 +19,9 @@ from fairpca.metrics import AuditReport, audit
 from fairpca.report._delta import DeltaDisplay
 from fairpca.report._display import feature_names
 from fairpca.report._explorer import explorer
+from fairpca.report._loadings import LoadingsDisplay
 from fairpca.report._page import AuditPage, Picture
-from fairpca.report._scores import BeforeAfterDisplay, LoadingsDisplay, caption
+from fairpca.report._scores import BeforeAfterDisplay, caption
 from fairpca.report._summary import Fitted, fit_both, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows

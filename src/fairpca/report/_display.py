@@ -135,7 +135,9 @@ def plain_model(
     """Fit plain components from moments, those kept or rows; None without any of them."""
     check_is_fitted(estimator)
     options: dict[str, Any] = {"missing_groups": "ignore", "certify": False}
-    looks = {name: getattr(estimator, name, False) for name in ("whiten", "standardize")}
+    looks: dict[str, Any] = {
+        name: getattr(estimator, name, False) for name in ("whiten", "standardize")
+    }
     d = len(estimator.components_)
     plain: Any = FairPCA(d, mean_tol=None, cov_weight=0.0, **looks, **options)
     with warnings.catch_warnings():

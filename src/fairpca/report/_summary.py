@@ -212,7 +212,7 @@ def _tradeoff(fair: FairPCA | DeltaFairPCA, folded: FoldedMoments | None) -> lis
     """Fit along penalties of the covariance gap, and measure every fold that was left out."""
     if isinstance(fair, DeltaFairPCA):
         return records(fair.path_)
-    if folded is None or fair.objective != "total":
+    if folded is None or fair.objective != "total" or hasattr(fair, "balance_"):
         return []
     penalties: Sequence[float] = PENALTIES
     chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight

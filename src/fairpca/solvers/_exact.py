@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.optimize
 
-from fairpca.linalg import Array, complement_basis, top_eigenpairs
+from fairpca.linalg import Array, complement_basis, symmetrize, top_eigenpairs
 from fairpca.solvers._problem import GroupObjectives, ReducedProblem
 from fairpca.solvers._refinement import MOST_EVALUATIONS, refine
 from fairpca.solvers._solution import Bound
@@ -25,6 +25,8 @@ _SAME_DIRECTION = 1e-14
 _BALANCED = 1e-12
 # Directions closer to dependent than this, relative to the largest, cost no dimension.
 _RANK_FLOOR = 1e-10
+# Multiples of the covariance that cost `eigh` digits which a certificate needs.
+_LARGE_MULTIPLIER = 1e3
 
 
 class _DualPoint(NamedTuple):
@@ -37,10 +39,8 @@ class _DualPoint(NamedTuple):
 
 
 def solve_dual(
-    S: Array,
-    form: Array,
+    eigenpairs: Callable[[float], tuple[Array, Array]],
     excess: Callable[[Array], float],
-    d: int,
     *,
     target: float,
     offset: float = 0.0,
@@ -50,14 +50,14 @@ def solve_dual(
 ) -> tuple[Array, float, float]:
     """Maximise ⟨S, P⟩ − offset over projectors of rank d with ⟨form, P⟩ ≥ target.
 
-    With a finite `largest` multiplier, what is missing to the target costs that much instead.
-    `excess` is ⟨form, P⟩ − target to all digits. Returns the basis, its proven bound and the
-    multiplier.
+    `eigenpairs` returns the d largest of S + t·form, `excess` is ⟨form, P⟩ − target, both to all
+    digits. With a finite `largest` multiplier, what is missing to the target costs that much
+    instead. Returns the basis, its proven bound and the multiplier.
     """
     # The dual, the d largest eigenvalues of S + t·form less t·target, is convex in t ≥ 0.
 
     def evaluate(t: float) -> _DualPoint:
-        values, V = top_eigenpairs(S + t * form, d)
+        values, V = eigenpairs(t)
         return _DualPoint(t, float(values.sum() - offset - t * target), excess(V), V)
 
     left, right = _bracket(evaluate, first_step, largest, slope_tol)
@@ -127,13 +127,28 @@ def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Arr
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
     """Maximise tr VᵀSV subject to ‖Vᵀf‖² ≤ limit for a single f; returns V and its proven bound."""
     f, limit = reduced.F[0], reduced.mean_limit
+    return solve_dual(
+        lambda t: _eigenpairs_below(reduced.S, f, reduced.d, t),
+        lambda V: limit - float(np.sum((f @ V) ** 2)),
+        target=-limit,
+        first_step=float(np.trace(reduced.S)) / reduced.size / max(float(f @ f), 1e-300),
+    )[:2]
 
-    def excess(V: Array) -> float:
-        return limit - float(np.sum((f @ V) ** 2))
 
-    step = np.trace(reduced.S) / reduced.size / max(float(f @ f), 1e-300)
-    form = -np.outer(f, f)
-    return solve_dual(reduced.S, form, excess, reduced.d, target=-limit, first_step=step)[:2]
+def _eigenpairs_below(S: Array, f: Array, d: int, t: float) -> tuple[Array, Array]:
+    """Return the d < p largest eigenpairs of S − t·f fᵀ to all digits, however large t is."""
+    # A tolerance of 1e-10‖f‖ makes t‖f‖² about 1e10‖S‖, and `eigh` rounds to the size of that. So
+    # the one eigenvector that is so large, (S − xI)⁻¹f at its eigenvalue x, is taken out first. An
+    # angle η between it and what is taken out costs t‖f‖²η², less than rounding.
+    size, largest = float(f @ f), float(np.trace(S))
+    if t * size <= _LARGE_MULTIPLIER * largest:
+        return top_eigenpairs(S - t * np.outer(f, f), d)
+    x = float(f @ S @ f) / size - t * size
+    bottom = np.asarray(np.linalg.solve(S - x * np.eye(len(S)), f), dtype=np.float64)
+    rest = complement_basis(bottom[None], 0.0)
+    inside = f @ rest
+    values, V = top_eigenpairs(symmetrize(rest.T @ S @ rest) - t * np.outer(inside, inside), d)
+    return values, rest @ V
 
 
 def solve_two_groups(groups: GroupObjectives, d: int) -> Bound:
@@ -141,10 +156,8 @@ def solve_two_groups(groups: GroupObjectives, d: int) -> Bound:
     first, change = groups.S[0], groups.S[1] - groups.S[0]
     offset, rise = groups.offsets[0], groups.offsets[1] - groups.offsets[0]
     V, value, weight = solve_dual(
-        first,
-        change,
+        lambda t: top_eigenpairs(first + t * change, d),
         lambda V: float(np.vdot(V, change @ V)) - rise,
-        d,
         target=rise,
         offset=offset,
         first_step=0.5,
@@ -199,10 +212,8 @@ def _single_component(inner: ReducedProblem, spent: float) -> tuple[Array, float
     top = top_eigenpairs(inner.S, 1)[1][:, 0]
     sign = 1.0 if top @ Q @ top >= 0.0 else -1.0
     V, _, weight = solve_dual(
-        inner.S,
-        -sign * Q,
+        lambda t: top_eigenpairs(inner.S - t * sign * Q, 1),
         lambda V: allowed - sign * float(V[:, 0] @ Q @ V[:, 0]),
-        1,
         target=-allowed,
         first_step=float(np.trace(inner.S)) / inner.size / max(inner.cov_scale, 1e-300),
         largest=np.inf if inner.limit is not None else inner.penalty,

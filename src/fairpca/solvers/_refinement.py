@@ -67,6 +67,7 @@ def refine(
     weights: Array | None = None,
     known: Sequence[Array] = (),
     is_bold: bool = False,
+    stiffness: float = 1.0,
     most: int = MOST_EVALUATIONS,
     watch: Watch | None = None,
 ) -> Refined:
@@ -74,8 +75,10 @@ def refine(
     # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
     # contrast. With `weights` of the groups their smallest objective is maximised. Ascent that
     # comes close to one of the `known` optima stops there, and any after `most` evaluations. A bold
-    # one is Newton's, whatever the size of the problem.
+    # one is Newton's, whatever the size of the problem. A stiff one stays next to the limits.
     lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers), weights)
+    lagrangian.step *= stiffness
+    lagrangian.mean_step *= stiffness
     # What is next to something known already is not worth as much work.
     most = min(most, MOST_EVALUATIONS // (1 + len(known)))
     ascent = Ascent(lagrangian, start, known, most, is_newton=reduced.is_large or is_bold)

@@ -121,7 +121,8 @@ def solve(
         outcome = _find(reduced, solver, options)
         # Where limits are narrow, a rounding outside of them is worth more than the bound forgives.
         has_limits, bound = len(reduced.Q) + len(reduced.F) > 0, outcome.bound
-        if has_limits and bound is not None and reduced.objective(outcome.basis) > bound.value:
+        highest = np.inf if bound is None else bound.value + _ROUNDING * float(np.trace(reduced.S))
+        if has_limits and reduced.objective(outcome.basis) > highest:
             outcome = replace(outcome, basis=project_to_feasible(reduced, outcome.basis))
         return _certify(problem, reduced, outcome)
 

@@ -27,6 +27,12 @@ from fairpca.solvers._tight import solve_tight
 # Share of the objective that must be left to gain for one more ascent of a large problem, and for
 # one of a small problem from anywhere.
 _WORTH_A_GUESS = 1e-2
+# The same for a search that takes about as long as all ascents before it.
+_WORTH_A_SEARCH = 5e-2
+# How much larger the first steps of the multipliers are in an ascent that stays next to the limits.
+_STIFF = 1000.0
+# Shares at which gaps count on a path from plain PCA to the problem, and evaluations for each.
+_PATH, _PATH_WORK = (0.02, 0.05, 0.1, 0.2, 0.5), 300
 # Evaluations that must be left for one more ascent.
 _LEAST_WORK = 1000
 # A limit of zero is aimed at as this share of the largest gap.
@@ -35,7 +41,7 @@ _PROOF_TOL = 1e-4
 _PROOF_STEPS = 300
 _RANDOM_STARTS = 8
 # How far a basis may be turned to meet its limits exactly.
-_SMALLEST_TURN, _LARGEST_TURN, _TURNS = 1e-12, 0.1, 37
+_SMALLEST_TURN, _TURNS = 1e-12, 41
 _MOST_WORK = MOST_EVALUATIONS // 3
 
 
@@ -67,8 +73,10 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
         for start, worth in _more_starts(reduced, bound):
             _ascend_again(reduced, candidates, bound, start, max(tol, worth), watch)
         # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
-        candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status))
+        candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status, spent=0))
     best = best_feasible(reduced, candidates)
+    if solver == "refined":
+        best = _search_further(reduced, [*candidates, best], bound, watch)
     status = best.status if bound.status.converged else bound.status
     return Outcome(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
 
@@ -114,6 +122,37 @@ def _ascend_again(
         )
 
 
+def _search_further(
+    reduced: ReducedProblem, candidates: list[Refined], bound: Bound, watch: Watch | None
+) -> Refined:
+    """Ascend again from the best, the last, and from others while much is left to gain."""
+    left, watch = sum(at.spent for at in candidates[:-1]), _below(watch, bound.value)
+    starts = _further_starts(reduced, candidates[-1].basis)
+    while left > 0 and not is_certified(reduced, candidates, bound, _WORTH_A_SEARCH):
+        start, stiffness, spent = next(starts)
+        # A stiff ascent goes on from what is known already.
+        known = [at.basis for at in candidates if at.status.converged and stiffness == 1.0]
+        ascent = refine(reduced, start, known=known, stiffness=stiffness, most=left, watch=watch)
+        candidates.append(ascent)
+        left -= 1 + spent + ascent.spent
+    return best_feasible(reduced, candidates)
+
+
+def _further_starts(reduced: ReducedProblem, best: Array) -> Iterator[tuple[Array, float, int]]:
+    """Yield starts, how stiff their ascents are, and evaluations that they took."""
+    # A basis without variance is stationary: the way up begins next to it.
+    yield nudge(best), _STIFF, 0
+    V, spent = reduced.leading(reduced.d)[1], 0
+    for share in _PATH:
+        milder = replace(reduced, Q=share * reduced.Q, F=np.sqrt(share) * reduced.F)
+        step = refine(milder, V, most=_PATH_WORK)
+        V, spent = step.basis, spent + step.spent
+    yield V, 1.0, spent
+    rng, spread = np.random.default_rng(1), np.sqrt(np.abs(np.diag(reduced.S)))[:, None]
+    while True:
+        yield np.linalg.qr(spread * rng.normal(size=(reduced.size, reduced.d)))[0], 1.0, 0
+
+
 def _below(watch: Watch | None, bound: float) -> Watch | None:
     """Report a basis with the bound that is known already."""
     return None if watch is None else lambda at: watch(replace(at, bound=bound))
@@ -134,11 +173,17 @@ def best_feasible(reduced: ReducedProblem, candidates: list[Refined]) -> Refined
     """Return the best candidate that meets the limits, or one made to meet them, or raise."""
     F, limit = reduced.F, reduced.mean_limit
     inside = [replace(at, basis=shrink_means(F, limit, at.basis)) for at in candidates]
+    if not any(reduced.violation(at.basis) <= FEASIBLE for at in inside):
+        closest = min(candidates, key=lambda at: reduced.violation(at.basis))
+        inside.append(restore_feasibility(reduced, closest))
+    # What was turned to meet its limits is no optimum, but may be better than those there are.
+    inside += [
+        replace(at, basis=project_to_feasible(reduced, at.basis), status=Status.UNSETTLED)
+        for at in inside
+        if reduced.violation(at.basis) > FEASIBLE
+    ]
     feasible = [at for at in inside if reduced.violation(at.basis) <= FEASIBLE]
-    if feasible:
-        return max(feasible, key=lambda at: reduced.objective(at.basis))
-    closest = min(candidates, key=lambda at: reduced.violation(at.basis))
-    return restore_feasibility(reduced, closest)
+    return max(feasible, key=lambda at: reduced.objective(at.basis))
 
 
 def restore_feasibility(reduced: ReducedProblem, closest: Refined) -> Refined:
@@ -160,7 +205,7 @@ def restore_feasibility(reduced: ReducedProblem, closest: Refined) -> Refined:
         raise _refusal(reduced, smallest.basis, is_proven=False)
     # What is inside by having no variance at all is stationary too.
     again = refine(reduced, nudge(smallest.basis), most=_MOST_WORK)
-    return again if reduced.violation(again.basis) <= FEASIBLE else smallest
+    return best_feasible(reduced, [again, replace(smallest, status=Status.UNSETTLED)])
 
 
 def _rank(reduced: ReducedProblem, total: ReducedProblem, V: Array) -> tuple[float, float]:
@@ -203,7 +248,7 @@ def project_to_feasible(reduced: ReducedProblem, V: Array) -> Array:
         return V
     low = low_gap_directions(_as_one_gap(reduced))[:, : reduced.d]
     left, _, right = np.linalg.svd(low.T @ V)
-    for share in np.geomspace(_SMALLEST_TURN, _LARGEST_TURN, _TURNS):
+    for share in np.geomspace(_SMALLEST_TURN, 1.0, _TURNS):
         inside = np.linalg.qr(V + share * (low @ (left @ right) - V))[0]
         if reduced.violation(inside) == 0.0:
             return inside

@@ -1,0 +1,389 @@
+"""SparseFairPCA: components of few features, with equal group means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from fairpca._choices import PATH
+from fairpca.estimators._data_warnings import (
+    hint_numeric_attribute,
+    warn_of_features,
+    warn_of_small_groups,
+)
+from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._linear import FAMD
+from fairpca.estimators._sklearn import AT_LEAST_ONE, one_of
+from fairpca.exceptions import (
+    CorrelatedScoresWarning,
+    InfeasibleError,
+    InvalidInputError,
+    warn_user,
+)
+from fairpca.linalg import Array
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.solvers import Certificate, FairProblem
+from fairpca.solvers._problem import count_components
+from fairpca.solvers._sparse import solve_path
+from fairpca.solvers._sparse_problem import (
+    SparseProblem,
+    State,
+    correlations,
+    explained_variances,
+    independent_rows,
+    whitened_gap,
+)
+
+COLUMNS = "columns"
+# Matrices of features × features of more would not fit into memory.
+_MOST_FEATURES = 5000
+# A mean gap this small against the spread of the features is rounding, not a difference.
+_MEAN_FLOOR = 1e-11
+# How much longer supports become from one point of the path to the next, and where it ends.
+_PATH_STEP = 1.3
+_PATH_END = 0.995
+# Share of the best of the path that its chosen point explains at least.
+_CHOSEN = 0.95
+# Correlations below this are rounding.
+_UNCORRELATED = 1e-6
+_INHERITED = (
+    *("n_components", "cov_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
+    *("whiten", "standardize", "missing", "missing_groups", "verbose"),
+)
+
+
+class SparseFairPCA(FairPCA):
+    """Components that are made of few features, with exactly equal group means.
+
+    Each component has at most `n_nonzero` loadings that are not zero. The scores of the groups have
+    equal means all the same. What is maximised is how much of the table a linear regression on the
+    scores explains. Scores are uncorrelated, and components are not orthogonal.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=2
+        Number of components, as for `FairPCA`.
+    n_nonzero : int or "path", default=5
+        Most loadings of a component that are not zero. "path" fits rising numbers of them, see
+        `path_`, and chooses the smallest that explains 95 % of what the last one does.
+    mean_tol : 0 or None, default=0.0
+        0: the group means of every score are equal. None: they are not constrained.
+    cov_tol : float or None, default=None
+        Bound on the largest covariance gap of the whitened scores. None: no bound.
+    feature_groups : array-like of shape (n_features,), "columns" or None, default=None
+        A label for each feature: features of one label count once in `n_nonzero`. "columns": the
+        features ``column=value`` of one encoded column count once.
+    compare, joint, reference, numeric, min_group_size
+        Which groups are compared, as for `FairPCA`.
+    whiten, standardize, missing, missing_groups, verbose
+        As for `FairPCA`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Rows of unit length with exact zeros.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variance of each score.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Share of the total variance that a regression on the score explains, given those before it.
+    reconstruction_ : ndarray of shape (n_components, n_features)
+        Coefficients of that regression, which `inverse_transform` uses.
+    n_nonzero_ : ndarray of shape (n_components,)
+        Number of loadings that are not zero.
+    balance_ : ndarray of shape (n_contrasts, n_components, n_features)
+        Loading times group difference of the feature, for each contrast that is compared. Each row
+        sums to zero under `mean_tol` = 0. It shows which loadings cancel a group difference.
+    whitened_cov_gap_ : float
+        Largest covariance gap of the whitened scores, which `cov_tol` bounds.
+    correlation_ : float
+        Largest correlation of two scores: 0 unless `n_nonzero` is smaller than the number of
+        independent group differences plus `n_components`.
+    path_ : dict of lists
+        With n_nonzero="path": n_nonzero, explained_variance_ratio (of all components),
+        whitened_cov_gap and chosen.
+    path_components_ : ndarray of shape (n_points, n_components, n_features)
+        The components of each point of the path.
+    certificate_ : Certificate
+        Explained variance and a bound: no scores of equal means explain more, sparse or not.
+    mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
+feature_names_in_, other_columns_
+        As for `FairPCA`.
+
+    Examples
+    --------
+    >>> from fairpca import SparseFairPCA
+    >>> from fairpca.datasets import load_diabetes_sex
+    >>> diabetes = load_diabetes_sex()
+    >>> fair = SparseFairPCA(1, n_nonzero=3, standardize=True)
+    >>> fair = fair.fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
+    >>> fair.n_nonzero_.tolist(), bool(fair.mean_gap_ < 1e-12)
+    ([3], True)
+    """
+
+    path_: dict[str, list[Any]]
+
+    # What a dense fit may choose and this one does not.
+    objective, solver, cov_weight, cov_shift = "total", "sparse", None, None
+    certify, tol, max_iter = True, 1e-4, 5000
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **{name: FairPCA._parameter_constraints[name] for name in _INHERITED},
+        "n_nonzero": [AT_LEAST_ONE, one_of({PATH})],
+        "mean_tol": FairPCA._parameter_constraints["mean_tol"],
+        "feature_groups": ["array-like", one_of({COLUMNS}), None],
+    }
+
+    def __init__(
+        self,
+        n_components: float | None = 2,
+        *,
+        n_nonzero: int | str = 5,
+        mean_tol: float | None = 0.0,
+        cov_tol: float | None = None,
+        feature_groups: Any = None,
+        compare: str = "one-vs-rest",
+        joint: bool = False,
+        reference: Any = None,
+        numeric: Sequence[str] | None = None,
+        min_group_size: int | None = None,
+        whiten: bool = False,
+        standardize: bool | str = False,
+        missing: str = "error",
+        missing_groups: str = "raise",
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_nonzero = n_nonzero
+        self.mean_tol = mean_tol
+        self.cov_tol = cov_tol
+        self.feature_groups = feature_groups
+        self.compare = compare
+        self.joint = joint
+        self.reference = reference
+        self.numeric = numeric
+        self.min_group_size = min_group_size
+        self.whiten = whiten
+        self.standardize = standardize
+        self.missing = missing
+        self.missing_groups = missing_groups
+        self.verbose = verbose
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Return what a linear regression on the scores predicts of the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Component scores.
+        """
+        U = self._check_scores(X)
+        if self.whiten:
+            U = U * self._whitening.astype(U.dtype)
+        back = U @ self.reconstruction_.astype(U.dtype)
+        if self.scale_ is not None:
+            back = back * self.scale_.astype(U.dtype)
+        return back + self.mean_.astype(U.dtype)
+
+    def to_sklearn(self) -> Any:
+        """Refuse: the components are not orthogonal, as those of scikit-learn's PCA are."""
+        raise InvalidInputError(
+            "sparse components are not orthogonal, and sklearn.decomposition.PCA inverts its "
+            "transform as if they were: use save and load_model, or to_onnx, instead."
+        )
+
+    def explained_share(self, moments: GroupMoments) -> float:
+        """Return the share of the variance of other rows that a regression on the scores explains.
+
+        Parameters
+        ----------
+        moments : GroupMoments
+            Of rows that are scaled as those of the fit.
+        """
+        S = moments.pooled().covariance
+        return sum(explained_variances(S, self.components_.T)) / (float(np.trace(S)) or 1.0)
+
+    def quick_copy(self, **options: Any) -> SparseFairPCA:
+        """Return a silent copy, not fitted, with the number of loadings that a path has chosen."""
+        if hasattr(self, "path_"):
+            options["n_nonzero"] = self.path_["n_nonzero"][self.path_["chosen"].index(True)]
+        return clone(self).set_params(verbose=0, **options)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.mean_tol:
+            raise InvalidInputError(
+                f"mean_tol={self.mean_tol!r}: sparse components have equal group means "
+                "(mean_tol=0.0) or means without a constraint (mean_tol=None).",
+                parameter="mean_tol",
+            )
+
+    def _fit_sums(
+        self,
+        moments: GroupMoments,
+        *,
+        on_problem_size: Callable[[int, int], None] | None = None,
+        tabulate: bool = False,
+        warn: bool = True,
+    ) -> Self:
+        """Scale, search the supports, and set the attributes that end in an underscore."""
+        if moments.n_features > _MOST_FEATURES:
+            raise InvalidInputError(
+                f"X has {moments.n_features} features, and sparse components need a matrix of all "
+                f"pairs of them: choose at most {_MOST_FEATURES}, or use FairPCA."
+            )
+        whole = moments.expanded()
+        scaling = whole.standardization(famd=self.standardize == FAMD) if self.standardize else None
+        scaled = whole if scaling is None else whole.standardized(scaling)
+        _, mean, S = scaled.pooled()
+        contrasts = self._form_contrasts(scaled)
+        dense = FairProblem.from_contrasts(S, contrasts, 1, mean_tol=self.mean_tol, cov_weight=0.0)
+        try:
+            problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
+            if on_problem_size is not None:
+                on_problem_size(problem.d, len(contrasts))
+            states = solve_path(problem, self._sizes(problem), _PATH_END)
+            chosen = self._choose(problem, states)
+        except InfeasibleError as error:
+            raise hint_numeric_attribute(error, moments) from None
+        self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
+        self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
+        self._set_components(problem, contrasts, states[chosen].V)
+        self._set_path(problem, states, chosen)
+        if warn:
+            warn_of_features(moments, scaled=bool(self.standardize))
+            warn_of_small_groups(self.contrasts_, problem.d, moments)
+            self._warn_of_correlation(len(problem.F) + problem.d)
+        return self
+
+    def _warn_of_correlation(self, needed: int) -> None:
+        if self.correlation_ > _UNCORRELATED:
+            warn_user(
+                f"two scores have a correlation of {self.correlation_:.2f}: {self.n_components_} "
+                f"components are uncorrelated with n_nonzero={needed} or more.",
+                CorrelatedScoresWarning,
+            )
+
+    def _pose(
+        self, S: Array, contrasts: ContrastSet, count: int, moments: GroupMoments
+    ) -> SparseProblem:
+        """Pose the problem of all features, for any number of places."""
+        gaps = contrasts.mean_gaps[: 0 if self.mean_tol is None else None]
+        spread = np.sqrt(np.trace(S) / len(S)) or 1.0
+        F = independent_rows(gaps / spread, _MEAN_FLOOR * np.sqrt(len(S)))
+        Q = contrasts.cov_gaps
+        limit = self.cov_tol if len(Q) else None
+        problem = SparseProblem.pose(S, F, Q, count, 1, limit, self._places(moments))
+        if problem.dense.shape[1] < count:
+            raise InfeasibleError(
+                f"n_components={count} is too many: with n_features={len(S)} there are "
+                f"{problem.dense.shape[1]} uncorrelated directions without a difference of group "
+                "means. Lower n_components or compare fewer groups.",
+                parameter="n_components",
+            )
+        return problem
+
+    def _places(self, moments: GroupMoments) -> Array | None:
+        """Features of each label as rows, filled up with the number of features; None: singles."""
+        if self.feature_groups is None:
+            return None
+        p = moments.n_features
+        if isinstance(self.feature_groups, str):
+            names = moments.feature_names or [f"x{place}" for place in range(p)]
+            labels = [str(name).split("=", 1)[0] for name in names]
+        else:
+            labels = list(self.feature_groups)
+            if len(labels) != p:
+                raise InvalidInputError(
+                    f"feature_groups has {len(labels)} labels for {p} features: give one for each.",
+                    parameter="feature_groups",
+                )
+        members: dict[Any, list[int]] = {}
+        for place, label in enumerate(labels):
+            members.setdefault(label, []).append(place)
+        width = max(map(len, members.values()))
+        return np.array([some + [p] * (width - len(some)) for some in members.values()])
+
+    def _sizes(self, problem: SparseProblem) -> list[int]:
+        """Numbers of places to solve for; refuse those that cannot have equal means."""
+        K, d, p = len(problem.F), problem.d, len(problem.S)
+        n_places = p if problem.places is None else len(problem.places)
+        if self.n_nonzero == PATH:
+            sizes = [min(K + d, n_places)]
+            while sizes[-1] < n_places:
+                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), n_places))
+            return sizes
+        size = min(int(self.n_nonzero), n_places)
+        if problem.places is None and size <= K:
+            cause = "Raise n_nonzero" if p > K else f"There are n_features={p}: use more features"
+            raise InfeasibleError(
+                f"n_nonzero={self.n_nonzero} is too few: equal means over {K} independent group "
+                f"difference(s) need n_nonzero={K + 1} or more. {cause} or compare fewer groups.",
+                K + 1,
+                parameter="n_nonzero",
+            )
+        return [size]
+
+    def _choose(self, problem: SparseProblem, states: dict[int, State]) -> int:
+        """Return the smallest size that explains enough within the limit."""
+        if not states:
+            raise InfeasibleError(
+                f"n_nonzero={self.n_nonzero}: no choice of features has equal group means in "
+                f"{problem.d} components. Raise n_nonzero.",
+                parameter="n_nonzero",
+            )
+        excess = {size: problem.excess(state.V) for size, state in states.items()}
+        within = {size: state.value for size, state in states.items() if not excess[size]}
+        if not within:
+            gap = min(excess.values()) + float(problem.limit or 0.0)
+            raise InfeasibleError(
+                f"cov_tol={self.cov_tol:g} was not met by any components found: the smallest "
+                f"whitened covariance gap is {gap:.4g}. Raise cov_tol or n_nonzero.",
+                gap,
+                parameter="cov_tol",
+            )
+        enough = _CHOSEN * max(within.values())
+        return min(size for size, value in within.items() if value >= enough)
+
+    def _set_components(self, problem: SparseProblem, contrasts: ContrastSet, V: Array) -> None:
+        S = problem.S
+        total = float(np.trace(S)) or 1.0
+        SV = S @ V
+        explained = np.array(explained_variances(S, V))
+        self.components_, self.n_components_ = np.ascontiguousarray(V.T), problem.d
+        self.explained_variance_ = np.sum(V * SV, axis=0)
+        self.explained_variance_ratio_ = explained / total
+        self.reconstruction_ = np.linalg.solve(V.T @ SV, SV.T)
+        self.n_nonzero_ = np.count_nonzero(V, axis=0)
+        self.balance_ = contrasts.mean_gaps[:, None, :] * self.components_
+        self.whitened_cov_gap_ = whitened_gap(S, problem.Q, V)
+        self.correlation_ = float(np.abs(np.triu(correlations(S, V), 1)).max())
+        self.contrasts_ = contrasts.as_table(V)
+        gaps = contrasts.projected_gaps(V)
+        self.mean_gap_, self.cov_gap_ = (
+            max((gap for gap in side if gap is not None), default=0.0) for side in gaps
+        )
+        self.certificate_ = Certificate(
+            float(explained.sum()), problem.bound, self.mean_gap_, self.cov_gap_,
+            problem.bound, 0.0, self.solver, True, "explained",
+        )  # fmt: skip
+        self.n_iter_ = 1
+        if self.verbose:
+            print(f"[{type(self).__name__}] {self.certificate_!r}")
+
+    def _set_path(self, problem: SparseProblem, states: dict[int, State], chosen: int) -> None:
+        """Set the table of the path; a fit of one size has none."""
+        for name in ("path_", "path_components_"):
+            self.__dict__.pop(name, None)
+        if self.n_nonzero != PATH:
+            return
+        S, V = problem.S, [state.V for state in states.values()]
+        self.path_ = {
+            "n_nonzero": list(states),
+            "explained_variance_ratio": [sum(explained_variances(S, W)) / np.trace(S) for W in V],
+            "whitened_cov_gap": [whitened_gap(S, problem.Q, W) for W in V],
+            "chosen": [size == chosen for size in states],
+        }
+        self.path_components_ = np.array([W.T for W in V])

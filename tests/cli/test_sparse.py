@@ -1,0 +1,91 @@
+"""`fairpca fit --nonzero` and `--rotation` as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+from support import run_command
+
+from fairpca import load_model
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    sex = rng.integers(0, 2, 300)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 7)) + rng.normal(size=(300, 7))
+    table = pandas.DataFrame(X + np.outer(sex, rng.normal(size=7)), columns=list("abcdefg"))
+    table["sex"] = np.where(sex, "woman", "man")
+    path = tmp_path_factory.mktemp("sparse") / "people.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_loadings_and_their_balance_are_printed(people, tmp_path):
+    model, scores = tmp_path / "model.npz", tmp_path / "scores.csv"
+    options = ("--nonzero", 3, "--save", model, "--out", scores)
+    result = run_command("fit", people, "-s", "sex", *options)
+    assert result.exit_code == 0, result.output
+    assert "What the components are made of" in result.output
+    assert "balance woman − man" in result.output
+    assert "no 2 scores with equal group means explain more than" in result.output
+    fair = load_model(model)
+    assert fair.n_nonzero_.tolist() == [3, 3]
+    for component in fair.components_:
+        assert f"{np.abs(component).max():+.2f}" in result.output
+    written, table = pandas.read_csv(scores), pandas.read_csv(people)
+    assert written.columns[0] == "sparsefairpca0"
+    np.testing.assert_allclose(
+        written.iloc[:, :2], fair.transform(table[list("abcdefg")]), atol=1e-9
+    )
+    assert written.iloc[:, :2].groupby(table["sex"]).mean().diff().abs().max().max() < 1e-9
+
+
+def test_the_path_is_a_table_and_a_document(people):
+    result = run_command("fit", people, "-s", "sex", "--nonzero", "path")
+    assert result.exit_code == 0, result.output
+    assert "What more non-zero loadings explain" in result.output
+    assert "chosen" in result.output
+    document = json.loads(
+        run_command("fit", people, "-s", "sex", "--nonzero", "path", "--json").stdout
+    )
+    path = document["sparse"]["path"]
+    assert path[0]["n_nonzero"] == 3
+    shares = [point["explained_variance_ratio"] for point in path]
+    assert shares == sorted(shares)
+    assert np.abs(np.sum(document["sparse"]["balance"], axis=-1)).max() < 1e-9
+    assert document["certificate"]["criterion"] == "explained"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--nonzero", "many"), "neither a number of loadings nor path"),
+        (("--nonzero", "0"), "neither a number of loadings nor path"),
+        (("--nonzero", "1"), "--nonzero"),
+        (("--nonzero", "3", "--cov-weight", "1"), "--nonzero excludes --cov-weight"),
+        (("--nonzero", "3", "--rotation", "varimax"), "--nonzero excludes --rotation"),
+        (("--nonzero", "3", "--delta", "0.1"), "--nonzero excludes --delta"),
+        (("--nonzero", "3", "--objective", "worst-loss"), "--nonzero excludes --objective"),
+        (("--nonzero", "3", "--mean-tol", "0.1"), "--mean-tol"),
+        (("--rotation", "quartimax"), "--rotation"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(people, options, words):
+    result = run_command("fit", people, "-s", "sex", *options)
+    assert result.exit_code in (1, 2)
+    assert words in result.output
+
+
+def test_rotation_keeps_the_figures(people):
+    documents = [
+        json.loads(run_command("fit", people, "-s", "sex", "--json", *options).stdout)
+        for options in ((), ("--rotation", "varimax"))
+    ]
+    before, after = (document["fair"] for document in documents)
+    for name in ("variance_kept", "mean_gap", "cov_gap"):
+        assert after[name] == pytest.approx(before[name], abs=1e-9)
+    assert documents[0]["components"] != documents[1]["components"]
+    assert documents[0]["plain"] == documents[1]["plain"]
