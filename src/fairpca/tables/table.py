@@ -325,6 +325,8 @@ def moments_from_files(
             Largest number of values of a categorical feature.
         folds : int, default 0
             Sum the rows by fold, in the same pass, and return `FoldedMoments`; 0: all together.
+        unit : str
+            Column of persons, sites or households, whose rows share a fold.
 
     Raises
     ------
