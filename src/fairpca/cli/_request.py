@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES
 from fairpca.cli._console import as_typed
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._checks import is_identifier
+from fairpca.rows._checks import check_words, is_identifier
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
-from fairpca.tables._kernel import check_words
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")

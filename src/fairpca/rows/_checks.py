@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import InvalidInputError, Setting
 from fairpca.rows._columns import Mask, find_missing, weights_error
 from fairpca.rows._containers import check_unique, column_names
 
@@ -301,3 +301,42 @@ def identifier_text(names: Sequence[str]) -> str:
         "every row: that is an identifier, which says nothing about new rows. Leave it out of the "
         "features."
     )
+
+
+def check_levels(
+    levels: Mapping[str, Sequence[str]], n_rows: int, missing: Mapping[str, int]
+) -> None:
+    """Refuse text that is different in most rows; `missing` counts the values that rows lack."""
+    names, counts = [], []
+    for name, values in levels.items():
+        known, count = n_rows - missing.get(name, 0), len(values)
+        if count == known >= 20 or count > max(50, known / 2):
+            check_words(name, values)
+            names.append(name)
+            counts.append(f"{name!r} ({count:,} values in {known:,} rows)")
+    if names:
+        raise InvalidInputError(
+            f"text that is different in most rows: {', '.join(counts)}. That is an identifier or "
+            "free text, and each value would become a feature: put its values into classes, or "
+            "leave it out.",
+            settings=[("drop", names)],
+        )
+
+
+def check_words(name: str, levels: Sequence[str], *remedies: Setting) -> None:
+    """Refuse numbers that are text by the mistake of a few words among them."""
+    words = [level for level in levels if not _is_number(level)]
+    if words and 2 * len(words) <= len(levels):
+        raise InvalidInputError(
+            f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: correct the "
+            "cells, or leave the column out.",
+            settings=[("drop", [name]), *remedies],
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

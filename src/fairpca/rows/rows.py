@@ -359,8 +359,8 @@ class Rows:
         >>> import numpy as np
         >>> from fairpca.rows import Rows
         >>> X = np.random.default_rng(0).normal(size=(1000, 2))
-        >>> float(Rows(X).held_out(0.25).mean().round(1))
-        0.2
+        >>> bool(abs(Rows(X).held_out(0.25).mean() - 0.25) < 0.05)
+        True
         """
         return fold_of(self, _PARTS, columns, apart=True) < round(share * _PARTS)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca.exceptions import GroupsError, InvalidInputError, Setting
+from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._maps import MissingIndicators, embed, fill_missing
 from fairpca.moments.folds import with_folds
@@ -208,43 +208,6 @@ def _check_level_count(name: str, count: int, limit: int) -> None:
             parameter="max_levels",
             settings=[("drop", [name])],
         )
-
-
-def check_levels(levels: Levels, n_rows: int, missing: Mapping[str, int]) -> None:
-    """Refuse text that is different in most rows; `missing` counts the values that rows lack."""
-    names, counts = [], []
-    for name, values in levels.items():
-        known, count = n_rows - missing.get(name, 0), len(values)
-        if count == known >= 20 or count > max(50, known / 2):
-            check_words(name, values)
-            names.append(name)
-            counts.append(f"{name!r} ({count:,} values in {known:,} rows)")
-    if names:
-        raise InvalidInputError(
-            f"text that is different in most rows: {', '.join(counts)}. That is an identifier or "
-            "free text, and each value would become a feature: put its values into classes, or "
-            "leave it out.",
-            settings=[("drop", names)],
-        )
-
-
-def check_words(name: str, levels: Sequence[str], *remedies: Setting) -> None:
-    """Refuse numbers that are text by the mistake of a few words among them."""
-    words = [level for level in levels if not _is_number(level)]
-    if words and 2 * len(words) <= len(levels):
-        raise InvalidInputError(
-            f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: correct the "
-            "cells, or leave the column out.",
-            settings=[("drop", [name]), *remedies],
-        )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def absent(column: pa.Array) -> Any:

@@ -25,10 +25,10 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.moments import FoldedMoments
-from fairpca.rows._checks import find_identifiers, identifier_text
+from fairpca.rows._checks import check_levels, find_identifiers, identifier_text
 from fairpca.rows._columns import MissingReport, no_rows_error
 from fairpca.rows._containers import check_unique
-from fairpca.tables._kernel import Partial, check_levels, merge_partials, refused, summarise
+from fairpca.tables._kernel import Partial, merge_partials, refused, summarise
 from fairpca.tables._roles import Columns, Roles
 
 Item = TypeVar("Item")

@@ -18,11 +18,11 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
+from fairpca.rows._checks import check_levels
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
 from fairpca.tables._kernel import (
     Partial,
     check_finite,
-    check_levels,
     count_missing,
     positive_rows,
     to_rows,
