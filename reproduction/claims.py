@@ -123,9 +123,10 @@ def _sensitive_to_delta(files: Files) -> tuple[str, str]:
             {m: curves[method, mu, m, delta] for m in ("linear", "variance")}
             for delta in (0.0, 0.5)
         )
-        grows = {m: 100.0 * (last[m] / first[m] - 1.0) for m in first}
+        # Rounded here, so that nothing is not a negative zero.
+        grows = {m: round(100.0 * (last[m] / first[m] - 1.0)) for m in first}
         more.append(grows["linear"] > grows["variance"])
-        parts.append(f"{name}: Δ {grows['linear']:+.0f} %, variance {grows['variance']:+.0f} %")
+        parts.append(f"{name}: Δ {grows['linear']:+d} %, variance {grows['variance']:+d} %")
     return _verdict(float(np.mean(more))), "wine, from δ = 0 to 0.5; " + "; ".join(parts)
 
 

@@ -23,6 +23,7 @@ from reproduction.results import (
     Estimate,
     Results,
     Verdict,
+    agreeing,
     cluster_shares,
     compared_definition,
     printed,
@@ -218,7 +219,39 @@ def _table3(path: Path, cells: Verdicts) -> str:
 
 
 def _table4(path: Path, cells: Verdicts) -> str:
-    return _two_measures("table4", path, cells, (*METHODS, "calmon"), {"score": 2, "std": 1})
+    digits = {"score": 2, "std": 1}
+    found = _two_measures("table4", path, cells, (*METHODS, "calmon"), digits)
+    return "\n".join([found, _with_five_clusters(path, digits)])
+
+
+def _with_five_clusters(path: Path, digits: dict[str, int]) -> str:
+    """Count and show the values of the simpler definition of table 4."""
+    results, rows = Results(path), []
+    for dataset, definition in results.rows:
+        if definition != compared_definition(dataset):
+            continue
+        row = [_row_name(dataset, definition)]
+        for method in PAPER_METHODS:
+            values = printed("table4")
+            row.append(
+                "; ".join(
+                    _with_printed(
+                        results.get(dataset, definition, method, f"{measure}_simple", 2),
+                        values[dataset, method, measure],
+                        digits[measure],
+                    )
+                    for measure in digits
+                )
+            )
+        rows.append(row)
+    counts = {
+        f"{prefix}{name}": agreeing(path, f"{measure}{suffix}")
+        for prefix, suffix in (("", "_simple"), ("found_", ""))
+        for name, measure in (("scores", "score"), ("deviations", "std"))
+    }
+    text = section("table4_simple").format(count=len(PAPER_METHODS) * len(rows), **counts)
+    head = ["data", *(texts()["methods"][method] for method in PAPER_METHODS)]
+    return "\n".join([text, table(head, rows)])
 
 
 def _table5(path: Path, cells: Verdicts) -> str:

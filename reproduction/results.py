@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -167,15 +167,16 @@ class Verdict:
 
 def verdicts(files: dict[str, Path]) -> list[Verdict]:
     """Compare every printed cell that a run has computed."""
-    cells = [verdict for table in COMPARED if table in files for verdict in _table(table, files)]
+    tables = {table: cells for table, cells in COMPARED.items() if table in files}
+    cells = [v for table, mine in tables.items() for v in _compare(table, files[table], mine)]
     return cells + (list(_clusters(files["table2"])) if "table2" in files else [])
 
 
-def _table(table: str, files: dict[str, Path]) -> Iterator[Verdict]:
-    results = Results(files[table])
+def _compare(table: str, path: Path, cells: Sequence[Compared]) -> Iterator[Verdict]:
+    results = Results(path)
     for dataset in UCI:
         definition = compared_definition(dataset)
-        for cell in COMPARED[table]:
+        for cell in cells:
             ours = results.get(dataset, definition, cell.method, cell.ours, cell.d)
             if ours is None:
                 continue
@@ -185,6 +186,17 @@ def _table(table: str, files: dict[str, Path]) -> Iterator[Verdict]:
             slack += 0.0 if orders is None else orders.mean
             value = printed(table)[dataset, cell.method, cell.measure]
             yield _verdict((table, dataset, cell.method, cell.measure), value, ours, slack)
+
+
+def agreeing(path: Path, ours: str) -> int:
+    """Count cells of the paper's methods in table 4 that agree, by a measure of ours."""
+    cells = [
+        replace(cell, ours=ours)
+        for cell in COMPARED["table4"]
+        if cell.method in PAPER_METHODS and cell.measure == ours.removesuffix("_simple")
+    ]
+    found = _compare("table4", path, cells)
+    return sum(verdict.kind == "agrees" for verdict in found)
 
 
 def _clusters(path: Path) -> Iterator[Verdict]:

@@ -31,7 +31,7 @@ from reproduction.run import EXPERIMENTS, Experiment, run
 MEASURES = {
     "table1": ("variance", "linear", "gaussian", "gaussian_released", "cov_gap"),
     "table3": ("ks", "ks_released", "ks_range"),
-    "table4": ("score", "std", "score_simple"),
+    "table4": ("score", "std", "score_simple", "std_simple"),
     "table5": ("auc", "delta"),
     "leakage": ("variance", "linear", "gaussian"),
 }
@@ -86,7 +86,8 @@ def test_page_has_every_row_and_a_verdict(toy_run):
         assert part in text
     assert "(50.21)" in text
     rows = [line for line in text.splitlines() if line.startswith("| ") and "wine_quality" in line]
-    assert len(rows) == 4 + 2 + 1  # four tables, two of what refined adds, one of leakage
+    # Four tables, two of what refined adds, five clusters, leakage.
+    assert len(rows) == 4 + 2 + 1 + 1
     assert "With 2 components: on" in text
     compared = [line for line in text.splitlines() if line.startswith("| **magic, as printed**")]
     assert sum("agrees" in line or "differs" in line for line in compared) == 4
