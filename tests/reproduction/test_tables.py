@@ -121,10 +121,8 @@ def test_leakage_on_toy_data(toy, monkeypatch):
         tables, "DeltaFairPCA", lambda *a, **k: seen.append(k["max_rows"]) or original(*a, **k)
     )
     rows = tables.leakage(**CELL, effort=QUICK, cache=uncached)
-    assert seen == [QUICK.adversary_rows] * 2
-    assert {(row["d"], row["method"]) for row in rows} == {
-        (d, method) for d in (2, 5) for method in ("delta", "same_leakage")
-    }
+    assert seen == [QUICK.adversary_rows]  # a quick run has two components only
+    assert {(row["d"], row["method"]) for row in rows} == {(2, "delta"), (2, "same_leakage")}
     assert all(0.0 < row["value"] <= 100.0 for row in rows if row["measure"] == "variance")
 
 
