@@ -124,6 +124,15 @@ def test_verdicts_follow_the_tolerances(tmp_path):
     assert by_method == {"pca": "unknown", "mean": "unknown", "both": "agrees"}
 
 
+def test_a_difference_of_the_other_sign_has_no_cause(tmp_path):
+    kinds = {}
+    for shift in (-20.0, 20.0):
+        cells = verdicts(write_exact(tmp_path, shift))
+        kinds[shift] = {(v.dataset, v.measure): v.kind for v in cells if v.method == "pca"}
+    assert kinds[-20.0]["ecoli", "variance"] == kinds[20.0]["ecoli", "linear"] == "known"
+    assert kinds[20.0]["ecoli", "variance"] == kinds[-20.0]["ecoli", "linear"] == "unknown"
+
+
 def test_spread_widens_the_tolerance():
     assert Estimate.of([0.0, 1.0]).deviation == pytest.approx(np.sqrt(0.5))
     assert Estimate.of([0.3]).text() == "0.30"
