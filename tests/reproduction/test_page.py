@@ -223,6 +223,38 @@ def test_claims_hold_where_they_were_built_in_and_not_in_reverse(tmp_path):
     assert words["nhanes"] not in verdict_of["built in"]  # table 2 is not there
 
 
+@pytest.mark.parametrize("true", [True, False])
+def test_claims_about_curves_and_hours(tmp_path, true):
+    rows = [
+        {"split": 0, "method": m, "delta": d, "mu": mu, "measure": k, "value": v}
+        for m in ("mean", "both")
+        for d in tables.DELTAS
+        for mu in (0.0, *tables.MUS)
+        # Δ grows with δ and the variance does not, and both stop falling at μ = 0.1; or neither.
+        for k, v in (
+            ("linear", 1.0 + d * true - min(mu, 0.1 if true else 1.0)),
+            ("variance", 50.0 + d * (not true) - 9.0 * min(mu, 0.1 if true else 1.0)),
+        )
+    ]
+    frame = pd.DataFrame(rows, columns=tables.FIGURE2_COLUMNS)
+    frame.to_csv(tmp_path / "figure2.csv", index=False)
+    rows = [
+        {"description": name, "method": m, "cluster": c, "share": 40.0, "bucket": b, "activity": a}
+        for name in ("run_weaker", "described")
+        for m in PAPER_METHODS
+        for c in (1, 2, 3)
+        for b in range(70)
+        for a in (float(c if (b >= 51) == ((m == "pca") == true) else 0),)
+    ]
+    frame = pd.DataFrame(rows, columns=FIGURE3_COLUMNS)
+    frame.to_csv(tmp_path / "figure3.csv", index=False)
+    files = {name: tmp_path / f"{name}.csv" for name in ("figure2", "figure3")}
+    claims = {claim.text: claim.verdict for claim in check_claims(files, texts()["claims"])}
+    words = texts()["claims"]
+    chosen = [claims[words[name]] for name in ("sensitive_to_delta", "no_benefit", "hours")]
+    assert chosen == (["yes"] * 3 if true else ["no"] * 3)
+
+
 def test_every_printed_cell_is_compared():
     for table, cells in COMPARED.items():
         pairs = {(cell.method, cell.measure) for cell in cells}
