@@ -216,7 +216,7 @@ def test_missing_values_are_refused_left_out_or_the_mean(run, refused, write, pe
         assert "--missing" in refused(
             "transform", model, source, out, "--force", "--missing", "error"
         )
-        quick = ("--family", "linear", "--adversaries", "none", "--permutations", 0)
+        quick = ("--family", "linear", "--adversaries", "none", "--effort", "quick")
         found = run("audit", source, "-s", "sex", "--missing", "mean", *quick)
         assert found.exit_code == 0, found.stderr
 

@@ -34,9 +34,9 @@ _MOST = 10**9
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
     "--adversary", "--categorical", "--confidence", "--engine", "--famd", "--folds", "--master",
-    "--max-cells", "--max-iter", "--max-levels", "--max-samples", "--min-group-size",
-    "--no-certify", "--no-cross-fit", "--no-notes", "--permutations", "--safe-csv", "--scheduler",
-    "--seed", "--slow-permutations", "--solver", "--tol",
+    "--max-cells", "--max-iter", "--max-levels", "--min-group-size",
+    "--no-certify", "--no-notes", "--safe-csv", "--scheduler",
+    "--seed", "--solver", "--tol",
 }  # fmt: skip
 
 
