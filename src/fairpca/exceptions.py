@@ -64,13 +64,13 @@ class MessageWithSettings(Exception):
         self.settings = tuple(settings)
 
     def __str__(self) -> str:
-        return self.advice(lambda name, value: f"{name}={value!r}")
+        # Only the command line drops columns by name: elsewhere they are left out of the call.
+        return self.advice(lambda name, value: "" if name == "drop" else f"{name}={value!r}")
 
     def advice(self, typed: Callable[[str, Any], str]) -> str:
         """Return the message, its settings as `typed` writes them."""
-        if not self.settings:
-            return str(self.args[0])
-        return f"{self.args[0]} Or use {' or '.join(typed(*setting) for setting in self.settings)}."
+        written = [text for setting in self.settings if (text := typed(*setting))]
+        return f"{self.args[0]} Or use {' or '.join(written)}." if written else str(self.args[0])
 
 
 class InvalidInputError(MessageWithSettings, ValueError):

@@ -173,10 +173,12 @@ def test_unreadable_files(refused, tmp_path, name, content, complaint):
 
 
 def test_numbers_with_a_word_among_them_are_named_with_an_example(refused, run, write, people):
-    people["w"] = people["w"].astype(str).where(people.index != 5, "unknown")
-    line = refused("fit", write(people), "--sensitive", "sex")
-    assert "column 'w' holds numbers, and text such as 'unknown'" in line
-    assert "--drop w" in line
+    exact = people.assign(w=people["w"].astype(str).where(people.index != 5, "unknown"))
+    people["w"] = people["w"].round().astype(str).where(people.index != 5, "unknown")
+    for frame, remedies in ((people, "--drop w or --categorical w."), (exact, "--drop w.")):
+        line = refused("fit", write(frame), "--sensitive", "sex")
+        assert "column 'w' holds numbers, and text such as 'unknown'" in line
+        assert line.endswith(remedies)
     assert run("fit", write(people), "--sensitive", "sex", "--drop", "w").exit_code == 0
     asked = ["--sensitive", "sex", "--categorical", "w", "--json"]
     features = json.loads(run("fit", write(people), *asked).stdout)["data"]["features"]

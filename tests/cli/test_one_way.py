@@ -211,8 +211,13 @@ def test_missing_values_are_refused_left_out_or_the_mean(run, refused, write, pe
             scores = pd.read_csv(out)
             assert len(scores) == rows
             assert scores.notna().all(axis=None)
-            assert run("transform", model, source, out, "--force").exit_code == 0
+            same = run("transform", model, source, out, "--force", "--missing", missing)
+            assert same.exit_code == 0, same.stderr
             pd.testing.assert_frame_equal(pd.read_csv(out), scores)
+            every = run("transform", model, source, out, "--force")
+            assert every.exit_code == 0, every.stderr
+            assert len(pd.read_csv(out)) == 120
+            assert ("20 rows" in every.stderr) == (missing == "drop-rows")
         assert "--missing" in refused(
             "transform", model, source, out, "--force", "--missing", "error"
         )

@@ -119,5 +119,5 @@ def test_kept_columns_cannot_take_the_name_of_a_component(refused, write, people
     frame = people.assign(fairpca0=1.0)
     out = tmp_path / "o.csv"
     line = refused("fit", write(frame), *SEX, "--keep", "fairpca0", "--out", out)
-    assert "'fairpca0' has the name of a component" in line
+    assert "'fairpca0' has the name of a new column" in line
     assert not out.exists()

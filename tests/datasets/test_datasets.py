@@ -14,14 +14,17 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.utils import Bunch
 
-from fairpca import FairPCA, datasets
+from fairpca import FairPCA
+from fairpca.datasets import _published as datasets
 from fairpca.datasets import (
     fetch_adult,
     fetch_compas,
     fetch_german,
     load_diabetes_sex,
+    make_census,
     make_two_gaussians,
 )
+from fairpca.datasets.__main__ import main
 from fairpca.exceptions import InvalidInputError
 
 FETCHERS = {"adult": fetch_adult, "compas": fetch_compas, "german": fetch_german}
@@ -217,3 +220,41 @@ def test_the_original_files():
         numbers, sensitive_features=german.sensitive_features["personal_status_and_sex"]
     )
     assert fair.mean_gap_ < 1e-10
+
+
+def test_a_made_census():
+    census = make_census(2000)
+    assert set(census) >= PARTS
+    frame = pd.DataFrame(census.data, columns=census.feature_names)
+    sex, race = census.sensitive_features.T
+    assert set(census.target) == {"high", "low"}
+    assert (census.data == make_census(2000).data).all()
+    assert (census.data != make_census(2000, random_state=1).data).any()
+    assert not (sex[frame["household"] == "wife"] == "man").any()
+    share = pd.Series(census.target == "high").groupby(sex).mean()
+    assert share["man"] > share["woman"] + 0.1  # or there were nothing to be fair about
+    south = pd.Series(frame["region"] == "south").groupby(race).mean()
+    assert south["minority"] > south["majority"] + 0.1
+    for n_samples in (0, 2.5, "10"):
+        with pytest.raises(InvalidInputError, match="n_samples"):
+            make_census(n_samples)
+
+
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("name", ["census", *FETCHERS])
+def test_a_data_set_as_a_file(name, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "table.csv"
+    monkeypatch.setattr(sys, "argv", ["datasets", name, str(path), "--rows", "50"])
+    main()
+    source = FETCHERS[name]() if name in FETCHERS else make_census(50)
+    found = pd.read_csv(path, keep_default_na=False, na_values=[""])
+    columns = [*source.feature_names, *source.sensitive_names, source.target_name]
+    assert list(found) == columns
+    assert found.shape == (len(source.data), len(columns))
+    np.testing.assert_array_equal(found[source.target_name], source.target)
+    data = pd.DataFrame(source.data, columns=source.feature_names)
+    assert (found.isna()[data.columns] == data.isna()).all(axis=None)
+    assert f"{len(found)} rows written" in capsys.readouterr().out
+    with pytest.raises(SystemExit):  # which is there already
+        main()
+    assert "exists already" in capsys.readouterr().err

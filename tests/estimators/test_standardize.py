@@ -6,7 +6,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.preprocessing import StandardScaler
 
-from fairpca import DeltaFairPCA, FairPCA, GroupMoments
+from fairpca import DeltaFairPCA, FairPCA, FairPCACV, GroupMoments
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 
@@ -145,3 +145,28 @@ def test_numbers_of_components_that_mean_nothing_are_refused(table, bad):
 def test_a_mistyped_parameter_names_the_class():
     with pytest.raises(TypeError, match="FairPCA"):
         FairPCA(n_component=2)
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_famd_scales_are_those_of_known_values_by_every_estimator(rng, scattered, sparse):
+    """Whole blocks of indicators are missing, or single ones of them."""
+    job = rng.choice(4, 600, p=[0.4, 0.3, 0.2, 0.1])
+    X = np.c_[np.eye(4)[job], rng.normal(size=(600, 3)) * [1.0, 2.0, 3.0]]
+    absent = rng.random(X.shape) < 0.1 if scattered else np.zeros(X.shape, dtype=bool)
+    absent[rng.random(600) < 0.1, :4] = True
+    groups = rng.choice(["a", "b"], 600)
+    holed = np.where(absent, np.nan, X)
+    rows = csr_array(holed) if sparse else holed
+    expected = np.sqrt(np.nanmean(holed[:, :4], axis=0))
+    shared = {"standardize": "famd", "missing": "mean"}
+    for model in (
+        FairPCA(2, **shared),
+        DeltaFairPCA(2, penalty=0.1, **shared),
+        FairPCACV(2, cov_weights=[0.0], estimator=FairPCA(**shared)),
+    ):
+        model.fit(rows, sensitive_features=groups)
+        np.testing.assert_allclose(model.scale_[:4], expected, rtol=1e-8)
+        deviation = np.where(absent, np.nanmean(holed, axis=0), X).std(axis=0)
+        np.testing.assert_allclose(model.scale_[4:], deviation[4:], rtol=1e-8)

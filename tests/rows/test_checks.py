@@ -58,7 +58,7 @@ def test_what_numpy_would_take_for_numbers(door):
 @pytest.mark.parametrize("door", DOORS, ids=["moments", "fit", "metric"])
 def test_names_of_features_that_repeat_are_refused_in_our_words(door):
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(8, 3)), columns=["a", "b", "a"])
-    with pytest.raises(InvalidInputError, match=r"duplicate column names \['a'\]: rename"):
+    with pytest.raises(InvalidInputError, match="column names occur more than once: 'a'"):
         door(X, np.arange(8) % 2, None)
 
 

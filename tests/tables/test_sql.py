@@ -224,7 +224,9 @@ def test_mistakes_are_one_line(uri, frame, tmp_path):
         "fit", "-s", "sxe", "--database", uri, "--sql", "select * from people"
     )
     if "duckdb" not in uri:  # which renames the second one
-        assert "two columns have one name" in failing(*base, "select a, b as a, sex from people")
+        assert "column names occur more than once: 'a'" in failing(
+            *base, "select a, b as a, sex from people"
+        )
     assert "sql is empty" in failing(*base, " ; ")
     assert "takes no files" in failing(*base, "select 1", tmp_path / "x.csv")
     assert "--sql needs --database" in failing("fit", "-s", "sex", "--sql", "select 1")

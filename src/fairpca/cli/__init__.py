@@ -11,7 +11,6 @@ import sys
 from typing import NoReturn
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130  # exit codes
-_EXTRA = ("click", "rich", "pyarrow")
 
 
 def main() -> NoReturn:
@@ -20,17 +19,23 @@ def main() -> NoReturn:
         # A terminated run cleans up after itself like an interrupted one.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         _tolerate_encoding()
-        for package in _EXTRA:
-            if importlib.util.find_spec(package) is None:
-                hint = "pip install 'fairpca[cli]'"
-                print(f"fairpca: error: the command line needs {package}: {hint}", file=sys.stderr)
-                sys.exit(BAD_INPUT)
+        check_packages("the command line", "click", "rich", "pyarrow")
         from fairpca.cli._app import app
 
         app.main(prog_name="fairpca")
+    except ModuleNotFoundError as error:  # before there is a guard
+        print(f"fairpca: error: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
     except KeyboardInterrupt:  # before click was there to catch it
         sys.exit(INTERRUPTED)
     sys.exit(0)
+
+
+def check_packages(user: str, *names: str) -> None:
+    """Refuse to begin without a package that is needed later; the extra cli has them all."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"{user} needs {name}: pip install 'fairpca[cli]'", name=name)
 
 
 def _tolerate_encoding() -> None:

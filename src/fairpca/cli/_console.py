@@ -27,6 +27,7 @@ RENAMED = {
     "control_features": "control",
     "sample_weight": "weight",
     "overwrite": "force",
+    "units": "unit",
     "families": "family",
     "family": "adversary",
     "random_state": "seed",
@@ -57,11 +58,15 @@ def as_typed(parameter: str, value: Any) -> str:
     """Write a setting of the library as an option.
 
     >>> from fairpca.cli._console import as_typed
-    >>> as_typed("missing", "mean"), as_typed("numeric", ["age"]), as_typed("force", True)
-    ('--missing mean', '--numeric age', '--force')
+    >>> as_typed("missing", "mean"), as_typed("drop", ["id", "date"]), as_typed("force", True)
+    ('--missing mean', '--drop id,date', '--force')
     """
-    values = [] if value is True else value if isinstance(value, list) else [value]
-    return " ".join([option_of(parameter), *(shlex.quote(str(part)) for part in values)])
+    option = option_of(parameter)
+    if value is True:
+        return option
+    names = value if isinstance(value, list) else [str(value)]
+    texts = names if any("," in name for name in names) else [",".join(names)]
+    return " ".join(f"{option} {shlex.quote(text)}" for text in texts)
 
 
 @contextmanager

@@ -24,12 +24,13 @@ from fairpca.cli._request import (
 from fairpca.cli._show import print_fit, to_json
 from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
-from fairpca.estimators._comparison import fit_with_plain, held_out_summary
-from fairpca.exceptions import DroppedRowsWarning
+from fairpca.estimators._comparison import fit_with_plain, held_out_summary, hold_out_summary
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
 from fairpca.moments import FoldedMoments
 from fairpca.tables import check_target, project_table
 
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
+_PARTS = 5  # folds of the held-out rows, whose differences give the errors
 _QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
 _EXCLUDED = (
     *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
@@ -63,13 +64,18 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
         if out is not None:
             check_target(request.table, out, force=options["force"])
         stages.begin(f"summing {request.name}")
-        moments = _sum_rows(request, options, stages)
+        share = options["hold_out"] or 0.0
+        request = replace(request, roles=replace(request.roles, hold_out=share))
+        folds = 0 if share or options["delta"] is not None else int(options["folds"])
+        moments = _sum_rows(request, options, stages, folds)
         notes += request.encoding_notes(moments.feature_names or ())
         result = _compare(moments, _model(settings, options["nonzero"]), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
             fair = _fit_delta(result.fair, request, moments, options, stages)
             result = result._replace(fair=fair)
+        if share:
+            result = _measure_held_out(result, request, options, stages)
         if options["save"] is not None:
             saved = result.fair.save(options["save"])
         if out is not None:
@@ -95,6 +101,8 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         raise click.UsageError(f"{names}: give one of them.")
     if options["adversary"] is not None and options["delta"] is None:
         raise click.UsageError("--adversary is the classifier family of --delta: give --delta too.")
+    if options["hold_out"] is not None and options["out"] is not None and not data:
+        raise click.UsageError("--hold-out with --out needs DATA: files, globs or directories.")
     if options["keep"] and options["out"] is None:
         raise click.UsageError("--keep copies columns to a file: give --out too.")
     if options["engine"] is not None and not data:
@@ -110,11 +118,15 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         check_place("--save", npz_path(save), options["force"])
 
 
-def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages) -> Any:
-    """Sum the rows; by folds unless --delta is given or there are too many columns."""
+def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages, folds: int) -> Any:
+    """Sum the rows by folds, unless there are too many columns."""
     wide = len(request.roles.columns) > _MAX_FOLDED
-    folds = 0 if wide or options["delta"] is not None else int(options["folds"])
-    table, roles = request.table, replace(request.roles, folds=folds)
+    if wide and request.roles.hold_out:
+        raise InvalidInputError(
+            f"figures of held-out rows need at most {_MAX_FOLDED} columns: name fewer in features.",
+            parameter="hold_out",
+        )
+    table, roles = request.table, replace(request.roles, folds=0 if wide else folds)
     if options["engine"] == "dask":
         from fairpca.tables.dask import moments_by_dask
 
@@ -153,6 +165,16 @@ def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
     return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
+def _measure_held_out(
+    result: Comparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
+) -> Comparison:
+    """Measure both fits on the rows that were held out."""
+    stages.begin("measuring held-out rows")
+    roles = replace(request.roles, only_held_out=True)
+    held_out = _sum_rows(replace(request, roles=roles), options, stages, _PARTS)
+    return result._replace(held_out=hold_out_summary(result.fair, result.plain, held_out))
+
+
 def _fit_delta(
     fair: FairPCA, request: TableRequest, moments: Any, options: Mapping[str, Any], stages: Stages
 ) -> Any:
@@ -173,6 +195,7 @@ def _write_rows(
             options["out"],
             keep=tuple(dict.fromkeys(request.keep + request.target)),
             progress=stages,
+            held_out=request.roles if request.roles.hold_out else None,
             **{name: options[name] for name in ("force", "missing", "safe_csv")},
         )
 

@@ -34,9 +34,9 @@ _MOST = 10**9
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
     "--adversary", "--categorical", "--confidence", "--engine", "--famd", "--folds", "--master",
-    "--max-cells", "--max-iter", "--max-levels", "--min-group-size",
-    "--no-certify", "--no-notes", "--safe-csv", "--scheduler",
-    "--seed", "--solver", "--tol",
+    "--max-cells", "--max-iter", "--max-levels", "--min-group-size", "--no-certify", "--no-notes",
+    "--only", "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver",
+    "--tol",
 }  # fmt: skip
 
 
@@ -189,6 +189,7 @@ _FEATURES = (
 )
 _ROWS = (
     _columns(DATA, "--weight", "Column of row weights.", one=True),
+    _columns(DATA, "--unit", "Column of persons or sites whose rows stay together.", one=True),
     _choice(DATA, "--missing", MISSING, "Missing features: error (default), drop-rows or mean.",
             default=MISSING[0]),
     _columns(DATA, "--categorical", "Features to one-hot encode. Text columns always are."),
@@ -207,10 +208,10 @@ _PROBLEM = (
     _value(FAIRNESS, "--cov-tol", _NOT_NEGATIVE, None,
            "Largest covariance gap, instead of a penalty."),
     _choice(FAIRNESS, "--objective", OBJECTIVES,
-            "total (default), worst-variance or worst-loss: maximise the variance of all rows, or "
-            "of the worst group.", default=OBJECTIVES[0]),
+            "total (default), worst-variance or worst-loss (groups).",
+            default=OBJECTIVES[0]),
     _choice(FAIRNESS, "--rotation", ROTATIONS,
-            "varimax: rotate the components to few large loadings. Gaps and total variance stay."),
+            "varimax: rotate the components to few large loadings."),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
     _flag(FAIRNESS, "--famd", "Scale indicators of text by their share, not their deviation."),
     _value(GROUPS, "--min-group-size", _count(2), None,
@@ -226,13 +227,17 @@ _PROBLEM = (
     _value(FAIRNESS, "--max-iter", _count(1), 5000,
            "Largest number of iterations of a relaxation."),
 )
+_HOLD_OUT = _value(FAIRNESS, "--hold-out", _SHARE, None,
+                   "Share of the rows to measure on and not to fit.")
+_ONLY = _option(DATA, "--only", "Audit only the rows that have this value in a column.",
+                metavar="COL=VALUE", multiple=True)
 _NONZERO = _value(
     FAIRNESS, "--nonzero", _nonzero, None,
-    "Sparse components: most non-zero loadings of each, or path to compare several numbers.",
+    "Sparse: non-zero loadings of each component, or path.",
 )
 _DELTA = (
     _value(FAIRNESS, "--delta", _SHARE, None,
-           "Largest allowed difference in selection rates on held-out rows, 0 to 1."),
+           "Largest difference in selection rates on held-out rows."),
     _choice(FAIRNESS, "--adversary", DELTA_FAMILIES,
             f"Classifier family used with --delta: {', '.join(DELTA_FAMILIES)}."),
 )
@@ -281,7 +286,7 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), *_PROBLEM, _NONZERO, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), *_PROBLEM, _HOLD_OUT, _NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),
@@ -293,12 +298,12 @@ AUDIT = (
     *_groups(COMPARE[0]), *_MEASURED, *_FEATURES,
     _columns(DATA, "--original", "Columns that the features represent: adds the loss per group."),
     _flag(DATA, "--standardize", "Give every column unit variance first."),
-    *_ROWS, _JSON, *_QUIET,
+    *_ROWS, _ONLY, _JSON, *_QUIET,
 )
 REPORT = (
     *_groups(COMPARE[0]), *_PROBLEM, *_DELTA, *_MEASURED, *_FEATURES,
     _columns(DATA, "--target", "Columns that are not features."),
-    *_ROWS,
+    *_ROWS, _ONLY,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
     _path(OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
           default=Path("report.html"), show_default=True),

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fairpca._present import visible
+from fairpca.cli import check_packages
 from fairpca.cli._console import running
 from fairpca.cli._request import (
     TableRequest,
@@ -26,6 +27,7 @@ from fairpca.report import audit_report
 
 def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
     """Read the rows once, fit, audit, and write the page, its figures and the card."""
+    check_packages("fairpca report", "jinja2", "matplotlib")
     out, card = options["out"], options["card"]
     _check_places(out, card, options["force"])
     with running(options) as (stages, notes):

@@ -11,14 +11,20 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES
+from fairpca.cli._console import as_typed
 from fairpca.rows import UNKNOWN_GROUP, Rows
+from fairpca.rows._checks import is_identifier
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
+from fairpca.tables._kernel import check_words
 
-_ROLES = ("sensitive", "control", "weight", "numeric", "features", "categorical", "drop")
-_COPIED = ("target", "keep", "original")
+_GROUPS = ("sensitive", "control", "weight", "unit")
+_ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
+_FEWEST_UNITS = 10  # values of a column that may name persons or sites
+_COPIED = ("target", "keep", "original", "only")
 _MEASURED = ("decision", "score", "label")
 _OF_TABLE = ("missing", "missing_groups", "max_cells", "max_levels")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
@@ -37,6 +43,7 @@ class TableRequest:
     keep: tuple[str, ...]
     original: tuple[str, ...]  # what the features of an audit represent
     measured: dict[str, str]  # columns of decisions, scores and labels
+    only: dict[str, str]  # values that the rows of an audit have
     name: str
     description: str
 
@@ -47,6 +54,8 @@ class TableRequest:
         units = "standardised" if standardized else "in their own units"
         units += ", indicators by their share" if standardized == "famd" else ""
         within = f", within: {', '.join(roles.control)}" if roles.control else ""
+        within += f", units: {roles.unit}" if roles.unit else ""
+        within += "".join(f", only {name}={value}" for name, value in self.only.items())
         return [
             f"Data: {self.description}",
             f"{n_rows} rows, {n_features} feature{plural} ({units}), "
@@ -66,6 +75,8 @@ class TableRequest:
             "control": self.roles.control,
             "target": self.target,
             "weight": self.roles.weight,
+            "unit": self.roles.unit,
+            "only": self.only,
             **self.measured,
         }
 
@@ -74,15 +85,29 @@ class TableRequest:
         counts = []
         for name in self.encoded:
             levels = [f.removeprefix(f"{name}=") for f in features if f.startswith(f"{name}=")]
-            words = [level for level in levels if not _is_number(level)]
-            if self.table.kind == "csv" and words and 2 * len(words) <= len(levels):
-                raise click.ClickException(
-                    f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: correct "
-                    f"the cells, --drop {name}, or encode every value with --categorical {name}."
-                )
+            if self.table.kind == "csv":
+                check_words(name, levels, ("categorical", [name]))
             counts.append(f"{name!r} ({len(levels)})")
         text = f"text columns became one indicator for each value: {', '.join(counts)}."
-        return [text] if counts else []
+        return ([text] if counts else []) + self._unit_notes()
+
+    def _unit_notes(self) -> list[str]:
+        """Say which columns, among those that are not used, seem to name persons or sites."""
+        names = [
+            field.name
+            for field in self.table.schema
+            if is_identifier(field.name) and field.name not in self.roles.columns
+        ]
+        if self.roles.unit or not names or self.name == "query":  # which would run again
+            return []
+        first: Any = next(self.table.batches(names), None)
+        counts = {n: pc.count_distinct(first.column(n)).as_py() for n in names if first}
+        return [
+            f"column {name!r} has {count:,} values in {first.num_rows:,} rows. If it names persons "
+            f"or sites, {as_typed('units', name)} keeps their rows together in held-out figures."
+            for name, count in counts.items()
+            if _FEWEST_UNITS <= count <= first.num_rows / 2
+        ]
 
 
 def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableRequest:
@@ -107,7 +132,8 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
         table, name, description = _embedded()
         defaults = {"sensitive": ("sex",), "target": ("progression",)}
         options = {**options, **{part: options.get(part) or defaults[part] for part in defaults}}
-    parts = _columns_of(options, table.names)
+    only = read_only(options.get("only", ()), table.names)
+    parts = _columns_of({**options, "only": list(only)}, table.names)
     features = _features(parts, table.names)
     known = (name for name in features if name in table.names)
     text = tuple(name for name in known if _is_text(table.schema.field(name).type))
@@ -116,6 +142,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
         features=features,
         control=parts["control"],
         weight=options["weight"],
+        unit=options["unit"],
         numeric=parts["numeric"],
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
         **{name: options[name] for name in _OF_TABLE},
@@ -123,7 +150,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     encoded = tuple(name for name in text if name not in parts["categorical"])
     measured = {part: parts[part][0] for part in _MEASURED if parts[part]}
     copied = parts["target"], parts["keep"], parts["original"]
-    return TableRequest(table, roles, encoded, *copied, measured, name, description)
+    return TableRequest(table, roles, encoded, *copied, measured, only, name, description)
 
 
 def check_query(options: Mapping[str, Any], has_files: bool) -> None:
@@ -155,14 +182,6 @@ def check_place(option: str, path: Path, force: bool) -> None:
 def _is_text(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _embedded() -> tuple[Table, str, str]:
@@ -206,7 +225,7 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
     """Return the columns named as features, or all that are not used elsewhere."""
     chosen = parts["features"]
     if not chosen:
-        others = ("sensitive", "control", "weight", "target", "drop", "original", *_MEASURED)
+        others = (*_GROUPS, "target", "drop", "original", "only", *_MEASURED)
         used = {name for part in others for name in parts[part]}
         chosen = tuple(name for name in known if name not in used)
     both = [name for name in (*chosen, *parts["categorical"]) if name in parts["drop"]]
@@ -215,6 +234,27 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
     if not chosen and not parts["categorical"]:
         raise click.ClickException("no feature columns are left: name some with --features.")
     return chosen
+
+
+def read_only(values: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """Read ``COLUMN=VALUE``; the column is checked where all columns are.
+
+    >>> from fairpca.cli._request import read_only
+    >>> read_only(["held_out=true", "a=b=c"], ["held_out", "a=b"])
+    {'held_out': 'true', 'a=b': 'c'}
+    """
+    pairs = {}
+    for text in values:
+        column, equals, value = text.partition("=")
+        for name in known:
+            if text.startswith(f"{name}=") and len(name) > len(column):
+                column, value = name, text[len(name) + 1 :]
+        if not equals:
+            raise click.BadParameter(
+                f"{text!r}: write COLUMN=VALUE, such as held_out=true.", param_hint="'--only'"
+            )
+        pairs[column] = value
+    return pairs
 
 
 def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dict[str, str] | None:
@@ -247,7 +287,7 @@ def read_measured(request: TableRequest, options: Mapping[str, Any]) -> tuple[Ro
     leave_out = options["leave_out_unknown"]
     names = dict.fromkeys((*request.measured.values(), *request.original))
     roles = replace(request.roles, missing_groups="own") if leave_out else request.roles
-    rows, others = request.table.rows_with(roles, names)
+    rows, others = request.table.rows_with(roles, names, request.only)
     columns = {name: others.column(name).to_numpy() for name in names}
     measured: dict[str, Any] = {}
     if request.measured:

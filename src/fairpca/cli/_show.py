@@ -125,20 +125,16 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
         chance = held and number(held[f"chance_{key}"])
         rows.append((name, number(before), number(after, before), *gaps, chance, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
+    how = f"fitted to all but one of {held.get('folds')} folds, measured on that one"
+    columns = ("plain PCA", "fair PCA", "plain, held-out", "fair, held-out")
+    if "n_rows" in held:
+        how = f"measured on {held['n_rows']} rows that were not fitted"
+        columns = ("plain, fitted", "fair, fitted", *columns[2:])
     caption = (
-        f"Held-out: fitted to all but one of {held.get('folds')} folds, measured on that one, less "
-        "the noise of the fold; ± one standard error. By chance: what groups that do not differ "
-        "would show on the same folds, in the fair components."
+        f"Held-out: {how}, less the noise of so few rows; ± one standard error. By chance: what "
+        "groups that do not differ would show on the same rows, in the fair components."
     )
-    head = (
-        "",
-        "plain PCA",
-        "fair PCA",
-        "plain, held-out",
-        "fair, held-out",
-        "by chance",
-        "meaning",
-    )
+    head = ("", *columns, "by chance", "meaning")
     return _table(title, head, rows, caption if held_out else None)
 
 

@@ -13,7 +13,7 @@ _MOST_CONTRASTS = 3  # columns of balances
 
 def sparse_path(fair: Any) -> tuple[Any, ...] | None:
     """Title, head, rows, caption and marked rows of the path; None where there is none."""
-    if not hasattr(fair, "path_components_"):
+    if "n_nonzero" not in getattr(fair, "path_", ()):  # DeltaFairPCA has another path
         return None
     path = records(fair.path_)
     rows = [

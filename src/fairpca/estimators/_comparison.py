@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -93,16 +93,30 @@ def _average(values: Sequence[float | None]) -> HeldOutGap:
 
 def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
     """Fit copies of a model to all folds but one, and measure each on that one."""
+    count = getattr(model, "n_components_", model.n_components)
+    fits = (
+        (_fit(model, count, train, f"fold {number} of {len(folded.splits)}"), halves)
+        for number, (train, halves) in enumerate(folded.splits, start=1)
+    )
+    return _measure(model, folded.total, fits, by_units=folded.by_units)
+
+
+def _measure(
+    model: Any,
+    moments: GroupMoments,
+    fits: Iterable[tuple[Any, tuple[GroupMoments, ...]]],
+    *,
+    by_units: bool,
+) -> HeldOut:
+    """Measure fitted models on the halves of folds; the contrasts are those of `moments`."""
     options = (model.compare, model.joint, model.reference)
     result = HeldOut([], [], frozenset())
     reference: Array | None = None
-    count = getattr(model, "n_components_", model.n_components)
     with _silent():
-        contrasts = model._form_contrasts(folded.total.coordinates())
+        contrasts = model._form_contrasts(moments.coordinates())
         compared = {contrast.label for contrast in contrasts if contrast.mean_gap is not None}
         with_cov = frozenset(c.label for c in contrasts if c.cov_gap is not None)
-        for number, (train, halves) in enumerate(folded.splits, start=1):
-            fair = _fit(model, count, train, f"fold {number} of {len(folded.splits)}")
+        for fair, halves in fits:
             if fair.scale_ is not None:
                 scaling = Standardization(fair.mean_, fair.scale_)
                 halves = tuple(half.standardized(scaling) for half in halves)
@@ -115,7 +129,7 @@ def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
             if compared:
-                how = {"by_units": folded.by_units}
+                how = {"by_units": by_units}
                 result.folds.append(measure_fold(halves, components, options, compared, **how))
     return result._replace(with_cov=with_cov)
 
@@ -144,7 +158,25 @@ def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] 
         plain = measure_held_out(plain_of(model).set_params(n_components=count), folded)
     except InvalidInputError:  # too few different rows, a group in one fold only
         return None
-    summary: dict[str, float] = {"folds": len(folded.folds)}
+    return {"folds": len(folded.folds), **_summarise(fair, plain)}
+
+
+def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict[str, float]:
+    """Figures of two fitted models, and of chance, on rows that neither was fitted to."""
+    measured = [
+        _measure(
+            model,
+            plain.moments_,
+            ((model, halves) for halves in held_out.halves),
+            by_units=held_out.by_units,
+        )
+        for model in (fair, plain)
+    ]
+    return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}
+
+
+def _summarise(fair: HeldOut, plain: HeldOut) -> dict[str, float]:
+    summary: dict[str, float] = {}
     for prefix, measured in (("", fair), ("plain_", plain)):
         for name, gap in measured.figures().items():
             summary |= {f"{prefix}{name}": gap.value, f"{prefix}{name}_error": gap.error}

@@ -107,7 +107,8 @@ class FairPCA(LinearEstimator):
     missing : {"error", "drop-rows", "mean"}, default="error"
         What happens if a feature is NaN. "mean" counts the value as the mean of all rows that have
         one, never of a group. "drop-rows" fits without the rows that lack a feature or a group;
-        `transform` then counts the value as the mean of the rows used in `fit`. Both warn.
+        `transform` then scores every row and counts the value as the mean of the rows used in
+        `fit`, here and on the command line. Both warn.
     missing_groups : {"raise", "ignore", "own"}, default="raise"
         What happens if groups are missing. "own": rows without a group (or stratum) are a group
         called missing. "ignore": without `sensitive_features` the fit is plain PCA. Else an error.

@@ -19,7 +19,7 @@ from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import find_identifiers, identifier_text, unique_columns
-from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan
+from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
 from fairpca.tables import is_lazy, is_stream
 
 FAMD = "famd"
@@ -132,11 +132,7 @@ class LinearEstimator(FairnessEstimator):
         X = self._features(X, reset=False)
         if self.missing == "drop-rows" and holds_nan(X):
             incomplete = find_missing(X.shape[0], X=X)[0].incomplete
-            warn_user(
-                f"{incomplete} rows have missing values, which count as the mean of the rows used "
-                "in fit: transform returns a score for every row.",
-                ImputedValuesWarning,
-            )
+            warn_user(scored_text(incomplete), ImputedValuesWarning)
         X = X if self.missing == "error" else fill_means(X, self.mean_)
         return project(X, self.mean_, self._directions, scale)
 

@@ -5,20 +5,45 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 from sklearn.base import _fit_context
 from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
 from sklearn.callback import with_callbacks as with_callbacks
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
+from fairpca.exceptions import GroupsError
 from fairpca.solvers import Snapshot
 
 SECONDS_BETWEEN_LINES = 1.0
 
-fit_context = _fit_context(prefer_skip_nested_validation=True)
-"""Decorator of every fit: checks the parameters against `_parameter_constraints`."""
+_MOST_GROUPS = 50  # distinct values of a y that may be meant as groups
+
+
+def fit_context(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Check the parameters against `_parameter_constraints`, and see groups passed as y."""
+    checked = _fit_context(prefer_skip_nested_validation=True)(fit)
+
+    @wraps(fit)
+    def fit_or_explain(*rows: Any, **parts: Any) -> Any:
+        try:
+            return checked(*rows, **parts)
+        except GroupsError as error:
+            y: Any = rows[2] if len(rows) > 2 else parts.get("y")
+            levels = set(np.ravel(y).tolist()) if np.ndim(y) else ()
+            absent = error.parameter == "sensitive_features" not in parts
+            if not absent or not 2 <= len(levels) <= _MOST_GROUPS:
+                raise
+            raise GroupsError(
+                f"sensitive_features was not given, and y holds {len(levels)} groups, which fit "
+                "ignores. If you passed the protected attribute as y, write sensitive_features=….",
+                parameter="sensitive_features",
+            ) from None
+
+    return fit_or_explain
 
 
 def at_least(smallest: int) -> Interval:

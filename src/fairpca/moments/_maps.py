@@ -209,33 +209,35 @@ def rescale(content: Content, by: Standardization) -> Content:
 
 
 def find_scaling(
-    mean: FloatArray, covariance: FloatArray, span: Span | None, known: FloatArray | None
+    mean: FloatArray, covariance: FloatArray, span: Span | None, one_hot: Sequence[int] = ()
 ) -> Standardization:
-    """Mean and deviation, 1 where constant; of indicators the root share if `known` (p,) is given.
-
-    `known` is the share of the rows in which a feature is known.
-    """
+    """Mean and deviation, 1 where constant; of the features in `one_hot` the root of the mean."""
     variance = np.diag(covariance)
     if span is not None:
         mean, variance = span.place(mean), span.spread(covariance)
     deviation = np.sqrt(np.maximum(variance, 0.0))
     scale = np.where(deviation <= ROUNDING * np.abs(mean), 1.0, deviation)
-    if known is None:
-        return Standardization(mean, scale)
+    indicators = list(one_hot)
+    scale[indicators] = np.sqrt(mean[indicators])
+    return Standardization(mean, scale)
+
+
+def find_one_hot(mean: FloatArray, covariance: FloatArray, span: Span | None) -> tuple[int, ...]:
+    """Find the features that are zeros and ones, of which two are never one together."""
+    variance = np.diag(covariance)
+    if span is not None:
+        mean, variance = span.place(mean), span.spread(covariance)
     # Zeros and ones have the variance m(1 − m), the largest that values between them can have;
-    # where two are never one together their covariance is −mn. Where values are missing and count
-    # as the mean, both are smaller by the share that is known.
+    # where two are never one together their covariance is −mn.
     inside = (mean > 0.0) & (mean < 1.0)
-    allowed = known * mean * (1.0 - mean)
+    allowed = mean * (1.0 - mean)
     binary = np.flatnonzero(inside & (np.abs(variance - allowed) <= _CLOSE * mean))
     if span is None:
         block = covariance[np.ix_(binary, binary)]
     else:
         block = span.basis[:, binary].T @ covariance @ span.basis[:, binary]
-    product = np.outer(mean[binary], known[binary] * mean[binary])
-    indicators = binary[(np.abs(block + product) <= _CLOSE * product).any(axis=1)]
-    scale[indicators] = np.sqrt(mean[indicators])
-    return Standardization(mean, scale)
+    product = np.outer(mean[binary], mean[binary])
+    return tuple(binary[(np.abs(block + product) <= _CLOSE * product).any(axis=1)].tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,8 +313,17 @@ def complete(content: Content, indicators: MissingIndicators) -> Content:
     features = indicators.features
     known = 1.0 - share[indicators.places - len(indicators.columns)]
     fill[features] += (mean[features] - fill[features]) / known
-    table, span = _refill(content, indicators, fill)
-    p = len(indicators.columns)
+    return _without_indicators(_refill(content, indicators, fill), len(indicators.columns))
+
+
+def with_zeros(content: Content, indicators: MissingIndicators) -> Content:
+    """Moments of the features, with zero for missing values: indicators stay zeros and ones."""
+    filled = _refill(content, indicators, np.zeros_like(indicators.fill))
+    return _without_indicators(filled, len(indicators.columns))
+
+
+def _without_indicators(content: Content, p: int) -> Content:
+    table, span = content
     if span is not None:
         return span.mapped(table, span.origin[:p], span.basis[:, :p])
     return table.map(lambda cell: map_features(cell, lambda values: values[..., :p].copy())), None

@@ -24,11 +24,13 @@ from fairpca.moments._maps import (
     complete,
     fill_missing,
     filled_means,
+    find_one_hot,
     find_scaling,
     find_span,
     merge_indicators,
     move,
     rescale,
+    with_zeros,
 )
 from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabulate
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
@@ -58,6 +60,9 @@ class GroupMoments(MomentsReprMixin):
         cells then hold the moments of coordinates in it.
     indicators : MissingIndicators or None
         Where values are missing and count as the mean of all rows: which columns they are in.
+    one_hot : tuple of int, or None
+        Places of the indicators of one-hot encoded columns, where means stand for missing values,
+        among which they cannot be seen; None: they can be found in the moments.
 
     Examples
     --------
@@ -75,6 +80,7 @@ class GroupMoments(MomentsReprMixin):
     table: Table
     span: Span | None = None
     indicators: MissingIndicators | None = None
+    one_hot: tuple[int, ...] | None = None
 
     @classmethod
     def from_arrays(
@@ -156,10 +162,19 @@ class GroupMoments(MomentsReprMixin):
     @cached_property
     def _completed(self) -> GroupMoments:
         assert self.indicators is not None
-        content = (self.table, self.span)
+        content, one_hot = (self.table, self.span), None
         if self.table.cells:
+            zeros = GroupMoments(self.n_features, None, *with_zeros(content, self.indicators))
+            one_hot = zeros._find_one_hot()
             content = complete(content, self.indicators)
-        return GroupMoments(self.n_features, self.feature_names, *content)
+        return GroupMoments(self.n_features, self.feature_names, *content, one_hot=one_hot)
+
+    def _find_one_hot(self) -> tuple[int, ...]:
+        whole = self.complete()
+        if whole.one_hot is not None:
+            return whole.one_hot
+        _, mean, covariance = whole.coordinates().pooled()
+        return find_one_hot(mean, covariance, whole.span)
 
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
@@ -177,7 +192,9 @@ class GroupMoments(MomentsReprMixin):
         both = (((m.table, m.span), m.indicators) for m in (self, other))
         mine, theirs, indicators = merge_indicators(*both)
         span, *tables = align(mine, theirs)
-        return GroupMoments(self.n_features, names, merge_tables(*tables), span, indicators)
+        one_hot = self.one_hot if self.one_hot == other.one_hot else None
+        merged = merge_tables(*tables)
+        return GroupMoments(self.n_features, names, merged, span, indicators, one_hot)
 
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows; `self` where there is no span.
@@ -244,10 +261,8 @@ class GroupMoments(MomentsReprMixin):
             one together) are divided by the square root of their share instead.
         """
         _, mean, covariance = self.coordinates().pooled()
-        shares = self.missing() if famd else {}
-        columns = [""] * self.n_features if self.indicators is None else self.indicators.columns
-        known = np.array([1.0 - shares.get(column, 0.0) for column in columns]) if famd else None
-        return find_scaling(mean, covariance, self.complete().span, known)
+        one_hot = self._find_one_hot() if famd else ()
+        return find_scaling(mean, covariance, self.complete().span, one_hot)
 
     def standardized(self, by: Standardization | None = None) -> GroupMoments:
         """Moments of (x - mean) / scale, without a second pass over the rows.
@@ -269,7 +284,7 @@ class GroupMoments(MomentsReprMixin):
         whole = self.complete()
         by = whole.standardization() if by is None else by
         table, span = rescale((whole.table, whole.span), by)
-        return replace(whole, table=table, span=span)
+        return replace(whole, table=table, span=span, one_hot=None)
 
     def contrasts(
         self,

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows._columns import Mask, find_missing, weights_error
+from fairpca.rows._containers import check_unique, column_names
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -48,6 +48,7 @@ def check_container(X: Any) -> None:
     elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
         what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
     else:
+        check_unique(column_names(X), "X", "X")
         return
     raise InvalidInputError(f"X is {what}.", parameter="X")
 
@@ -147,14 +148,8 @@ def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
             "were not: fill them in or drop those rows.",
             parameter=of,
         )
-    try:
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-    except DuplicateError:
-        names = [str(name) for name in X.columns]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise InvalidInputError(
-            f"{of} has duplicate column names {repeated}: rename the columns.", parameter=of
-        ) from None
+    check_unique(column_names(X), of, of)
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
     kinds: dict[str, str] = {}
     if isinstance(frame, nw.DataFrame):
         types = frame.schema.items()
@@ -202,6 +197,7 @@ def not_numbers_error(kinds: Mapping[str, str], of: str) -> InvalidInputError:
         f"features that are not numbers: {listed}. One-hot encode them (a table does, where "
         "categorical names them), or leave them out.",
         parameter=of,
+        settings=[("drop", list(kinds))],
     )
 
 
@@ -239,6 +235,11 @@ _MIN_ROWS, _FIRST, _SAMPLE = 20, 64, 1024
 # So many pairs of equal values are expected of numbers drawn from their range, and none is there.
 _EXPECTED_PAIRS = 5.0
 _NAME = re.compile(r"(^|[^a-zA-Z])(id|ID|Id|uuid|index|key|unnamed: 0|Unnamed: 0)$|[a-z](Id|ID)$")
+
+
+def is_identifier(name: str) -> bool:
+    """Tell the name of a column that numbers rows or persons."""
+    return _NAME.search(name) is not None
 
 
 class Unique(NamedTuple):
@@ -288,7 +289,7 @@ def find_identifiers(unique: Mapping[str, Unique], n_rows: int) -> list[str]:
         for name, (low, high, pairs) in unique.items()
         # What is different in every batch may still come again: there must be room for all rows.
         if n_rows <= (room := high - low + 1.0)
-        and (pairs / room >= _EXPECTED_PAIRS or _NAME.search(name))
+        and (pairs / room >= _EXPECTED_PAIRS or is_identifier(name))
     ]
 
 

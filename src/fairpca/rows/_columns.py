@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows._containers import missing_groups_error, read_columns
+from fairpca.rows._containers import column_names, missing_groups_error, read_columns
 
 PARTS = ("sensitive_features", "control_features", "sample_weight")
 """The arguments that go with the features, in the order of every signature; units may follow."""
@@ -25,7 +25,7 @@ def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], 
     # holds the labels of the rows.
     if not any(isinstance(part, str | list | tuple) for part in parts.values()):
         return X, dict(parts), ()
-    columns = _column_names(X)
+    columns = column_names(X)
     named = {
         argument: (part,) if isinstance(part, str) else tuple(part)
         for argument, part in parts.items()
@@ -106,15 +106,9 @@ def check_numeric(numeric: Iterable[str], names: Sequence[str], part: str) -> No
 
 def without_columns(X: Any, names: Iterable[str]) -> Any:
     """Leave columns out of a table; X itself where it has none of them."""
-    columns, left_out = _column_names(X), set(names)
+    columns, left_out = column_names(X), set(names)
     rest = [name for name in columns if name not in left_out]
     return X if len(rest) == len(columns) else _select(X, rest)
-
-
-def _column_names(X: Any) -> list[Any]:
-    if not hasattr(X, "shape"):  # polars warns when the columns of a lazy frame are read
-        return []
-    return list(getattr(X, "column_names", getattr(X, "columns", ())))
 
 
 def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
@@ -177,9 +171,10 @@ class MissingReport(NamedTuple):
         kinds = {self.arguments.get(name) for name in self.counts}
         if kinds == {"sample_weight"}:
             return weights_error("not finite")
-        if kinds <= {"sensitive_features", "control_features"}:
-            first = next(name for name in self.arguments if name in self.counts)
-            return missing_groups_error(first, self.counts[first], self.arguments[first])
+        if None not in kinds:
+            groups = {n: a for n, a in self.arguments.items() if a != "sample_weight"}
+            first = next(name for name in groups if name in self.counts)
+            return missing_groups_error(first, self.counts[first], groups[first])
         return InvalidInputError(
             f"{self}, NaN or null: fill them in, or leave the columns out.",
             parameter=of,
@@ -239,6 +234,14 @@ def missing_in_parts(
         for column in columns:
             if is_weight or not own or column.name in numeric:
                 yield argument, column.name, column.missing
+
+
+def scored_text(n_rows: int) -> str:
+    """Say what `transform` does after a fit that dropped incomplete rows."""
+    return (
+        f"{n_rows:,} rows have missing values, which count as the mean of the rows used in fit: "
+        "transform returns a score for every row."
+    )
 
 
 def weights_error(mistake: str, n_rows: int = 0) -> InvalidInputError:

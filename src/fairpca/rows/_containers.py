@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from fairpca.exceptions import GroupsError
+from fairpca.exceptions import GroupsError, InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,18 +23,35 @@ class Column:
     missing: NDArray[np.bool_]  # rows that `unknown` stands for
 
 
+def check_unique(names: Iterable[Any], of: str, parameter: str | None = None) -> None:
+    """Refuse a table in which two columns have one name, whatever it came in."""
+    listed = [str(name) for name in names]
+    if len(set(listed)) == len(listed):
+        return
+    repeated = ", ".join(repr(name) for name in sorted(set(listed)) if listed.count(name) > 1)
+    kind = GroupsError if parameter and "features" in parameter else InvalidInputError
+    raise kind(
+        f"{of}: column names occur more than once: {repeated}. Rename the columns.",
+        parameter=parameter,
+    )
+
+
+def column_names(table: Any) -> list[Any]:
+    """Return the names of the columns of a table in memory, none of anything else."""
+    if not hasattr(table, "shape"):  # polars warns when the columns of a lazy frame are read
+        return []
+    names = getattr(table, "column_names", getattr(table, "columns", None))
+    return [] if names is None else list(names)
+
+
 def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
     """Split any container into named, complete columns; `unknown` names what is missing."""
     if values is None:
         raise no_groups_error("X", argument)
     if issparse(values):
         raise GroupsError(f"{argument} is a sparse matrix: give {argument}.toarray().")
-    try:
-        native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
-    except DuplicateError as error:
-        raise GroupsError(
-            f"{argument} has duplicate column names ({error}): rename the columns."
-        ) from None
+    check_unique(column_names(values), argument, argument)
+    native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
     default = argument.removesuffix("s")
     if isinstance(native, nw.Series):
         name = default if native.name in (None, "") else str(native.name)
@@ -46,9 +63,6 @@ def read_columns(values: Any, argument: str, unknown: str | None = None) -> list
     names = [name for name, _ in named]
     if not names:
         raise GroupsError(f"{argument} has no columns: give at least one.")
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise GroupsError(f"{argument} has duplicate column names {repeated}: rename the columns.")
     return [_complete_column(name, column, argument, unknown) for name, column in named]
 
 

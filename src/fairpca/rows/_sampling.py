@@ -112,9 +112,12 @@ def halves(
 
 
 def fold_of(
-    rows: Rows, n_folds: int, columns: Sequence[int | str] | None = None
+    rows: Rows, n_folds: int, columns: Sequence[int | str] | None = None, *, apart: bool = False
 ) -> NDArray[np.intp]:
-    """Return the fold of each row, 0 to n_folds - 1; `Rows.folds` says how."""
+    """Return the fold of each row, 0 to n_folds - 1; `Rows.folds` says how.
+
+    `apart` gives folds that are independent of those without it.
+    """
     if rows.units is not None:
         keys = np.arange(rows.units.max(initial=0) + 1, dtype=np.uint64)
         words = (keys if rows.unit_keys is None else rows.unit_keys)[rows.units]
@@ -125,10 +128,15 @@ def fold_of(
         words = _sparse_words(rows.X, keys) if issparse(rows.X) else _words(rows.X, keys)
         words += _group_words(rows.groups, "group", len(rows))
         words += _group_words(rows.strata, "stratum", len(rows))
-    words = words ^ (words >> np.uint64(33))
-    words *= np.uint64(0xFF51AFD7ED558CCD)
-    words ^= words >> np.uint64(33)
+    words = _mixed(words, 0xFF51AFD7ED558CCD)
+    if apart:
+        words = _mixed(words, 0xC4CEB9FE1A85EC53)
     return ((words >> np.uint64(32)) * np.uint64(n_folds) >> np.uint64(32)).astype(np.intp)
+
+
+def _mixed(words: Words, factor: int) -> Words:
+    words = (words ^ (words >> np.uint64(33))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(33))
 
 
 def _group_words(groups: Groups | None, part: str, n_rows: int) -> Words:
@@ -160,7 +168,9 @@ def _words(matrix: Any, keys: Words) -> Words:
 
 def _bits(values: Any) -> Words:
     """Return the bits of numbers, whatever their type; all zeros have none."""
-    bits: Words = (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+    floats = np.asarray(values, dtype=np.float64) + 0.0  # -0.0 becomes 0.0
+    floats[np.isnan(floats)] = 0.0  # a batch may not know all indicators of a missing category
+    bits: Words = floats.view(np.uint64)
     bits ^= bits >> np.uint64(32)  # whole numbers use the upper half only
     return bits
 

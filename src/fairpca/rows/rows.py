@@ -32,6 +32,8 @@ from fairpca.rows.groups import (
     encode_units,
 )
 
+_PARTS = 1 << 20  # by which the share of held-out rows is counted
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -191,7 +193,8 @@ class Rows:
                 control_features if unknown_strata is None else None,
                 sample_weight,
             )
-            report, _ = find_missing(n_rows, missing_in_parts(*parts), X, names)
+            # NaN in X is not counted: where it is refused, it has been by now.
+            report, _ = find_missing(n_rows, missing_in_parts(*parts))
             if report.arguments:
                 raise report.error(of) from None
             raise
@@ -342,6 +345,24 @@ class Rows:
             features: a batch of a stream has indicators of the levels that it holds.
         """
         return fold_of(self, n_folds, columns)
+
+    def held_out(
+        self, share: float, columns: Sequence[int | str] | None = None
+    ) -> NDArray[np.bool_]:
+        """Mark the rows to hold out, about a `share` of them; a unit is held out as a whole.
+
+        It is decided by the values of the row, or by its unit, and so is the same in every order
+        and batch, and independent of `folds`; `columns` is as there.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca.rows import Rows
+        >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+        >>> float(Rows(X).held_out(0.25).mean().round(1))
+        0.2
+        """
+        return fold_of(self, _PARTS, columns, apart=True) < round(share * _PARTS)
 
     def binarized_at_median(self) -> Rows:
         """Return rows whose numeric attributes are groups: up to the median, and above."""

@@ -22,6 +22,7 @@ import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca.exceptions import InvalidInputError
+from fairpca.rows._containers import check_unique
 from fairpca.tables._roles import is_text
 from fairpca.tables._stream import READ_AHEAD, equal_batches, in_order
 
@@ -66,6 +67,7 @@ class FilePart:
     keys: Mapping[str, Any] = field(default_factory=dict)  # hive keys and their values
     groups: tuple[int, ...] = ()  # row groups of a Parquet file
     n_rows: int | None = None  # which only Parquet files say without being read
+    state: tuple[Any, ...] = ()  # size and time of the last change when it was opened
 
     def batches(self, wanted: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
         """Read some columns as batches of one size but for the last; CSV is read as these types."""
@@ -82,6 +84,15 @@ class FilePart:
             yield from equal_batches(batches, rows)
         except _READ_ERRORS as error:
             raise self._failure(error) from None
+        if self.state and self._state() != self.state:
+            raise InvalidInputError(
+                f"{self.path} changed after it was opened, so that not every step saw the same "
+                "rows: run again when nobody writes to it."
+            )
+
+    def _state(self) -> tuple[Any, ...]:
+        info = self.filesystem.get_file_info(self.path)
+        return info.size, info.mtime_ns
 
     def _scan(self, schema: pa.Schema, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         fragment = self.format.make_fragment(self.path, self.filesystem)
@@ -133,7 +144,7 @@ class FilePart:
     def opened(self, types: pa.Schema | None = None) -> FilePart:
         """Read the footer, or the header of a CSV file, whose types are those of the first file."""
         groups: tuple[int, ...] = ()
-        n_rows = None
+        n_rows, state = None, self._state()
         fragment = self.format.make_fragment(self.path, self.filesystem)
         try:
             if types is not None and isinstance(self.format, ds.CsvFileFormat):
@@ -147,13 +158,13 @@ class FilePart:
             names = schema.names
         except _READ_ERRORS as error:
             raise self._failure(error) from None
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise self._repeated(", ".join(map(repr, twice)))
+        check_unique(names, self.path)
         # A hive key that is a column of the file too is read from the file.
         own = [key for key in self.schema if key.name not in names]
         keys = {key.name: self.keys[key.name] for key in own}
         schema = pa.schema([*schema, *own])
-        return replace(self, schema=schema, keys=keys, groups=groups, n_rows=n_rows)
+        found: dict[str, Any] = {"keys": keys, "groups": groups, "n_rows": n_rows, "state": state}
+        return replace(self, schema=schema, **found)
 
     def _header(self, fragment: Any) -> list[str]:
         try:
@@ -163,11 +174,6 @@ class FilePart:
         if not names:
             raise EOFError("it is empty")
         return names
-
-    def _repeated(self, listed: str) -> InvalidInputError:
-        return InvalidInputError(
-            f"{self.path}: column names occur more than once: {listed}. Rename them."
-        )
 
     def _csv_rows(self) -> Iterator[list[str]]:
         """Read by Python's reader, to which a quote that is not closed is an error."""
@@ -193,8 +199,8 @@ class FilePart:
         text = text.removeprefix(f"Could not open CSV input source '{self.path}': Invalid: ")
         if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in text:
             return _not_text(self.path, text.partition(": CSV conversion")[0])
-        if "multiple columns named " in text:
-            return self._repeated(repr(text.partition("multiple columns named ")[2]))
+        if "multiple columns named" in text:
+            check_unique([text.partition("multiple columns named")[2].strip()] * 2, self.path)
         if "onversion error" in text:
             return InvalidInputError(
                 f"{self.path}: {text}. The types come from the start of the first file: write the "

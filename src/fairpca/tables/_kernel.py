@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import GroupsError, InvalidInputError, Setting
 from fairpca.moments import GroupMoments
 from fairpca.moments._maps import MissingIndicators, embed, fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
 from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_unique, unique_columns
 from fairpca.rows._columns import MISSING_GROUP, PARTS, Mask, find_missing, weights_error
-from fairpca.rows.groups import check_cells, too_many_cells
+from fairpca.rows.groups import check_cells, encode_units, too_many_cells
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
@@ -79,6 +79,9 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
     n_rows, indicators = columns.n_rows, None
     columns = columns.filter(positive_rows(columns))  # before anything is learned from the rows
     rows, levels = to_rows(columns, roles)
+    if roles.hold_out:
+        used = used_part(rows, levels, roles)
+        columns, rows = columns.filter(used), rows.take(np.flatnonzero(used))
     if roles.folds:
         rows = with_folds(rows, roles.folds, fold_columns(roles, levels))
     unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
@@ -108,6 +111,22 @@ def fold_columns(roles: Roles, levels: Levels) -> list[int | str]:
         f"{start + place}={level}" for place, known in enumerate(levels.values()) for level in known
     ]
     return [*range(start), *indicators]
+
+
+def used_part(rows: Rows, levels: Levels, roles: Roles) -> Any:
+    """Mark the rows that are used: those that are held out, or all others."""
+    return rows.held_out(roles.hold_out, fold_columns(roles, levels)) == roles.only_held_out
+
+
+def held_out_column(columns: Columns, roles: Roles) -> pa.Array:
+    """Say of each row whether it is held out; null where the fit leaves it out altogether."""
+    used = np.ones(columns.n_rows, dtype=bool)
+    if roles.missing != "mean":
+        _, used = count_missing(columns, roles, search_features=True)
+    rows, levels = to_rows(columns.filter(used), roles)
+    held_out = np.zeros(columns.n_rows, dtype=bool)
+    held_out[used] = used_part(rows, levels, replace(roles, only_held_out=True))
+    return pa.array(held_out, mask=~used)
 
 
 def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
@@ -187,7 +206,45 @@ def _check_level_count(name: str, count: int, limit: int) -> None:
             "would become a feature: leave it out, put its values into classes, or raise the "
             "limit.",
             parameter="max_levels",
+            settings=[("drop", [name])],
         )
+
+
+def check_levels(levels: Levels, n_rows: int, missing: Mapping[str, int]) -> None:
+    """Refuse text that is different in most rows; `missing` counts the values that rows lack."""
+    names, counts = [], []
+    for name, values in levels.items():
+        known, count = n_rows - missing.get(name, 0), len(values)
+        if count == known >= 20 or count > max(50, known / 2):
+            check_words(name, values)
+            names.append(name)
+            counts.append(f"{name!r} ({count:,} values in {known:,} rows)")
+    if names:
+        raise InvalidInputError(
+            f"text that is different in most rows: {', '.join(counts)}. That is an identifier or "
+            "free text, and each value would become a feature: put its values into classes, or "
+            "leave it out.",
+            settings=[("drop", names)],
+        )
+
+
+def check_words(name: str, levels: Sequence[str], *remedies: Setting) -> None:
+    """Refuse numbers that are text by the mistake of a few words among them."""
+    words = [level for level in levels if not _is_number(level)]
+    if words and 2 * len(words) <= len(levels):
+        raise InvalidInputError(
+            f"column {name!r} holds numbers, and text such as {words[0][:30]!r}: correct the "
+            "cells, or leave the column out.",
+            settings=[("drop", [name]), *remedies],
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def absent(column: pa.Array) -> Any:
@@ -221,7 +278,10 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
     levels: Levels = {}
     if matrix is None:
         matrix, levels = _matrix(columns, roles)
-    return Rows(matrix, groups, strata, weights, _feature_names(roles, levels)), levels
+    units: tuple[Any, ...] = ()
+    for name, column in columns.unit.items():
+        units = encode_units(pa.table({name: column}), n_rows)
+    return Rows(matrix, groups, strata, weights, _feature_names(roles, levels), *units), levels
 
 
 def positive_rows(columns: Columns) -> Any:
@@ -245,7 +305,7 @@ def count_missing(
 
 def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Mask]:
     """Mark the rows that lack a value in each column that can have none."""
-    for argument, part in zip(("", "", *PARTS), columns.parts(), strict=True):
+    for argument, part in zip(("", "", *PARTS, "units"), columns.parts(), strict=True):
         searched = search_features or part is not columns.features
         for name, column in part.items():
             if argument in PARTS[:2] and name in roles.own_group:

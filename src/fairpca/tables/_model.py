@@ -37,7 +37,10 @@ class Weights:
     def bind(
         self, schema: pa.Schema, missing: str | None = None, unknown: str = UNKNOWN[0]
     ) -> Projection:
-        """Find the features among the columns of a table; `missing` is the model's unless given."""
+        """Find the features among the columns of a table; `missing` is the model's unless given.
+
+        A model that was fitted with "drop-rows" scores every row, as its `transform` does.
+        """
         plain: list[tuple[int, str]] = []
         indicators: dict[str, dict[str, int]] = {}
         for index, feature in enumerate(self.features):
@@ -51,7 +54,9 @@ class Weights:
                 continue
             column, level = _indicator(feature, schema)
             indicators.setdefault(column, {})[level] = index
-        return Projection(self, tuple(plain), indicators, missing or self.missing, unknown)
+        imputes = missing is None and self.missing == "drop-rows"
+        missing = "mean" if imputes else missing or self.missing
+        return Projection(self, tuple(plain), indicators, missing, unknown, imputes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,7 @@ class Projection:
     indicators: dict[str, dict[str, int]]  # place of each known value of a categorical column
     missing: str
     unknown: str
+    says_imputed: bool = False  # whether rows that lack a feature are counted and reported
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -74,14 +80,15 @@ class Projection:
         """Names of the component columns."""
         return self.weights.output_names
 
-    def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a batch that have every feature, where the others are to be dropped."""
-        if self.missing != "drop-rows":
-            return batch
+    def complete(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Rows that have every feature, where others are to be dropped; and how many lack one."""
+        if self.missing != "drop-rows" and not self.says_imputed:
+            return batch, 0
         incomplete = np.zeros(batch.num_rows, dtype=bool)
         for name in self.columns:
             incomplete |= absent(batch.column(name))
-        return batch.filter(pa.array(~incomplete)) if incomplete.any() else batch
+        drops = self.missing == "drop-rows" and incomplete.any()
+        return batch.filter(pa.array(~incomplete)) if drops else batch, int(incomplete.sum())
 
     def scores(self, batch: pa.RecordBatch) -> Any:
         """Scores of the rows of a batch; missing values are refused, or count as the mean."""

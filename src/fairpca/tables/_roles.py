@@ -16,6 +16,7 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows._checks import not_numbers_error
 from fairpca.rows._columns import PARTS, check_apart, check_names, check_numeric
+from fairpca.rows._containers import check_unique
 
 Names = str | Iterable[str] | None
 
@@ -30,6 +31,7 @@ class RoleOptions(TypedDict, total=False):
     max_cells: int
     max_levels: int
     folds: int
+    unit: str | None
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,14 @@ class Roles:
     control: tuple[str, ...] = ()
     weight: str | None = None
     numeric: tuple[str, ...] = ()
+    unit: str | None = None
     missing: Missing = "error"
     missing_groups: Groupless = "raise"
     max_cells: int = MAX_CELLS
     max_levels: int = MAX_LEVELS
     folds: int = 0  # 0: one sum for all rows
+    hold_out: float = 0.0  # share of the rows that is not used, or alone if `only_held_out`
+    only_held_out: bool = False
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
     def __post_init__(self) -> None:
@@ -68,9 +73,9 @@ class Roles:
 
     @property
     def parts(self) -> tuple[tuple[str, ...], ...]:
-        """Names of features, categorical features, groups, strata and the weight, in this order."""
-        weight = () if self.weight is None else (self.weight,)
-        return (self.features, self.categorical, self.sensitive, self.control, weight)
+        """Names of features, categorical ones, groups, strata, weight and unit, in this order."""
+        single = (as_names(self.weight), as_names(self.unit))
+        return (self.features, self.categorical, self.sensitive, self.control, *single)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -79,8 +84,8 @@ class Roles:
 
     @property
     def aligned(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of groups, strata and weights by argument."""
-        return dict(zip(PARTS, self.parts[2:], strict=True))
+        """Return the columns of groups, strata, weights and units by argument."""
+        return dict(zip((*PARTS, "units"), self.parts[2:], strict=True))
 
     @property
     def own_group(self) -> frozenset[str]:
@@ -99,14 +104,16 @@ def assign_roles(
     *,
     numeric: Names = None,
     categorical: Names = None,
+    unit: str | None = None,
     **options: Any,
 ) -> Roles:
     """Check the names against a schema and settle the part of every column."""
-    if weight is not None and not isinstance(weight, str):
-        raise InvalidInputError(
-            f"weight={weight!r}: give the name of one column.", parameter="sample_weight"
-        )
-    groups = dict(zip(PARTS, map(as_names, (sensitive, control, weight)), strict=True))
+    for word, parameter, name in (("weight", PARTS[2], weight), ("unit", "units", unit)):
+        if name is not None and not isinstance(name, str):
+            problem = f"{word}={name!r}: give the name of one column."
+            raise InvalidInputError(problem, parameter=parameter)
+    given = map(as_names, (sensitive, control, weight, unit))
+    groups = dict(zip((*PARTS, "units"), given, strict=True))
     if not groups["sensitive_features"]:
         raise GroupsError(
             "sensitive names no column: give at least one protected attribute.",
@@ -133,7 +140,7 @@ def assign_roles(
     plain = tuple(name for name in chosen if name not in coded)
     check_numbers({name: schema.field(name).type for name in plain})
     single = all(schema.field(name).type in (pa.float32(), pa.float16()) for name in plain)
-    parts = (plain, coded, groups[PARTS[0]], groups[PARTS[1]], weight, as_names(numeric))
+    parts = (plain, coded, groups[PARTS[0]], groups[PARTS[1]], weight, as_names(numeric), unit)
     return Roles(*parts, single=single, **options)
 
 
@@ -147,6 +154,7 @@ class Columns:
     sensitive: Mapping[str, pa.Array] = field(default_factory=dict)
     control: Mapping[str, pa.Array] = field(default_factory=dict)
     weight: Mapping[str, pa.Array] = field(default_factory=dict)
+    unit: Mapping[str, pa.Array] = field(default_factory=dict)
     matrix: Any = field(default=None, kw_only=True)
     path: str = field(default="", kw_only=True)  # where the rows come from, for messages
 
@@ -158,7 +166,8 @@ class Columns:
 
     def parts(self) -> tuple[Mapping[str, pa.Array], ...]:
         """Return the columns of each part, in the order of `Roles.parts`."""
-        return (self.features, self.categorical, self.sensitive, self.control, self.weight)
+        groups = (self.sensitive, self.control, self.weight, self.unit)
+        return (self.features, self.categorical, *groups)
 
     def filter(self, rows: Any) -> Columns:
         """Keep the rows that a mask marks."""
@@ -203,10 +212,8 @@ def as_names(names: Names) -> tuple[str, ...]:
 
 
 def _check_names(schema: pa.Schema, parts: Mapping[str, tuple[str, ...]]) -> None:
+    check_unique(schema.names, "the table")
     for parameter, names in parts.items():
-        if twice := [name for name in {*names} if len(schema.get_all_field_indices(name)) > 1]:
-            problem = f"the table has several columns named {sorted(twice)}: rename them."
-            raise InvalidInputError(problem, parameter=parameter)
         check_names(names, schema.names, parameter)
 
 

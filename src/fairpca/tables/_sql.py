@@ -20,6 +20,7 @@ from fairpca._choices import Missing, Unknown
 from fairpca._progress import Counter, Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
+from fairpca.rows._containers import check_unique
 from fairpca.tables._model import AnyModel
 from fairpca.tables._roles import Names, value_type
 from fairpca.tables._stream import Stream, plain_type, reading
@@ -167,8 +168,7 @@ def open_query(sql: str, database: str | Database) -> Table:
     # PostgreSQL's numeric, which its driver hands over as text.
     numbers = {field.name for field in schema if getattr(field.type, "type_name", "") == "numeric"}
     types = [(f.name, pa.float64() if f.name in numbers else plain_type(f.type)) for f in schema]
-    if len(set(schema.names)) < len(types):
-        raise InvalidInputError(f"{name}: two columns have one name: rename one with AS.")
+    check_unique(schema.names, name)
 
     def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         quoted = {column: _quoted(column) for column in columns}
@@ -220,7 +220,13 @@ def project_into(
     """
     db = Database.of(database)
     rows = _Rows(Job(table, model, keep, missing, unknown), progress)
-    space, _, name = into.rpartition(".")
+    space, dot, name = into.rpartition(".")
+    if any(part != part.strip() or not part for part in ([space] if dot else []) + [name]):
+        raise InvalidInputError(
+            f"into={into!r} is no name of a table: write name or schema.name, without spaces "
+            "around them.",
+            parameter="into",
+        )
     with db.connection() as connection, _transaction(connection, into, db) as cursor:
         exists = _exists(cursor, db.kind, space, name)
         if exists and not force:
@@ -270,7 +276,7 @@ class _Rows:
                 for batch in self.job.batches(self.job.table.parts, counter):
                     self.count += batch.num_rows
                     yield batch.cast(self.schema)
-            self.job.warn_of_dropped()
+            self.job.warn_of_incomplete()
         except BaseException as error:
             self.error = error
             raise

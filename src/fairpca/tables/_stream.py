@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -27,7 +27,8 @@ from fairpca.exceptions import (
 from fairpca.moments import FoldedMoments
 from fairpca.rows._checks import find_identifiers, identifier_text
 from fairpca.rows._columns import MissingReport, no_rows_error
-from fairpca.tables._kernel import Partial, merge_partials, refused, summarise
+from fairpca.rows._containers import check_unique
+from fairpca.tables._kernel import Partial, check_levels, merge_partials, refused, summarise
 from fairpca.tables._roles import Columns, Roles
 
 Item = TypeVar("Item")
@@ -59,9 +60,23 @@ class Stream:
     schema: Any
     read: Read
     n_rows: int | None = None
+    passes: list[int] = field(default_factory=list)  # rows of each pass that came to its end
 
     def batches(self, wanted: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-        """Read some columns as batches of one size but for the last."""
+        """Read some columns as batches of one size but for the last; every pass has the same."""
+        count = 0
+        for batch in self._batches(wanted, rows):
+            count += batch.num_rows
+            yield batch
+            del batch  # or it would be held while the engine makes the next
+        self.passes.append(count)
+        if count != self.passes[0]:
+            raise InvalidInputError(
+                f"{self.path} had {self.passes[0]:,} rows when it was read first, and has "
+                f"{count:,} now: run again when nobody writes to it."
+            )
+
+    def _batches(self, wanted: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in wanted.names])
         with reading(self.path):
             # By `map`, here and below: a loop would hold its batch while the engine makes the next.
@@ -98,6 +113,7 @@ def open_stream(source: Any) -> Stream | None:
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc"):
+        check_unique(source.columns, "the data frame")
         with reading("the data frame"):
             source = pa.Table.from_pandas(source, preserve_index=False)
     elif package == "polars" and hasattr(source, "height"):
@@ -118,10 +134,7 @@ def open_stream(source: Any) -> Stream | None:
 
 
 def _stream(path: str, schema: pa.Schema, read: Read) -> Stream:
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        listed = ", ".join(map(repr, twice))
-        raise InvalidInputError(f"{path}: column names occur more than once: {listed}.")
+    check_unique(schema.names, path)
     plain = pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
     return Stream(path, plain, read)
 
@@ -315,12 +328,13 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     if total.moments is None or not total.moments.table.cells:
         raise no_rows_error(total.n_rows, total.incomplete, name)
     n_rows = total.n_rows - total.incomplete
-    identifiers = find_identifiers(total.unique, n_rows)
-    identifiers += [name for name, values in total.levels.items() if len(values) == n_rows >= 20]
-    if identifiers:
+    missing = total.missing if roles.missing == "mean" else {}
+    check_levels(total.levels, total.n_rows if missing else n_rows, missing)
+    if identifiers := find_identifiers(total.unique, n_rows):
         warn_user(identifier_text(identifiers), IdentifierWarning)
     moments = total.moments if named else replace(total.moments, feature_names=None)
-    return FoldedMoments(roles.folds, moments) if roles.folds else moments
+    by_units = roles.unit is not None
+    return FoldedMoments(roles.folds, moments, by_units) if roles.folds else moments
 
 
 def check_missing(total: Partial, roles: Roles) -> None:
@@ -335,6 +349,9 @@ def check_missing(total: Partial, roles: Roles) -> None:
     }
     report = MissingReport(total.missing, total.incomplete, total.n_rows, arguments)
     if refused(total.missing, roles):
+        if roles.missing == "mean":  # which is no remedy for groups and weights
+            counts = {name: n for name, n in total.missing.items() if name in arguments}
+            report = report._replace(counts=counts)
         raise report.error()
     if roles.missing == "mean":
         warn_user(report.imputed, ImputedValuesWarning)

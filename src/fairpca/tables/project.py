@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,23 @@ from pyarrow import fs
 from fairpca._choices import MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import replacing
 from fairpca._progress import Counter, Progress
-from fairpca.exceptions import DroppedRowsWarning, InvalidInputError, warn_user
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    ImputedValuesWarning,
+    InvalidInputError,
+    warn_user,
+)
 from fairpca.linalg import single_blas_thread
+from fairpca.rows._columns import scored_text
 from fairpca.tables._files import SUFFIXES, open_filesystem, resolved
+from fairpca.tables._kernel import held_out_column
 from fairpca.tables._model import AnyModel, read_model
-from fairpca.tables._roles import Names, as_names, check_choice, is_text
+from fairpca.tables._roles import Columns, Names, Roles, as_names, check_choice, is_text
 from fairpca.tables.table import Table
 
 OUTPUTS = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
+
+HELD_OUT = "held_out"  # name of the column that says which rows were not fitted
 
 # Numbers that are scored and written at once, a row group of a Parquet file: 64 MB of float64.
 WRITE_ELEMENTS = 1 << 23
@@ -46,6 +56,7 @@ def project_table(
     missing: Missing | None = None,
     unknown: Unknown = "error",
     safe_csv: bool = False,
+    held_out: Roles | None = None,
     filesystem: Any = None,
     progress: Progress | None = None,
 ) -> Path:
@@ -69,14 +80,17 @@ def project_table(
     force : bool, default False
         Whether what is there may be replaced.
     missing : {"error", "drop-rows", "mean"}, optional
-        What happens to rows that lack a feature; None: what the model says. Under "mean" the mean
-        that the model has learned takes the place.
+        What happens to rows that lack a feature; None: what the model says, but for "drop-rows",
+        by which rows are left out of a fit only: they get a score here, as by `transform`. Under
+        "mean" the mean that the model has learned takes the place.
     unknown : {"error", "ignore"}, default "error"
         What happens to values of a categorical column that the model has not seen; "ignore"
         takes them for none of those it knows.
     safe_csv : bool, default False
         Whether text that a spreadsheet would run as a formula gets an apostrophe in front, in CSV
         files; no other program then reads what was there.
+    held_out : Roles, optional
+        The roles of a fit that held rows out, for a last column ``held_out`` that says which.
     filesystem, progress
         As in `moments_from_files`.
 
@@ -95,7 +109,7 @@ def project_table(
     ['z', 'fairpca0']
     """
     check_target(table, out, force=force, filesystem=filesystem)
-    job = Job(table, model, keep, missing, unknown, as_text=_is_csv(out))
+    job = Job(table, model, keep, missing, unknown, as_text=_is_csv(out), held_out=held_out)
     system, path = open_filesystem(os.fspath(out), filesystem)
     is_file = path.lower().endswith(OUTPUTS)
     is_local = is_file and isinstance(system, fs.LocalFileSystem)
@@ -117,7 +131,7 @@ def project_table(
                         writer.write_batch(batch)
         if is_local and Path(path).exists() and not force:  # it may have appeared meanwhile
             raise _exists(path)
-    job.warn_of_dropped()
+    job.warn_of_incomplete()
     return Path(out)
 
 
@@ -132,14 +146,15 @@ class Job:
         missing: Missing | None = None,
         unknown: Unknown = UNKNOWN[0],
         as_text: bool = False,
+        held_out: Roles | None = None,
     ) -> None:
         if missing is not None:
             check_choice("missing", missing, MISSING)
         check_choice("unknown", unknown, UNKNOWN)
-        self.table = table
+        self.table, self.held_out = table, held_out
         self.projection = read_model(model).bind(table.schema, missing, unknown)
         self.kept = self._kept_columns(keep, as_text)
-        self.dropped = 0  # rows that lack a feature, so far
+        self.incomplete = 0  # rows that lack a feature, so far
         copied = [name for name in self.kept if name not in self.projection.columns]
         numbers = {name for _, name in self.projection.plain}
         # Whole numbers at the start of a CSV file may be followed by others; what is only copied
@@ -153,12 +168,13 @@ class Job:
     def _kept_columns(self, keep: Names, as_text: bool) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(self.table.names if keep == "*" else as_names(keep)))
         unknown = [name for name in names if name not in self.table.names]
-        clash = [name for name in names if name in self.projection.output_names]
+        marks = () if self.held_out is None else (HELD_OUT,)
+        clash = [name for name in names if name in (*self.projection.output_names, *marks)]
         nested = [f.name for f in self.table.schema if f.name in names and kinds.is_nested(f.type)]
         if unknown:
             problem = f"{self.table.name} has no columns {unknown} to keep."
         elif clash:
-            problem = f"column {clash[0]!r} has the name of a component: rename or do not keep it."
+            problem = f"column {clash[0]!r} has the name of a new column: rename or do not keep it."
         elif as_text and nested:
             problem = f"CSV cannot hold the values of {nested}: write Parquet instead."
         else:
@@ -169,7 +185,8 @@ class Job:
         """Columns of the output, but for some of the kept ones."""
         kept = [self.wanted.field(name) for name in self.kept if name not in absent]
         scores = [pa.field(name, pa.float64()) for name in self.projection.output_names]
-        return pa.schema(kept + scores)
+        marks = [] if self.held_out is None else [pa.field(HELD_OUT, pa.bool_())]
+        return pa.schema(kept + scores + marks)
 
     def batches(
         self, parts: Iterable[Any], counter: Counter, schema: pa.Schema | None = None
@@ -178,13 +195,19 @@ class Job:
         schema = self.schema if schema is None else schema
         rows = int(np.clip(WRITE_ELEMENTS // max(len(self.wanted), 1), 1024, 1 << 17))
         for part in parts:
-            for batch in part.batches(self.wanted, rows):
+            marks: Iterator[Any] = repeat(None)
+            if self.held_out is not None:  # read again, as the types that the fit has seen
+                marks = part.batches(self.table.role_schema(self.held_out), rows)
+            for batch, roles in zip(part.batches(self.wanted, rows), marks, strict=False):
+                if self.held_out is not None:
+                    mark = held_out_column(Columns.of(roles, self.held_out), self.held_out)
+                    batch = batch.append_column(HELD_OUT, mark)
                 try:
-                    complete = self.projection.complete(batch)
+                    complete, incomplete = self.projection.complete(batch)
                     scores = self.projection.scores(complete)
                 except InvalidInputError as error:
                     raise error.at(part.path) from None
-                self.dropped += batch.num_rows - complete.num_rows
+                self.incomplete += incomplete
                 new = dict(zip(self.projection.output_names, scores.T, strict=True))
                 arrays = [
                     pa.array(new[field.name])
@@ -195,10 +218,12 @@ class Job:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
                 counter.add(complete.num_rows)
 
-    def warn_of_dropped(self) -> None:
-        """Say how many rows were left out."""
-        if self.dropped:
-            message = f"{self.dropped:,} rows lack a feature and were left out."
+    def warn_of_incomplete(self) -> None:
+        """Say how many rows lack a feature, and what became of them."""
+        if self.incomplete and self.projection.says_imputed:
+            warn_user(scored_text(self.incomplete), ImputedValuesWarning)
+        elif self.incomplete:
+            message = f"{self.incomplete:,} rows lack a feature and were left out."
             warn_user(message, DroppedRowsWarning)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from fairpca._progress import Counter, Progress
@@ -18,7 +19,15 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
-from fairpca.tables._kernel import Partial, check_finite, count_missing, positive_rows, to_rows
+from fairpca.tables._kernel import (
+    Partial,
+    check_finite,
+    check_levels,
+    count_missing,
+    positive_rows,
+    to_rows,
+    used_part,
+)
 from fairpca.tables._roles import Columns, Names, RoleOptions, Roles, assign_roles, is_text
 from fairpca.tables._stream import (
     batch_rows,
@@ -114,15 +123,19 @@ class Table:
         """Read the complete rows of positive weight into memory; `assign` gives the roles."""
         return self.rows_with(roles, ())[0]
 
-    def rows_with(self, roles: Roles, columns: Iterable[str]) -> tuple[Rows, pa.Table]:
-        """Read what `rows` does, and some columns for the same rows."""
-        others = list(columns)
-        needed = [name for name in others if name not in roles.columns]
+    def rows_with(
+        self, roles: Roles, columns: Iterable[str], only: Mapping[str, str] | None = None
+    ) -> tuple[Rows, pa.Table]:
+        """Read what `rows` does, and some columns for the same rows; `only` those with a value."""
+        others, only = list(columns), only or {}
+        needed = [name for name in dict.fromkeys([*others, *only]) if name not in roles.columns]
         wanted = pa.schema([*self.role_schema(roles), *self.read_as(needed)])
         self.check_columns(wanted.names)
         size = batch_rows(len(wanted))
         batches = [batch for part in self.parts for batch in part.batches(wanted, size)]
         whole = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
+        for name, value in only.items():
+            whole = _with_value(whole, name, value)
         parts = Columns.of(whole, roles)
         missing, complete = count_missing(parts, roles, search_features=True)
         incomplete = parts.n_rows - int(np.count_nonzero(complete))
@@ -132,7 +145,11 @@ class Table:
             raise no_rows_error(parts.n_rows, incomplete, self.name)
         parts = parts.filter(used)
         check_finite(parts, roles)
-        rows, _ = to_rows(parts, roles)
+        rows, levels = to_rows(parts, roles)
+        check_levels(levels, len(rows), missing if roles.missing == "mean" else {})
+        if roles.hold_out:
+            part = used_part(rows, levels, roles)
+            rows, used[used] = rows.take(np.flatnonzero(part)), part
         if missing and roles.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
         copied = pa.Table.from_batches([whole.select(others)])
@@ -178,6 +195,24 @@ class Table:
                         f"{other.path}: column {name!r} is {theirs}, but {ours} in {first.path}: "
                         "write both with the same type."
                     )
+
+
+def _with_value(batch: pa.RecordBatch, name: str, value: str) -> pa.RecordBatch:
+    """Keep the rows in which a column has a value, which is written as text."""
+    column = batch.column(name)
+    column = column.dictionary_decode() if kinds.is_dictionary(column.type) else column
+    try:
+        kept = batch.filter(pc.equal(column, pa.scalar(value).cast(column.type)))
+    except pa.ArrowException:  # a word where numbers stand
+        kept = batch.slice(0, 0)
+    if not kept.num_rows:
+        values = pc.drop_null(pc.unique(column)).slice(0, 10).cast(pa.string())
+        known = ", ".join(values.to_pylist())
+        raise InvalidInputError(
+            f"no row has {value!r} in column {name!r}: it holds {known or 'no value'}.",
+            parameter="only",
+        )
+    return kept
 
 
 def open_table(
@@ -290,6 +325,8 @@ def moments_from_files(
             Largest number of values of a categorical feature.
         folds : int, default 0
             Sum the rows by fold, in the same pass, and return `FoldedMoments`; 0: all together.
+        unit : str
+            Column of persons, sites or households, whose rows share a fold.
 
     Raises
     ------

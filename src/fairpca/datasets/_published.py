@@ -1,4 +1,4 @@
-"""Data to try things on: embedded, generated and fetched, each as a scikit-learn Bunch."""
+"""Published data: fetched, compared with a checksum and divided into parts."""
 
 from __future__ import annotations
 
@@ -6,127 +6,15 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.request import urlopen
 
-import numpy as np
-from sklearn.datasets import get_data_home, load_diabetes
-from sklearn.utils import Bunch, check_random_state
+from sklearn.datasets import get_data_home
+from sklearn.utils import Bunch
 
 from fairpca._files import replacing
 from fairpca.exceptions import InvalidInputError
-
-__all__ = [
-    "fetch_adult",
-    "fetch_compas",
-    "fetch_german",
-    "load_diabetes_sex",
-    "make_two_gaussians",
-]
-
-# A ball and a cigar that crosses it at an angle: they differ in position and in shape, and the
-# difference in shape is visible in most planes in which the means are equal or nearly so.
-_HALF_GAP = 1.0
-_WIDTH, _LENGTH = 0.7, 2.0
-_AXIS = np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
-
-
-def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
-    """Load scikit-learn's diabetes data with sex as the protected attribute.
-
-    442 patients; the target is the progression of the disease a year later. The source codes sex
-    as 1 and 2 and does not say which is which: the groups are called "sex 1" and "sex 2".
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Whether `data`, `target` and `sensitive_features` are pandas objects.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (442, 9): age, body mass index, blood pressure and six blood values, in their own
-        units. `target` (442,): progression of the disease. `sensitive_features` (442,), or (442, 1)
-        as a frame: "sex 1" or "sex 2". `feature_names, sensitive_names, target_name, DESCR`.
-
-    Examples
-    --------
-    >>> from fairpca.datasets import load_diabetes_sex
-    >>> diabetes = load_diabetes_sex()
-    >>> diabetes.data.shape, diabetes.feature_names[:3]
-    ((442, 9), ['age', 'bmi', 'bp'])
-    """
-    source = load_diabetes(scaled=False)
-    place = source.feature_names.index("sex")
-    names = [name for name in source.feature_names if name != "sex"]
-    data, target = np.delete(source.data, place, axis=1), source.target
-    sensitive = np.array([f"sex {int(code)}" for code in source.data[:, place]])
-    if as_frame:
-        import pandas
-
-        data = pandas.DataFrame(data, columns=names)
-        target = pandas.Series(target, name="progression")
-        sensitive = pandas.DataFrame({"sex": sensitive})
-    return Bunch(
-        data=data,
-        target=target,
-        sensitive_features=sensitive,
-        feature_names=names,
-        sensitive_names=["sex"],
-        target_name="progression",
-        DESCR="scikit-learn's diabetes data (Efron et al. 2004): 442 patients; age, body "
-        "mass index, blood pressure and six blood values",
-    )
-
-
-def make_two_gaussians(
-    n_samples: int = 1000, *, random_state: int | np.random.RandomState | None = 0
-) -> Bunch:
-    """Draw points from two different three-dimensional Gaussians.
-
-    As in figure 1 of Olfat and Aswani (2019), who do not print their means and covariances.
-
-    Parameters
-    ----------
-    n_samples : int, default=1000
-        Points in each population.
-    random_state : int, RandomState or None, default=0
-        Seed.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (2 n_samples, 3): points. `target`: None. `sensitive_features` (2 n_samples,): 0 for
-        the first population, 1 for the second. `feature_names, sensitive_names, DESCR`.
-
-    Examples
-    --------
-    >>> from fairpca.datasets import make_two_gaussians
-    >>> make_two_gaussians(500).data.shape
-    (1000, 3)
-    """
-    if not isinstance(n_samples, Integral) or n_samples < 1:
-        raise InvalidInputError(
-            f"n_samples must be a whole number of at least 1: {n_samples!r}.",
-            parameter="n_samples",
-        )
-    random = check_random_state(random_state)
-    ball = _WIDTH * random.standard_normal((n_samples, 3))
-    cigar = _WIDTH * random.standard_normal((n_samples, 3))
-    cigar += _LENGTH * random.standard_normal((n_samples, 1)) * _AXIS
-    ball[:, 0] += _HALF_GAP
-    cigar[:, 0] -= _HALF_GAP
-    return Bunch(
-        data=np.vstack([ball, cigar]),
-        target=None,
-        sensitive_features=np.repeat([0, 1], n_samples),
-        feature_names=["x", "y", "z"],
-        sensitive_names=["population"],
-        DESCR=f"two Gaussian clouds of {n_samples} points each, one round and one long",
-    )
-
 
 _Folder: TypeAlias = str | os.PathLike[str] | None
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"

@@ -1,0 +1,154 @@
+"""What a newcomer meets first: columns that are no features, groups that are missing."""
+
+import gzip
+import re
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from support import data_folder
+
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, load_model
+from fairpca.exceptions import GroupsError, ImputedValuesWarning
+from fairpca.tables import open_table, project_table
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+SEX = ("--sensitive", "sex", "--drop", "race,income")
+
+
+@pytest.mark.parametrize("command", ["fit", "audit", "report"])
+@pytest.mark.parametrize("n_values", [120, 61])
+def test_text_identifiers_are_refused_with_the_option_that_drops_them(
+    refused, write, people, command, n_values
+):
+    labels = [f"S{i % n_values:05d}" for i in range(120)]
+    path = write(people.assign(student_id=labels, note=labels))
+    line = refused(command, path, "--sensitive", "sex", "--drop", "race")
+    assert f"'student_id' ({n_values} values in 120 rows)" in line
+    assert line.endswith("Or use --drop student_id,note.")
+
+
+def test_text_with_few_values_each_is_a_category(run, write, people):
+    frame = people.assign(town=[f"t{i % 60}" for i in range(120)])
+    result = run("fit", write(frame), *SEX, "--cov-weight", 0, "--folds", 0)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_identifiers_are_counted_among_the_values_that_are_there(refused, write, people):
+    labels = [f"case {i}" if i % 2 else None for i in range(120)]
+    line = refused("fit", write(people.assign(case=labels)), *SEX, "--missing", "mean")
+    assert "'case' (60 values in 60 rows)" in line
+
+
+def test_a_date_column_names_the_option_that_drops_it(refused, write, people):
+    path = write(people.assign(start_date=pd.date_range("2020-01-01", periods=120).astype(str)))
+    assert refused("fit", path, *SEX).endswith("Or use --drop start_date.")
+
+
+RAW = {
+    "adult.csv.gz": ("sex", ("split",)),
+    "compas_two_years.csv.gz": ("race", ("c_jail", "r_jail", "date", "custody", "vr_")),
+    "credit_card_clients.csv.gz": ("SEX", ()),
+    "german.data.gz": ("c8", ()),
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_real_tables_are_not_refused(name, tmp_path):
+    sensitive, left_out = RAW[name]
+    source = data_folder() / "raw" / name
+    separator = ","
+    if name == "german.data.gz":  # has no header
+        lines = gzip.decompress(source.read_bytes()).decode()
+        source, separator = tmp_path / "german.csv", " "
+        source.write_text(" ".join(f"c{i}" for i in range(21)) + "\n" + lines)
+    table = open_table(source, separator=separator)
+    features = [
+        field.name
+        for field in table.schema
+        if field.name != sensitive and not any(part in field.name for part in left_out)
+    ]
+    text = [name for name in features if pa.types.is_string(table.schema.field(name).type)]
+    roles = table.assign(sensitive, features, categorical=text, missing="mean")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert table.moments(roles).n_features >= len(features)
+
+
+@pytest.mark.parametrize("command", ["fit", "audit"])
+def test_missing_groups_under_the_mean_name_their_own_option(refused, write, people, command):
+    people = people.astype({"sex": object})
+    people.loc[:9, "sex"] = None
+    people.loc[5:19, "u"] = np.nan
+    line = refused(command, write(people), *SEX, "--missing", "mean")
+    assert "column 'sex' has 10 missing values" in line
+    assert line.endswith("Or use --missing-groups own.")
+
+
+def test_missing_groups_under_the_mean_in_memory(people):
+    X = people[list("uvw")].mask(people["v"] > 1.5)
+    sex = people["sex"].where(people.index > 9, None)
+    for model in (FairPCA(missing="mean"), DeltaFairPCA(missing="mean")):
+        with pytest.raises(GroupsError, match=r"'sex' has 10 missing values.*missing_groups='own'"):
+            model.fit(X, sensitive_features=sex)
+
+
+@pytest.mark.parametrize("model", [FairPCA(), FairPCACV(), DeltaFairPCA(), FairKernelPCA()])
+def test_groups_that_were_passed_as_y(people, model):
+    X, sex = people[list("uvw")], people["sex"]
+    with pytest.raises(GroupsError, match="passed the protected attribute as y, write sensitive_"):
+        model.fit(X, sex)
+    with pytest.raises(GroupsError) as caught:  # a target of a regression is no group
+        model.fit(X, people["z"])
+    assert " y " not in str(caught.value)
+
+
+def test_a_model_that_dropped_rows_scores_every_row_in_python_and_on_the_command_line(
+    run, write, people, tmp_path
+):
+    X = people[list("uvwxyz")].copy()
+    X.loc[[3, 70], "u"] = np.nan
+    source, model, out = write(X.assign(sex=people["sex"])), tmp_path / "m.npz", tmp_path / "o.csv"
+    quick = ("--cov-weight", 0, "--folds", 0, "--missing", "drop-rows")
+    assert run("fit", source, "-s", "sex", *quick, "--save", model).exit_code == 0
+    result = run("transform", model, source, out)
+    assert result.exit_code == 0, result.stderr
+    words = "2 rows have missing values, which count as the mean of the rows used in fit"
+    assert words in result.stderr
+    with pytest.warns(ImputedValuesWarning, match=words):
+        scores = load_model(model).transform(X)
+    np.testing.assert_allclose(pd.read_csv(out).to_numpy(), scores, atol=1e-10)
+    with pytest.warns(ImputedValuesWarning, match=words):
+        project_table(open_table(pa.Table.from_pandas(X)), model, tmp_path / "again.csv")
+    short = run("transform", model, source, tmp_path / "short.csv", "--missing", "drop-rows")
+    assert "2 rows lack a feature and were left out" in short.stderr
+    assert len(pd.read_csv(tmp_path / "short.csv")) == 118
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test_a_report_without_its_packages_ends_before_the_table_is_read(
+    refused, monkeypatch, tmp_path, missing
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr("fairpca.cli._report.parse_request", None)
+    line = refused("report", "--out", tmp_path / "report.html")
+    assert line == f"fairpca report needs {missing}: pip install 'fairpca[cli]'"
+
+
+def test_the_extra_of_the_command_line_has_what_every_command_needs():
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+
+    def packages(extra):
+        for requirement in extras[extra]:
+            if found := re.match(r"fairpca\[(.*)\]", requirement):
+                for other in found[1].split(","):
+                    yield from packages(other)
+            else:
+                yield re.split(r"[\[>=]", requirement)[0]
+
+    assert {"click", "rich", "pyarrow", "jinja2", "matplotlib"} <= set(packages("cli"))

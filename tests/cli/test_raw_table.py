@@ -1,0 +1,64 @@
+"""The guide "a raw table in ten minutes" runs as it is printed, in both ways, without network."""
+
+import re
+import shlex
+import sys
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fairpca.datasets.__main__ import main
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "raw-adult.md"
+MAKE = ["python", "-m", "fairpca.datasets"]
+
+
+def _blocks(kind):
+    return re.findall(rf"```{kind}\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def _commands():
+    lines = "\n".join(_blocks("console")).replace("\\\n", "").split("\n")
+    return [shlex.split(line.removeprefix("$ ")) for line in lines if line.startswith("$ ")]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the tables that the first commands make."""
+    monkeypatch.chdir(tmp_path)
+    for command in _commands():
+        if command[:3] == MAKE:
+            monkeypatch.setattr(sys, "argv", command[2:])
+            main()
+    return tmp_path
+
+
+def test_the_commands_run(here, run):
+    commands = [command for command in _commands() if command[:3] != MAKE]
+    assert [command[1] for command in commands] == ["audit", "fit", "audit", "transform"]
+    results = [run(*command[1:]) for command in commands]
+    for command, result in zip(commands, results, strict=True):
+        assert command[0] == "fairpca"
+        assert result.exit_code == 0, (command, result.stderr)
+    raw, fit, reduced, _ = (result.stdout for result in results)
+    # What the guide says of the figures.
+    assert "Worst on held-out rows: 0.82" in raw
+    assert "Verdict: much" in raw
+    assert "measured on 1275 rows that were not fitted" in fit
+    assert "1275 rows, 3 features" in reduced
+    assert "Worst on held-out rows: 0.05" in reduced
+    assert "Verdict: unclear" in reduced
+    scores = pd.read_parquet(here / "new-reduced.parquet")
+    assert len(scores) == 2000
+    assert scores.notna().all(axis=None)
+
+
+def test_the_python_blocks_run(here):
+    names: dict = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for block in _blocks("python"):
+            exec(compile(block, GUIDE.name, "exec"), names)
+    assert names["scores"].shape == (2000, 3)
