@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"reproduction: stopped; run it again to continue from {out}.", file=sys.stderr)
         return 130
     files += draw_figures(out)
-    files.append(write_page(out, options.report or out / "reproduction.md"))
+    files += write_page(out, options.report or out / "reproduction.md")
     print("\n".join(str(path) for path in files))
     return 0
 
@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m reproduction",
         description="Compute tables and figures of the paper next to its printed values. The data "
         "are in the folder FAIRPCA_DATA. Finished cells are kept: a run that was stopped continues "
-        'where it was. "search" looks for the protected labels that the paper evidently used.',
+        'where it was. "search" looks for the protected labels that the paper evidently used, '
+        '"definitions" for what the columns of its table 4 are.',
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(EXPERIMENTS)} or all")
     parser.add_argument("--splits", type=_at_least_one, help="default: 5, or 1 with --quick")

@@ -14,8 +14,16 @@ from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
 from reproduction.activity import DESCRIPTIONS
+from reproduction.datasets import UCI
 from reproduction.methods import METHODS, PAPER_METHODS
-from reproduction.results import KINDS, Verdict, texts
+from reproduction.results import (
+    KINDS,
+    Results,
+    Verdict,
+    compared_definition,
+    printed,
+    texts,
+)
 from reproduction.tables import MUS, planes
 
 COLORS = {"agrees": "tab:green", "known": "tab:orange", "unknown": "tab:red"}
@@ -29,6 +37,47 @@ def draw_figures(out: Path) -> list[Path]:
         if (out / f"{name}.csv").is_file():
             files += _save(draw(pandas.read_csv(out / f"{name}.csv")), out, name)
     return files
+
+
+OVERVIEW = (
+    ("variance", "variance kept, %"),
+    ("linear", "Δ, linear SVM"),
+    ("gaussian_released", "Δ, Gaussian SVM"),
+)
+METHOD_COLORS = {"pca": "0.35", "mean": "tab:blue", "both": "tab:orange"}
+
+
+def draw_overview(path: Path, out: Path) -> list[Path]:
+    """Draw table 1: every set a line, filled marks ours, open marks printed."""
+    results = Results(path)
+    names = [name for name in UCI if (name, compared_definition(name)) in results.rows][::-1]
+    figure = _new_figure(3, 1, (3.3, 1.2 + 0.27 * len(names)))
+    axes = figure.subplots(1, 3, sharey=True)
+    for axis, (measure, title) in zip(axes, OVERVIEW, strict=True):
+        for method, color in METHOD_COLORS.items():
+            wanted = measure.removesuffix("_released")
+            for y, name in enumerate(names):
+                ours = results.get(name, compared_definition(name), method, measure, 2)
+                if ours is not None:
+                    axis.plot(ours.mean, y, "o", color=color, markersize=6)
+                value = printed("table1")[name, method, wanted]
+                axis.plot(value, y, "o", color=color, markersize=9, fillstyle="none")
+        axis.set_title(title, fontsize=9)
+        axis.set_xlim(left=0.0)
+        axis.grid(axis="y", color="0.9")
+        axis.tick_params(labelsize=7)
+    axes[0].set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
+    figure.legend(handles=_overview_marks(), loc="outside lower center", ncols=5, fontsize=8)
+    return _save(figure, out, "overview")
+
+
+def _overview_marks() -> list[Line2D]:
+    titles = {"pca": "PCA", "mean": "mean constraint", "both": "both constraints"}
+    dot: dict[str, Any] = {"linestyle": "", "marker": "o"}
+    marks = [Line2D([], [], **dot, color=METHOD_COLORS[m], label=t) for m, t in titles.items()]
+    marks.append(Line2D([], [], **dot, color="k", markersize=6, label="measured here"))
+    marks.append(Line2D([], [], **dot, color="k", markersize=9, fillstyle="none", label="printed"))
+    return marks
 
 
 def draw_agreement(verdicts: Sequence[Verdict], out: Path) -> list[Path]:

@@ -1,11 +1,11 @@
-"""docs/reproduction.md, written from the results of a run."""
+"""docs/reproduction.md and its appendix, written from the results of a run."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,17 @@ import numpy as np
 import pandas
 
 from reproduction.activity import DESCRIPTIONS
-from reproduction.datasets import UCI, registry
-from reproduction.figures import draw_agreement
+from reproduction.appendix import definition_search, label_search, without_cause
+from reproduction.datasets import UCI
+from reproduction.figures import draw_agreement, draw_overview
+from reproduction.front import front
+from reproduction.markdown import kept_section, section, table
 from reproduction.methods import METHODS, PAPER_METHODS
 from reproduction.results import (
-    KINDS,
     Estimate,
     Results,
     Verdict,
+    agreeing,
     cluster_shares,
     compared_definition,
     printed,
@@ -28,73 +31,58 @@ from reproduction.results import (
     texts,
     verdicts,
 )
-from reproduction.search import SEARCHED
 
 Verdicts = Sequence[Verdict]
 
 
-def write_page(out: Path, path: Path) -> Path:
-    """Write the page from the files in `out`; pictures go to img/reproduction in its folder."""
+def write_page(out: Path, path: Path) -> list[Path]:
+    """Write the page and its appendix from the files in `out`; pictures go to img/reproduction.
+
+    A section whose numbers are not in `out` is kept from the page that is there.
+    """
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     files = {name: out / f"{name}.csv" for name in manifest["experiments"]}
     cells = verdicts(files)
     if cells:
         draw_agreement(cells, out)
-    sections: dict[str, Callable[[Path, Verdicts], str]] = {
-        "search": _search,
-        "table1": _table1,
-        "table2": _table2,
-        "table3": _table3,
-        "table4": _table4,
-        "table5": _table5,
-        "leakage": _leakage,
-    }
-    parts = [_head(cells, manifest)]
-    parts += [part(files[name], cells) for name, part in sections.items() if name in files]
-    parts += [_figures(_copy_pictures(out, path)), _run(manifest)]
+    if "table1" in files:
+        draw_overview(files["table1"], out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(parts), encoding="utf-8")
-    return path
+    body, kept = _sections(SECTIONS, files, cells, path)
+    tail = [_figures(_copy_pictures(out, path))]
+    main = [front(cells, files), _choices(manifest), *body, *tail]
+    more = path.with_name(f"{path.stem}-search.md")
+    extra, more_kept = _sections(APPENDIX, files, cells, more)
+    main.append(_run(manifest, [*kept, *more_kept]))
+    more.write_text("\n".join([texts()["appendix"].lstrip(), *extra]), encoding="utf-8")
+    path.write_text("\n".join(main), encoding="utf-8")
+    return [path, more]
 
 
-def _head(cells: Verdicts, manifest: dict[str, Any]) -> str:
-    by_kind = {kind: sum(verdict.kind == kind for verdict in cells) for kind in KINDS}
-    head = texts()["head"]
-    if not cells:
-        head = head.replace(
-            "![every printed cell against ours](img/reproduction/agreement.png)", ""
-        )
-    lines = [texts()["counts"].format(total=len(cells), **by_kind), "", _count_table(cells)]
-    lines.append(_agreeing_sets(cells))
-    parts = [head.lstrip().format(counts="\n".join(lines))]
-    parts += [texts()["quick"]] if manifest["options"]["quick"] else []
-    return "\n".join([*parts, texts()["choices"].format(splits=manifest["options"]["splits"])])
+def _sections(
+    parts: Mapping[str, Callable[[Path, Verdicts], str]],
+    files: dict[str, Path],
+    cells: Verdicts,
+    path: Path,
+) -> tuple[list[str], list[str]]:
+    """Sections of a page, and the names of those that are kept as they were."""
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    written, kept = [], []
+    for name, part in parts.items():
+        if name in files:
+            written.append(part(files[name], cells))
+        elif name in texts()["sections"] and (text := kept_section(before, name)):
+            written.append(text)
+            kept.append(name)
+    if parts is APPENDIX and cells:
+        written.append(without_cause(cells))
+    return written, kept
 
 
-def _count_table(cells: Verdicts) -> str:
-    rows = []
-    for table in sorted({verdict.table for verdict in cells}):
-        kinds = [verdict.kind for verdict in cells if verdict.table == table]
-        rows.append([table, f"{len(kinds)}", *(f"{kinds.count(kind)}" for kind in KINDS)])
-    return _markdown(["table", "printed cells", *(texts()["kinds"][kind] for kind in KINDS)], rows)
-
-
-def _agreeing_sets(cells: Verdicts) -> str:
-    mine = [verdict for verdict in cells if verdict.table == "table1"]
-    names = list(dict.fromkeys(verdict.dataset for verdict in mine))
-    good = [n for n in names if all(v.kind == "agrees" for v in mine if v.dataset == n)]
-    text: str = texts()["agreeing_sets"]
-    listed = ", ".join(good) or "none"
-    return text.format(count=len(good), total=len(names), names=listed) if names else ""
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def _section(name: str, *parts: str) -> str:
-    return "\n".join([texts()["sections"][name].lstrip(), *parts])
+def _choices(manifest: dict[str, Any]) -> str:
+    text: str = section("choices").format(splits=manifest["options"]["splits"])
+    quick = [texts()["quick"]] if manifest["options"]["quick"] else []
+    return "\n".join([*quick, text])
 
 
 def _with_printed(ours: Estimate | None, value: float | None, digits: int = 2) -> str:
@@ -107,12 +95,12 @@ def _row_name(dataset: str, definition: str) -> str:
     return dataset if definition == "released" else f"**{dataset}, as printed**"
 
 
-def _row_verdict(cells: Verdicts, table: str, dataset: str, definition: str) -> str:
+def _row_verdict(cells: Verdicts, name: str, dataset: str, definition: str) -> str:
     """Say whether a row agrees, and if not why."""
     words: dict[str, str] = texts()["verdicts"]
     if definition != compared_definition(dataset):
         return words["released"]
-    mine = [verdict for verdict in cells if (verdict.table, verdict.dataset) == (table, dataset)]
+    mine = [verdict for verdict in cells if (verdict.table, verdict.dataset) == (name, dataset)]
     misses = [verdict for verdict in mine if verdict.kind != "agrees"]
     if not misses:
         return words["agrees"]
@@ -123,28 +111,6 @@ def _row_verdict(cells: Verdicts, table: str, dataset: str, definition: str) -> 
         causes.setdefault(cause, []).append(text)
     listed = "; ".join(f"{', '.join(v)}: {cause}" for cause, v in causes.items())
     return words["differs"].format(causes=listed)
-
-
-def _search(path: Path, cells: Verdicts) -> str:
-    frame = pandas.read_csv(path)
-    rows = []
-    for dataset, mine in frame.groupby("dataset", sort=False):
-        scores = mine[mine["measure"] == "score"]
-        others = scores.loc[scores["printed"] != dataset, "value"]
-        lowest = scores.loc[scores["printed"] == dataset, "value"].min()
-        null = f"{others.median():.2f}; {(others < lowest).sum()}" if len(others) else "–"
-        own = mine[(mine["printed"] == dataset) & mine["measure"].isin(["score", "overall"])]
-        best = own.pivot(index=["rank", "candidate"], columns="measure", values="value").head(3)
-        for (rank, candidate), fit in best.iterrows():
-            name = [dataset, f"{mine['tried'].iloc[0]}", null] if rank == 1 else ["", "", ""]
-            fits = [f"{fit[measure]:.2f}" for measure in ("score", "overall")]
-            rows.append([name[0], name[1], candidate, *fits, name[2]])
-        if (reading := registry()[dataset].get("printed")) is not None:
-            rows.append(["", "", f"*as printed:* {reading['evidence']}", "", "", ""])
-    head = ["data", "tried", "best candidates: protected", "fit", "all tables", "others"]
-    missing = ", ".join(name for name in SEARCHED if name not in set(frame["dataset"]))
-    note = texts()["not_searched"].format(names=missing) if missing else ""
-    return _section("search", _markdown(head, rows), note)
 
 
 def _table1(path: Path, cells: Verdicts) -> str:
@@ -160,10 +126,10 @@ def _table1(path: Path, cells: Verdicts) -> str:
                 value = printed("table1")[dataset, method, measure.removesuffix("_released")]
                 row.append(_with_printed(ours, value))
         rows.append([*row, _row_verdict(cells, "table1", dataset, definition)])
-    parts = [_section("table1", _markdown(head, rows))]
+    parts = [section("table1", table(head, rows))]
     for d in (2, 5):
         more = texts()["refined_five"] if d == 5 else ""
-        parts += [_section("table1_refined").format(d=d, more=more)]
+        parts += [section("table1_refined").format(d=d, more=more)]
         parts += [_refined_summary(results, d), _refined(results, d)]
     return "\n".join(parts)
 
@@ -183,7 +149,7 @@ def _refined(results: Results, d: int) -> str:
             null = results.get(*where, "refined_gap", f"{measure}_null_mean", d)
             row.append(text if null is None else f"{text} ({null.mean:.2f})")
         rows.append(row)
-    return _markdown(head, rows)
+    return table(head, rows)
 
 
 def _refined_summary(results: Results, d: int) -> str:
@@ -217,7 +183,7 @@ def _refined_summary(results: Results, d: int) -> str:
 def _table2(path: Path, cells: Verdicts) -> str:
     shares, frame = cluster_shares(path), pandas.read_csv(path).fillna({"method": ""})
     facts = frame.set_index(["description", "method", "measure"])["value"]
-    parts = [_section("table2")]
+    parts = [section("table2")]
     head = ["method", "%var", "cluster 1", "cluster 2", "cluster 3", "std"]
     for name in DESCRIPTIONS:
         rows = []
@@ -233,7 +199,7 @@ def _table2(path: Path, cells: Verdicts) -> str:
         parts.append(
             f"### {words['title']}\n\n{words['text']}: {size:.0f} rows, {over:.2f} % over 40.\n"
         )
-        parts.append(_markdown(head, rows))
+        parts.append(table(head, rows))
     return "\n".join(parts)
 
 
@@ -249,11 +215,43 @@ def _table3(path: Path, cells: Verdicts) -> str:
             row.append(_with_printed(ours, printed("table3").get((dataset, method, "ks"))))
         rows.append([*row, _row_verdict(cells, "table3", dataset, definition)])
     head = ["data", *(texts()["methods"][method] for method in methods), "verdict"]
-    return _section("table3", _markdown(head, rows))
+    return section("table3", table(head, rows))
 
 
 def _table4(path: Path, cells: Verdicts) -> str:
-    return _two_measures("table4", path, cells, (*METHODS, "calmon"), {"score": 2, "std": 1})
+    digits = {"score": 2, "std": 1}
+    found = _two_measures("table4", path, cells, (*METHODS, "calmon"), digits)
+    return "\n".join([found, _with_five_clusters(path, digits)])
+
+
+def _with_five_clusters(path: Path, digits: dict[str, int]) -> str:
+    """Count and show the values of the simpler definition of table 4."""
+    results, rows = Results(path), []
+    for dataset, definition in results.rows:
+        if definition != compared_definition(dataset):
+            continue
+        row = [_row_name(dataset, definition)]
+        for method in PAPER_METHODS:
+            values = printed("table4")
+            row.append(
+                "; ".join(
+                    _with_printed(
+                        results.get(dataset, definition, method, f"{measure}_simple", 2),
+                        values[dataset, method, measure],
+                        digits[measure],
+                    )
+                    for measure in digits
+                )
+            )
+        rows.append(row)
+    counts = {
+        f"{prefix}{name}": agreeing(path, f"{measure}{suffix}")
+        for prefix, suffix in (("", "_simple"), ("found_", ""))
+        for name, measure in (("scores", "score"), ("deviations", "std"))
+    }
+    text = section("table4_simple").format(count=len(PAPER_METHODS) * len(rows), **counts)
+    head = ["data", *(texts()["methods"][method] for method in PAPER_METHODS)]
+    return "\n".join([text, table(head, rows)])
 
 
 def _table5(path: Path, cells: Verdicts) -> str:
@@ -263,7 +261,7 @@ def _table5(path: Path, cells: Verdicts) -> str:
 
 
 def _two_measures(
-    table: str, path: Path, cells: Verdicts, methods: Sequence[str], measures: dict[str, int]
+    name: str, path: Path, cells: Verdicts, methods: Sequence[str], measures: dict[str, int]
 ) -> str:
     """Two measures with their digits in every cell; values of five components after a stroke."""
     results = Results(path)
@@ -273,16 +271,16 @@ def _two_measures(
         for method in methods:
             parts = []
             for measure, digits in measures.items():
-                value = printed(table).get((dataset, method, measure))
+                value = printed(name).get((dataset, method, measure))
                 two = results.get(dataset, definition, method, measure, 2)
                 first = two or results.get(dataset, definition, method, measure)
                 more = results.get(dataset, definition, method, measure, 5) if two else None
                 extra = "" if more is None else f" / {more.mean:.{digits}f}"
                 parts.append(_with_printed(first, value, digits) + extra)
             row.append("; ".join(parts))
-        rows.append([*row, _row_verdict(cells, table, dataset, definition)])
+        rows.append([*row, _row_verdict(cells, name, dataset, definition)])
     head = ["data", *(texts()["methods"][method] for method in methods), "verdict"]
-    return _section(table, _markdown(head, rows))
+    return section(name, table(head, rows))
 
 
 def _leakage(path: Path, cells: Verdicts) -> str:
@@ -296,7 +294,7 @@ def _leakage(path: Path, cells: Verdicts) -> str:
             row.append("; ".join(_with_printed(ours[n], None, digits[n]) for n in digits))
         rows.append(row)
     head = ["data", *(f"{name}, d = {d}" for d in (2, 5) for name in ("DeltaFairPCA", "FairPCA"))]
-    return _section("leakage", _leakage_summary(results), _markdown(head, rows))
+    return section("leakage", _leakage_summary(results), table(head, rows))
 
 
 def _leakage_summary(results: Results) -> str:
@@ -322,7 +320,8 @@ def _leakage_summary(results: Results) -> str:
 
 def _copy_pictures(out: Path, path: Path) -> list[str]:
     folder = path.parent / "img" / "reproduction"
-    pictures = sorted([*out.glob("figure*.png"), *out.glob("agreement.png")])
+    names = ("figure*.png", "agreement.png", "overview.png")
+    pictures = sorted(picture for name in names for picture in out.glob(name))
     for picture in pictures:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(picture, folder / picture.name)
@@ -337,10 +336,33 @@ def _figures(pictures: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def _run(manifest: dict[str, Any]) -> str:
+def _run(manifest: dict[str, Any], kept: Sequence[str]) -> str:
     text: str = texts()["run"].lstrip()
     packages = ", ".join(f"{name} {number}" for name, number in manifest["packages"].items())
     options = ", ".join(f"{name} = {value}" for name, value in manifest["options"].items())
+    by_code: dict[str, list[str]] = {}
+    for name, code in manifest["experiments"].items():
+        by_code.setdefault(code, []).append(name)
+    made = "; ".join(f"{', '.join(names)} by code {code}" for code, names in by_code.items())
     return text.format(
-        packages=packages, options=options, python=manifest["python"], seed=manifest["seed"]
+        packages=packages,
+        options=options,
+        python=manifest["python"],
+        seed=manifest["seed"],
+        made=made,
+        kept=texts()["kept"].format(names=", ".join(kept)) if kept else "",
     )
+
+
+SECTIONS = {
+    "table1": _table1,
+    "table2": _table2,
+    "table3": _table3,
+    "table4": _table4,
+    "table5": _table5,
+    "leakage": _leakage,
+}
+APPENDIX: dict[str, Callable[[Path, Verdicts], str]] = {
+    "definitions": lambda path, cells: definition_search(path),
+    "search": lambda path, cells: label_search(path),
+}

@@ -15,13 +15,16 @@ import pandas
 from threadpoolctl import threadpool_limits
 
 import fairpca
-from reproduction import activity, search, tables
+from reproduction import activity, clusters, search, tables
 from reproduction.datasets import UCI, check_files, registry
 from reproduction.methods import FULL, QUICK, SEED, fit_split
 
 _HERE = Path(__file__).parent
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
-_DRAWING = ("__main__.py", "figures.py", "page.py", "run.py")
+_DRAWING = (
+    "__main__.py", "appendix.py", "claims.py", "figures.py", "front.py", "markdown.py", "page.py",
+    "run.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ EXPERIMENTS = {
         activity.table2, activity.cells, activity.TABLE2_COLUMNS, activity.DATASETS
     ),
     "table3": Experiment(tables.table3, tables.split_cells, tables.COLUMNS, UCI, (2, 5)),
-    "table4": Experiment(tables.table4, tables.split_cells, tables.COLUMNS, UCI, (5,)),
+    "table4": Experiment(clusters.table4, tables.split_cells, tables.COLUMNS, UCI, (2, 5)),
     "table5": Experiment(tables.table5, tables.split_cells, tables.COLUMNS, UCI, (2, 5)),
     "figure1": Experiment(tables.figure1, lambda splits: [{}], tables.FIGURE1_COLUMNS),
     "figure2": Experiment(
@@ -52,6 +55,9 @@ EXPERIMENTS = {
     ),
     "leakage": Experiment(tables.leakage, tables.leakage_cells, tables.COLUMNS, UCI),
     "search": Experiment(search.search, search.cells, search.COLUMNS, search.SEARCHED),
+    "definitions": Experiment(
+        clusters.search, clusters.search_cells, clusters.DEFINITION_COLUMNS, clusters.READABLE
+    ),
 }
 
 
@@ -133,17 +139,17 @@ def _write_manifest(
     """Write everything needed to run again; nothing that differs between two equal runs."""
     path = out / "manifest.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    same = before.get("code") == code and before.get("options") == options
-    names = {*chosen, *(before["experiments"] if same else ())}
-    datasets = sorted({dataset for name in names for dataset in EXPERIMENTS[name].datasets})
+    # Files of other code stay, and the page says which; those of other options do not.
+    kept = before["experiments"] if before.get("options") == options else {}
+    experiments = {**kept, **dict.fromkeys(chosen, code)}
+    datasets = sorted({dataset for name in experiments for dataset in EXPERIMENTS[name].datasets})
     manifest = {
-        "code": code,
         "options": options,
         "seed": SEED,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "datasets": {name: registry()[name]["sha256"] for name in datasets},
-        "experiments": sorted(names),
+        "experiments": dict(sorted(experiments.items())),
     }
     path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return path

@@ -216,7 +216,7 @@ def test_the_original_files():
     german = fetch_german()
     assert (german.sensitive_features["personal_status_and_sex"] == "A92").sum() == 310
     numbers = german.data.select_dtypes("number")
-    fair = FairPCA(2, standardize=True).fit(
+    fair = FairPCA(2, standardize=True, min_group_size=2).fit(
         numbers, sensitive_features=german.sensitive_features["personal_status_and_sex"]
     )
     assert fair.mean_gap_ < 1e-10

@@ -42,6 +42,7 @@ def make_settings(rng, p):
     settings["mean_tol"] = rng.choice([0.0, 0.0, None, float(10.0 ** rng.uniform(-2, 2))])
     settings["solver"] = str(rng.choice(["refined", "refined", "deflation", "tight"]))
     settings["compare"] = str(rng.choice(["one-vs-rest", "pairs"]))
+    settings["min_group_size"] = 2
     settings["joint"] = bool(rng.random() < 0.2)
     settings["certify"] = bool(rng.random() < 0.8)
     return settings

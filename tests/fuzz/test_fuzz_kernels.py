@@ -35,6 +35,7 @@ def check_kernel(rng, X, z, weights):
         "n_landmarks": 10 if rng.random() < 0.3 else None,
         "mean_tol": rng.choice([0.0, None]),
         "cov_weight": float(rng.choice([0.0, 1.0])),
+        "min_group_size": 2,
     }
     fair = FairKernelPCA(1, **settings).fit(X, sensitive_features=z, sample_weight=weights)
     U = fair.transform(X)

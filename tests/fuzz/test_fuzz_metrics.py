@@ -107,7 +107,9 @@ def check_delta(U, z, options, rng, failures, place):
     values = {}
     for way in WAYS:
         result = attempt(
-            lambda way=way: delta_fairness(U, z, n_permutations=3, **way, **options),
+            lambda way=way: delta_fairness(
+                U, z, compare="pairs", n_permutations=3, **way, **options
+            ),
             failures,
             place,
         )
@@ -120,7 +122,7 @@ def check_delta(U, z, options, rng, failures, place):
             rates = list(result.worst.rates.values())
             if abs(rates[1] - rates[0] - result.value) > 1e-9:
                 failures["classifier does not attain the value"].append(place)
-    line = attempt(lambda: delta_fairness(U[:, 0], z, **options), failures, place)
+    line = attempt(lambda: delta_fairness(U[:, 0], z, compare="pairs", **options), failures, place)
     if line is not None:
         expected = largest_half_line(U[:, 0], weight, pairs)
         if abs(line.value - expected) > 1e-9:
@@ -138,7 +140,7 @@ def check_delta(U, z, options, rng, failures, place):
 def delta_quietly(u, z, options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return delta_fairness(u, z, **options).value
+        return delta_fairness(u, z, compare="pairs", **options).value
 
 
 def check_gaps(U, z, options, failures, place):
@@ -153,7 +155,7 @@ def check_gaps(U, z, options, failures, place):
                 covs.append(np.linalg.norm(cov_a - cov_b, 2))
     size = np.abs(U).max() + 1e-300
     for measure, expected, unit in ((mean_gap, means, size), (cov_gap, covs, size**2)):
-        found = attempt(lambda m=measure: m(U, z, **options), failures, place)
+        found = attempt(lambda m=measure: m(U, z, compare="pairs", **options), failures, place)
         if found is not None and abs(found - max(expected)) > 1e-9 * unit:
             failures[measure.__name__].append(place)
     for measure in (mmd2, gaussian_bound):

@@ -6,12 +6,14 @@ import warnings
 import pytest
 
 from fairpca import FairPCA
-from fairpca.exceptions import FairnessWarning
+from fairpca.exceptions import ExtremeRowsWarning, FairnessWarning
 from reproduction.datasets import UCI, load_dataset
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("FAIRPCA_DATA"), reason="FAIRPCA_DATA is not set"
 )
+# One feature of ecoli is constant but for a few rows, which make a component of their own.
+KNOWN = {"ecoli": (ExtremeRowsWarning,)}
 SAMPLE = ("ecoli", "german_credit", "wine_quality")
 
 
@@ -24,4 +26,5 @@ def test_a_data_set_gives_no_warning(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FairnessWarning)
         model.fit(data.data, sensitive_features=data.sensitive_features)
-    assert [str(entry.message) for entry in caught] == []
+    said = [entry for entry in caught if entry.category not in KNOWN.get(name, ())]
+    assert [str(entry.message) for entry in said] == []

@@ -121,10 +121,8 @@ def test_leakage_on_toy_data(toy, monkeypatch):
         tables, "DeltaFairPCA", lambda *a, **k: seen.append(k["max_rows"]) or original(*a, **k)
     )
     rows = tables.leakage(**CELL, effort=QUICK, cache=uncached)
-    assert seen == [QUICK.adversary_rows] * 2
-    assert {(row["d"], row["method"]) for row in rows} == {
-        (d, method) for d in (2, 5) for method in ("delta", "same_leakage")
-    }
+    assert seen == [QUICK.adversary_rows]  # a quick run has two components only
+    assert {(row["d"], row["method"]) for row in rows} == {(2, "delta"), (2, "same_leakage")}
     assert all(0.0 < row["value"] <= 100.0 for row in rows if row["measure"] == "variance")
 
 
@@ -296,6 +294,16 @@ def test_other_options_and_other_code_compute_anew(counted, tmp_path, monkeypatc
     assert counted.computed == [0, 1, 2, 0, 0]
 
 
+def test_files_of_other_code_stay_and_are_named(counted, tmp_path, monkeypatch):
+    run(["figure1"], tmp_path, splits=1)
+    monkeypatch.setattr(running, "code_hash", lambda: "other")
+    run(["counted"], tmp_path, splits=1)
+    made = json.loads((tmp_path / "manifest.json").read_text())["experiments"]
+    assert made == {"counted": "other", "figure1": "code"}
+    run(["counted"], tmp_path, splits=2)  # other options: figure 1 is not of this run
+    assert set(json.loads((tmp_path / "manifest.json").read_text())["experiments"]) == {"counted"}
+
+
 def test_missing_data_are_missed_before_anything_is_computed(counted, tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRPCA_DATA", str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError, match="nhanes"):
@@ -318,7 +326,7 @@ def test_numbers_and_manifest_are_the_same_in_processes(tmp_path):
         run(["figure1"], tmp_path / "two", quick=True, jobs=2)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
-    assert manifest["experiments"] == ["figure1"]
+    assert manifest["experiments"] == {"figure1": running.code_hash()}
     assert {"numpy", "scipy", "scikit-learn"} <= set(manifest["packages"])
 
 

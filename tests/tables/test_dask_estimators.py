@@ -85,7 +85,7 @@ def test_missing_values_are_dropped_or_imputed_as_in_memory(missing, max_rows, f
     frame.loc[[70, 700], FEATURES[1]] = np.nan
     frame["sex"] = frame["sex"].astype(object)
     frame.loc[::50, "sex"] = None
-    about = {"missing": missing, "missing_groups": "own", "standardize": True}
+    about = {"missing": missing, "missing_groups": "own", "standardize": True, "min_group_size": 2}
     model = DeltaFairPCA(2, penalty=1.0, max_rows=max_rows, **about)
     kind = {"drop-rows": DroppedRowsWarning, "mean": ImputedValuesWarning}[missing]
     with pytest.warns(kind, match="4 of 800"):

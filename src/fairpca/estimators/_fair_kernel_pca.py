@@ -125,7 +125,7 @@ class FairKernelPCA(FairnessEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **FairnessEstimator._parameter_constraints,
+        **{k: v for k, v in FairnessEstimator._parameter_constraints.items() if k != "rotation"},
         "kernel": [one_of({*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}), callable],
         "gamma": [POSITIVE, None],
         "kernel_params": [dict, None],

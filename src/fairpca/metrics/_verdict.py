@@ -32,6 +32,12 @@ def verdict(
     when its upper limit is below 10 points, and "unclear" otherwise. Where it does not we say
     "little" when the estimate is below 10 points and the upper limit below 20, "some" when the
     estimate is below 30 and the upper limit below 40, and "much" otherwise.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import verdict
+    >>> verdict(0.15, 0.09, 0.21).word, verdict(0.05, -0.1, 0.2).word
+    ('some', 'unclear')
     """
     if estimate is None:
         return _unknown("nothing was measured on held-out rows")

@@ -93,14 +93,17 @@ def cov_gap(
 
 
 def gaps_of(rows: Rows, compare: str, joint: bool, reference: Any) -> tuple[float, float]:
-    """Return the largest mean gap and covariance gap, by the contrasts that a fit would see."""
+    """Return the largest mean gap and covariance gap, over the contrasts of all groups."""
     gaps = table_of_gaps(rows, compare, joint, reference)
     return largest_gap(gaps, "mean_gap"), largest_gap(gaps, "cov_gap")
 
 
 def table_of_gaps(rows: Rows, compare: str, joint: bool, reference: Any) -> list[dict[str, Any]]:
-    """Return every contrast that a fit would see, with its gaps."""
-    contrasts = GroupMoments.from_rows(rows).contrasts(compare, joint, reference)
+    """Return every contrast of groups with two rows or more, with its gaps."""
+    # A fit leaves small groups out where they do not differ in the features; a measure of what is
+    # left of their differences must not.
+    moments = GroupMoments.from_rows(rows)
+    contrasts = moments.contrasts(compare, joint, reference, min_group_size=2)
     columns = contrasts.as_table()
     gaps = contrasts.projected_gaps(np.eye(rows.X.shape[1]))
     columns |= {"mean_gap": gaps.mean, "cov_gap": gaps.cov}
