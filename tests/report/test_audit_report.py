@@ -19,6 +19,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit
 from fairpca.report import audit_report
 from fairpca.report._page import _environment
+from fairpca.rows import Rows
 
 
 @pytest.fixture(scope="module")
@@ -261,3 +262,22 @@ def test_small_groups_that_are_the_headline_are_not_said_never_to_be():
     html = audit_report(U, z, **less).html()
     assert "fewer than 30 rows" in html
     assert "never the headline" not in html
+
+
+def test_held_out_rows_are_audited_and_not_fitted():
+    rng = np.random.default_rng(0)
+    z = rng.permutation(np.arange(800) % 2)
+    X = rng.normal(size=(800, 6)) + np.outer(z, rng.normal(size=6))
+    how = {"model": FairPCA(2), "families": (), "adversaries": ("linear",), "effort": "quick"}
+    decision = X[:, 0] > 0
+    page = audit_report(X, z, hold_out=0.25, decisions={"decision": decision}, **how)
+    data = page.summary["data"]
+    held_out = Rows.read(X, z).held_out(0.25)
+    assert data["n_rows"] == held_out.sum() == page.summary["audit"]["decisions"]["n_rows"]
+    assert data["n_fitted"] == (~held_out).sum()
+    assert "were fitted to" in page.html()
+    fair = FairPCA(2).fit(X[~held_out], sensitive_features=z[~held_out])
+    fitted = page.summary["fit"]["fair"]["variance"]
+    assert fitted == pytest.approx(fair.explained_variance_ratio_.sum())
+    assert "--hold-out 0.25" not in page.html()
+    assert "--hold-out 0.25" in audit_report(X, z, **how).html()

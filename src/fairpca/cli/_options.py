@@ -303,7 +303,7 @@ AUDIT = (
 REPORT = (
     *_groups(COMPARE[0]), *_PROBLEM, *_DELTA, *_MEASURED, *_FEATURES,
     _columns(DATA, "--target", "Columns that are not features."),
-    *_ROWS, _ONLY,
+    *_ROWS, _ONLY, _HOLD_OUT,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
     _path(OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
           default=Path("report.html"), show_default=True),

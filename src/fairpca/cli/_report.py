@@ -43,6 +43,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
             rows,
             model=_model(model, options),
             folds=int(options["folds"]),
+            hold_out=options["hold_out"] or 0.0,
             name=request.name,
             title=options["title"] or "",
             about={

@@ -44,6 +44,7 @@ def audit_report(
     units: Any = None,
     effort: str = "standard",
     folds: int = 5,
+    hold_out: float = 0.0,
     name: str = "",
     title: str = "",
     about: Mapping[str, Any] | None = None,
@@ -63,6 +64,9 @@ def audit_report(
         compared with plain ones on the same rows. None: the columns of X are what is audited.
     folds : int, default 5
         For the figures on held-out rows; 0: none, and no trade-off.
+    hold_out : float, default 0
+        Share of the rows that the model is not fitted to. They are the ones that are audited, so
+        that the figures are of new data; 0 audits the rows that were fitted.
     name, title : str
         What the data are called, and the title of the page.
     about : mapping, optional
@@ -100,7 +104,12 @@ def audit_report(
         "features": list(rows.feature_names or [f"x{k}" for k in range(rows.X.shape[1])]),
         "attributes": list(rows.groups.names) if rows.groups is not None else [],
         "strata": list(rows.strata.names) if rows.strata is not None else [],
-        "options": {"effort": effort, "folds": folds, **_without_columns(options)},
+        "options": {
+            "effort": effort,
+            "folds": folds,
+            "hold_out": hold_out,
+            **_without_columns(options),
+        },
         **(about or {}),
     }
     known = rows.of_known_group()  # the others are counted by the audit, and nothing else
@@ -113,11 +122,30 @@ def audit_report(
             "representation as X.",
             parameter="model",
         )
+    if hold_out:
+        held_out = rows.held_out(hold_out)
+        known = rows.take(np.flatnonzero(~held_out)).of_known_group()
+        rows, options = rows.take(np.flatnonzero(held_out)), _of_rows(options, held_out)
+        details["n_fitted"] = len(known)
     fitted = fit_both(known, model, folds)
+    known = rows.of_known_group() if hold_out else known
     plain, fair = (_scores(fit, rows.X) for fit in (fitted.plain, fitted.fair))
     options = {"against": {PLAIN: plain}, "effort": effort, "progress": progress, **options}
     report = audit(rows.with_features(fair), **options)
     return make_page(report, details, known, fitted)
+
+
+def _of_rows(options: Mapping[str, Any], kept: Any) -> dict[str, Any]:
+    """Keep what the options hold of some rows only: decisions, scores, labels, features."""
+    chosen = dict(options)
+    if (decisions := options.get("decisions")) is not None:
+        chosen["decisions"] = {
+            name: values if name == "positive" or values is None else np.asarray(values)[kept]
+            for name, values in decisions.items()
+        }
+    if (original := options.get("original")) is not None:
+        chosen["original"] = np.asarray(original)[kept]
+    return chosen
 
 
 def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
