@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
-from fairpca.estimators._sparse_fair_pca import SparseFairPCA
 from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.moments import (
@@ -125,7 +124,7 @@ def _measure(
             if len(components) == len(reference):  # a share may take more on another fold
                 components = align(components, reference)
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
-            if isinstance(fair, SparseFairPCA):
+            if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
             if compared:

@@ -7,13 +7,13 @@ import io
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairpca._present import shorten
 from fairpca._progress import Progress
-from fairpca.estimators import DeltaFairPCA, FairPCA
+from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
 from fairpca.report._delta import DeltaDisplay
@@ -25,6 +25,9 @@ from fairpca.report._scores import BeforeAfterDisplay, caption
 from fairpca.report._summary import Fitted, fit_both, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
+
+if TYPE_CHECKING:  # loaded only where it is fitted
+    from fairpca.estimators import DeltaFairPCA
 
 PLAIN = "plain PCA"  # what fair components are compared with
 _DPI = 110
@@ -116,7 +119,7 @@ def audit_report(
     if model is None:
         report = audit(rows, effort=effort, progress=progress, **options)
         return make_page(report, details, known)
-    if not isinstance(model, FairPCA | DeltaFairPCA):
+    if not (isinstance(model, FairPCA) or hasattr(model, "fit_sample")):
         raise InvalidInputError(
             f"model is a {type(model).__name__}: give a FairPCA or DeltaFairPCA, or the "
             "representation as X.",

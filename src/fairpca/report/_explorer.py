@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._present import interval, number, percent, points, shorten
-from fairpca.estimators import DeltaFairPCA
 from fairpca.metrics import audit
 from fairpca.report._display import feature_names, same_sign
 from fairpca.report._summary import Fitted
@@ -59,7 +58,7 @@ def explorer(
                 "loadings": [_loadings(component, names) for component in components[:2]],
             }
         )
-    of_leakage = isinstance(fair, DeltaFairPCA)
+    of_leakage = hasattr(fair, "leakage_")
     return {
         "slider": f"Penalty on the {'leakage' if of_leakage else 'covariance gap'}",
         "plain": drawings[0],
@@ -74,7 +73,7 @@ def explorer(
 def _point(fitted: Fitted, place: int, entry: Mapping[str, Any]) -> PathPoint:
     """Return a point of a trade-off with its components; FairPCA is fitted to all rows again."""
     fair = fitted.fair
-    if isinstance(fair, DeltaFairPCA):
+    if hasattr(fair, "path_components_"):
         components = fair.path_components_[place]
     elif entry["chosen"]:
         components = fair.components_

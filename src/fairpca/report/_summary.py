@@ -7,19 +7,22 @@ import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
 from fairpca._present import records
-from fairpca.estimators import DeltaFairPCA, FairPCA
+from fairpca.estimators import FairPCA
 from fairpca.estimators._comparison import fit_with_plain, held_out_summary
 from fairpca.exceptions import FairnessWarning
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.report._display import feature_names, same_sign
 from fairpca.rows import Rows
+
+if TYPE_CHECKING:  # loaded only where it is fitted
+    from fairpca.estimators import DeltaFairPCA
 
 PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
@@ -210,7 +213,7 @@ def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
 
 def _tradeoff(fair: FairPCA | DeltaFairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
     """Fit along penalties of the covariance gap, and measure every fold that was left out."""
-    if isinstance(fair, DeltaFairPCA):
+    if hasattr(fair, "leakage_"):
         return records(fair.path_)
     if folded is None or fair.objective != "total" or hasattr(fair, "balance_"):
         return []
