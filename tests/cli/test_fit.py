@@ -251,3 +251,10 @@ def test_a_long_solve_is_announced(run, write, people, monkeypatch):
     assert not any("take minutes" in stage for stage in told)
     assert run("fit", *asked).exit_code == 0
     assert any("2 components and 4 contrasts take minutes" in stage for stage in told)
+
+
+def test_no_bound_that_counts_rows_is_printed_for_units(run, write, people):
+    frame = people.assign(person_id=np.arange(len(people)) // 4)
+    asked = ("fit", write(frame), "--sensitive", "sex", "--drop", OTHERS)
+    assert "at most" in run(*asked, "--features", ",".join(FEATURES)).stdout
+    assert "at most" not in run(*asked, "--unit", "person_id").stdout

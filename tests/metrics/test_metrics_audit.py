@@ -94,9 +94,20 @@ class TestHeadline:
             assert one.headline.estimate == best.held_out.estimate
             assert one.headline.comparison == best.comparison
             assert one.headline.n_compared == len(ADVERSARIES)
-            for end in ("low", "high"):
-                ends = [getattr(row.held_out, end) for row in one.held_out]
-                assert getattr(one.headline, end) == max(ends)
+            for name in ("low", "high", "chance", "p_value"):
+                assert getattr(one.headline, name) == getattr(best.held_out, name)
+
+    def test_noise_of_a_small_group_is_not_the_worst(self):
+        # 35 rows without a difference may show more than the few points of large groups.
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            z = np.repeat(list("abc"), [3000, 3000, 35])
+            U = rng.normal(size=(len(z), 2)) + 0.25 * (z == "b")[:, None]
+            report = audit(U, z, families=(), adversaries=("linear",), effort="quick")
+            worst = report.headline
+            assert "c" not in worst.comparison.groups
+            assert worst.low <= worst.estimate <= worst.high
+            assert worst.estimate > worst.chance
 
     def test_its_interval_allows_for_being_the_largest_of_several(self):
         rng = np.random.default_rng(4)

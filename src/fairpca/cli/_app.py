@@ -170,8 +170,8 @@ Examples:
 def report(data: tuple[str, ...], **settings: Any) -> None:
     """Fit, audit, and write a page about it that people can read.
 
-    The page is one HTML file without scripts that loads nothing. It is not a finding of compliance
-    with any rule or law.
+    The page is one HTML file that loads nothing. It is not a finding of compliance with any rule
+    or law.
     """
     from fairpca.cli._report import run_report
 

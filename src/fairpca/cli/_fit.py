@@ -219,7 +219,8 @@ def _show(
         }
         click.echo(to_json("fit", document))
     elif not options["quiet"]:
-        print_fit(*result, result.group_table(), request.heading(n_rows, len(names), standardized))
+        heading = request.heading(n_rows, len(names), standardized)
+        print_fit(*result, result.group_table(), heading, by_units=request.roles.unit is not None)
 
 
 def _document(result: Comparison) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from fairpca.metrics._inference import (
     Difference,
     HeldOut,
     Rates,
-    chance_of_largest,
     compare_largest,
     simultaneous_quantile,
 )
@@ -81,7 +80,10 @@ class Missing(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """The largest of `n_compared` estimates; its interval covers the largest true value."""
+    """The largest of `n_compared` estimates among those that exceed their chance level, if any do.
+
+    All figures are of one adversary and one pair, and the interval holds together with all others.
+    """
 
     comparison: Comparison
     estimate: float
@@ -159,14 +161,13 @@ class Representation:
             AdversaryResult(comparison, one.described(quantile))
             for comparison, one in zip(comparisons, rates, strict=True)
         )
-        figures = [held_out[k].held_out for k in kept]
-        best = max(kept, key=lambda k: rates[k].estimate)
-        estimate = rates[best].estimate
-        low, high = (max(getattr(one, end) for one in figures) for end in ("low", "high"))
-        chance = chance_of_largest(counted, estimate, seed)
-        headline = Headline(comparisons[best], estimate, low, high, *chance, len(figures))
-        small = comparisons[best].small
-        word = verdict(estimate, low, high, missing=missing, small=small)
+        # The largest of few rows is mostly noise: what chance alone would give comes last.
+        shown = [k for k in kept if rates[k].exceeds_chance] or kept
+        best = max(shown, key=lambda k: rates[k].estimate)
+        new, comparison = held_out[best].held_out, comparisons[best]
+        figures = (new.estimate, new.low, new.high, new.chance, new.p_value)
+        headline = Headline(comparison, *figures, len(counted))
+        word = verdict(*figures[:3], missing=missing, small=comparison.small)
         return replace(self, held_out=held_out, headline=headline, verdict=word)
 
     def by_adversary(self) -> list[AdversaryResult]:
@@ -278,7 +279,10 @@ class AuditReport:
         differences = []
         for other, rates in zip(full[1:], columns[1:], strict=True) if measured else ():
             one, two = ([some[k] for k in kept] for some in (columns[0], rates))
-            largest, rows = compare_largest(one, two, confidence, seed)
+            _, rows = compare_largest(one, two, confidence, seed)
+            shown = [k for k in kept if columns[0][k].exceeds_chance or rates[k].exceeds_chance]
+            one, two = ([some[k] for k in shown or kept] for some in (columns[0], rates))
+            largest, _ = compare_largest(one, two, confidence, seed)
             named = tuple(zip((comparisons[k] for k in kept), rows, strict=True))
             differences.append(HeadlineDifference(full[0].name, other.name, *largest, named))
         return cls(tuple(full), tuple(differences), missing, settings=settings, **facts)

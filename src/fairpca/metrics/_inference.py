@@ -151,6 +151,11 @@ class Rates(NamedTuple):
             None if units is None else counts,
         )
 
+    @property
+    def exceeds_chance(self) -> bool:
+        """Whether the estimate is above what alike groups stay below in 95 of 100 cases."""
+        return self.estimate > float(t.ppf(CHANCE, self.freedom)) * self.null_error
+
     def limits(self, quantile: float) -> tuple[float, float]:
         """Return the limits for a quantile of the normal distribution."""
         reach = float(t.isf(norm.sf(quantile), self.freedom)) * self.error
@@ -198,20 +203,6 @@ def simultaneous_quantile(columns: Sequence[Array], confidence: float, seed: int
         return quantile_of_one(confidence ** (1.0 / len(columns)))
     largest = np.abs(draws).max(axis=1)
     return max(quantile_of_one(confidence), float(np.quantile(largest, confidence)))
-
-
-def chance_of_largest(rates: Sequence[Rates], estimate: float, seed: int) -> tuple[float, float]:
-    """Return what the largest of several stays below by chance, and the p-value of `estimate`."""
-    errors = np.array([one.null_error for one in rates])
-    few = min(one.freedom for one in rates)
-    draws = normal_draws([one.influence for one in rates], seed)
-    if draws is None:
-        p_value = min(1.0, len(rates) * float(t.sf(estimate / errors.max(), few)))
-        return float(t.isf((1.0 - CHANCE) / len(rates), few) * errors.max()), p_value
-    heavier = t.isf(norm.sf(draws), few)  # the tails of few units
-    largest = (heavier * errors).max(axis=1)
-    p_value = (1.0 + np.count_nonzero(largest >= estimate)) / (1.0 + len(largest))
-    return float(min(np.quantile(largest, CHANCE), 1.0)), float(p_value)
 
 
 def compare_largest(
