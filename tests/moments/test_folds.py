@@ -168,7 +168,7 @@ def test_held_out_figures_are_those_of_the_held_out_rows(table, compare, strata)
         assert abs(found.mean_gap - mean_gap(U, compare=compare, **about)) < 1e-9
         assert abs(found.cov_gap - cov_gap(U, compare=compare, **about)) < 1e-9
         if compare == "pairs":
-            assert abs(found.gaussian_bound - gaussian_bound(U, **about)) < 1e-9
+            assert abs(found.gaussian_bound - gaussian_bound(U, compare=compare, **about)) < 1e-9
         spread = np.cov(new[FEATURES].T, ddof=0).trace()
         assert abs(found.variance - np.cov(U.T, ddof=0).reshape(d, d).trace() / spread) < 1e-9
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 if TYPE_CHECKING:
-    from fairpca.rows.groups import Groups, Level
+    from fairpca.rows.groups import Level
     from fairpca.rows.rows import Rows
 
 Words = NDArray[np.uint64]
@@ -126,8 +126,8 @@ def fold_of(
         places = range(rows.X.shape[1]) if columns is None else columns
         keys = np.array([_key(f"x{place}") for place in places], dtype=np.uint64)
         words = _sparse_words(rows.X, keys) if issparse(rows.X) else _words(rows.X, keys)
-        words += _group_words(rows.groups, "group", len(rows))
-        words += _group_words(rows.strata, "stratum", len(rows))
+        # Nor are groups: of rows that repeat, all groups are held out together. Else a held-out
+        # part would have copies of one group only, and a gap that nobody has.
     words = _mixed(words, 0xFF51AFD7ED558CCD)
     if apart:
         words = _mixed(words, 0xC4CEB9FE1A85EC53)
@@ -137,21 +137,6 @@ def fold_of(
 def _mixed(words: Words, factor: int) -> Words:
     words = (words ^ (words >> np.uint64(33))) * np.uint64(factor)
     return words ^ (words >> np.uint64(33))
-
-
-def _group_words(groups: Groups | None, part: str, n_rows: int) -> Words:
-    """Hash the columns of groups or strata by their places and values."""
-    words = np.zeros(n_rows, dtype=np.uint64)
-    if groups is None:
-        return words
-    for column in groups.categorical:
-        words += label_keys(column.levels, f"{part} {groups.names.index(column.name)}")[
-            column.codes
-        ]
-    for numbers in groups.numeric:
-        key = _key(f"{part} {groups.names.index(numbers.name)}")
-        words += _words(numbers.values[:, None], np.array([key], dtype=np.uint64))
-    return words
 
 
 def _words(matrix: Any, keys: Words) -> Words:
