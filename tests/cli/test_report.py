@@ -28,7 +28,10 @@ def test_a_table_becomes_a_page_figures_and_a_card(run, write, hired, tmp_path):
     assert "<h1>A &amp; B</h1>" in html
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["data"]["features"] == list("uvwxyz")
-    assert document["fit"]["fair"]["mean_gap"] < 1e-8 < document["fit"]["held_out"]["mean_gap"]
+    assert (
+        document["fit"]["fair"]["mean_gap"] < 1e-8 <= document["fit"]["held_out"]["mean_gap_error"]
+    )
+    assert document["fit"]["held_out"]["plain_mean_gap"] > document["fit"]["held_out"]["mean_gap"]
     assert document["audit"]["decisions"]["rates"][0]["measure"] == "selection"
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     assert document["record"]["files"] == [{"name": "people.csv", "sha256": digest}]
