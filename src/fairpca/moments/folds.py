@@ -51,9 +51,9 @@ class GapStatistics(NamedTuple):
 class FoldedMoments:
     """Moments of the same rows, fold by fold; merged with ``+``.
 
-    The fold of a row follows from its values, or from its unit where there are units, so that every
-    order of rows, every way to cut them into batches and every engine gives the same folds. Copies
-    of a row share a fold.
+    The fold of a row follows from its features, or from its unit where there are units: every order
+    of rows, every way to cut them into batches and every engine gives the same folds. Copies of a
+    row share a fold.
 
     Parameters
     ----------

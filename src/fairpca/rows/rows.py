@@ -334,7 +334,7 @@ class Rows:
         return halves(self.cells(), seed, self.units)
 
     def folds(self, n_folds: int, columns: Sequence[int | str] | None = None) -> NDArray[np.intp]:
-        """Return the fold of each row, 0 to n_folds - 1, decided by its unit or by its values.
+        """Return the fold of each row, 0 to n_folds - 1, decided by its unit or features.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class Rows:
     ) -> NDArray[np.bool_]:
         """Mark the rows to hold out, about a `share` of them; a unit is held out as a whole.
 
-        It is decided by the values of the row, or by its unit, and so is the same in every order
+        It is decided by the features of the row, or by its unit, and so is the same in every order
         and batch, and independent of `folds`; `columns` is as there.
 
         Examples
