@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min coverage fuzz mutants bench bench-scale reproduction docs test-browser dist clean
+.PHONY: help setup demo test lint format test-fast test-slow test-sql test-spark test-min test-mid coverage fuzz mutants bench bench-scale reproduction docs test-browser dist clean
 
 help:
 	@echo "make demo       fit on embedded data and print the comparison with plain PCA"
@@ -13,8 +13,9 @@ help:
 	@echo "make test-sql   databases on real servers, ONNX and skops; installs their extras"
 	@echo "make test-spark the tests on a local Spark session; installs pyspark, needs Java 17 or 21"
 	@echo "make test-min   the quick tests with the lowest versions that pyproject.toml promises"
+	@echo "make test-mid   the quick tests with versions in between: scikit-learn 1.7, scipy 1.16, pandas 2.3"
 	@echo "make fuzz       10,000 random tries against oracles; TRIES= and SEED= choose others"
-	@echo "make mutants    small faults in a copy of the source, one at a time, that the tests must find"
+	@echo "make mutants    faults drawn at random (N=200 SEED=…), one at a time, that the tests must find"
 	@echo "make coverage   which lines the quick tests reach, as build/coverage/index.html"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
@@ -84,13 +85,22 @@ test-min: setup
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(MIN)/bin/python --resolution lowest-direct -e '.[cli,dask]' --group test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MIN)/bin/python -m pytest -q -n auto --dist worksteal -p no:cacheprovider
 
+# The same with versions that many people have: before callbacks of scikit-learn and strings of pandas 3.
+MID := .venv-mid
+test-mid: setup
+	test -x $(MID)/bin/python || $(PYTHON) -m venv $(MID)
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(MID)/bin/python -e '.[cli,dask]' --group test \
+	  'scikit-learn==1.7.*' 'scipy==1.16.*' 'numpy==2.3.*' 'pandas==2.3.*' 'matplotlib==3.10.*' 'polars<2'
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MID)/bin/python -m pytest -q -n auto --dist worksteal -p no:cacheprovider
+
 TRIES ?= 10000
 SEED ?= $(shell date +%s)
 fuzz: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz --tries $(TRIES) --seed $(SEED)
 
+N ?= 200
 mutants: setup
-	$(BIN)/python tests/mutants
+	$(BIN)/python tests/mutants --count $(N) --seed $(SEED)
 
 coverage: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal \
@@ -126,4 +136,4 @@ docs: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
 
 clean:
-	rm -rf docs/api docs/changelog.md docs/contributing.md docs/gallery $(VENV) $(MIN) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf docs/api docs/changelog.md docs/contributing.md docs/gallery $(VENV) $(MIN) $(MID) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

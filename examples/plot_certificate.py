@@ -6,8 +6,11 @@ Fair PCA is not a convex problem, and a solver may end in a basis that is not th
 certificate says how much better any other basis could be at most: it holds whatever the solver did.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairPCA
@@ -57,4 +60,32 @@ ax.axvline(fair.certificate_.bound, color="black", linestyle="--", label="proven
 ax.set(xlabel="variance less penalty of the covariance gap", yticks=[])
 ax.spines[["top", "right", "left"]].set_visible(False)
 ax.legend(frameon=False, loc="upper left")
+plt.show()
+
+# %%
+# ``proven``, ``basis_settled`` and ``bound_solved`` are three things. In the first fit basis and
+# bound meet. In the second both are solved, and they do not: the best relaxed value lies above
+# every basis, and more iterations change nothing. In the third the relaxation was cut short, and
+# more iterations lower the bound.
+fits = {
+    "cov_tol=0.3": FairPCA(2, cov_tol=0.3),
+    "cov_weight=3": FairPCA(4, cov_weight=3),
+    "solver='tight', max_iter=4": FairPCA(4, cov_weight=3, solver="tight", max_iter=4),
+}
+figure, ax = plt.subplots(figsize=(8, 3.2), layout="constrained")
+for place, (name, estimator) in enumerate(fits.items()):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        c = estimator.fit(X, sensitive_features=diabetes.sensitive_features).certificate_
+    lowest, relaxed = 100 * c.objective / c.bound, 100 * c.relaxed_objective / c.bound
+    ax.plot([lowest, 100], [place, place], color="0.8", linewidth=8, solid_capstyle="butt")
+    ax.plot(lowest, place, "o", color="#0072b2", label="basis" if not place else None)
+    ax.plot(relaxed, place, "d", color="#d55e00", label="relaxed value" if not place else None)
+    ax.plot(100, place, "|", color="black", markersize=16, label="bound" if not place else None)
+    names = ("proven", "basis_settled", "bound_solved")
+    words = ", ".join(f"{word}={getattr(c, word)}" for word in names)
+    ax.text(0.02, place - 0.25, f"{name}: {words}", transform=ax.get_yaxis_transform(), fontsize=9)
+ax.set(xlabel="percent of the bound", yticks=[], ylim=(2.9, -0.5))
+ax.spines[["top", "right", "left"]].set_visible(False)
+ax.legend(frameon=False, loc="lower left", ncols=3)
 plt.show()

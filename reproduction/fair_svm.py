@@ -247,7 +247,7 @@ class FairSVM:
         p = X.shape[1]
         gap, cov_gap, basis = np.zeros(p), np.zeros((p, p)), np.eye(p)
         if z is not None:
-            contrasts = GroupMoments.from_arrays(X, z).contrasts()
+            contrasts = GroupMoments.from_arrays(X, z).contrasts(min_group_size=2)
             gap, cov_gap = contrasts.mean_gaps[0], contrasts.cov_gaps[0]
             # Equal means are eliminated, not approximated: only directions orthogonal to f count.
             basis = complement_basis(gap[None], 1e-12 * max(float(np.linalg.norm(gap)), 1e-300))

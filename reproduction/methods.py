@@ -122,7 +122,9 @@ def fit_bases(
 ) -> dict[str, dict[str, Any]]:
     """Fit methods on standardised rows at the paper's μ: basis, variance and gaps of each."""
     moments = GroupMoments.from_arrays(X, z)
-    problem = FairProblem.from_contrasts(moments.pooled().covariance, moments.contrasts(), 1)
+    problem = FairProblem.from_contrasts(
+        moments.pooled().covariance, moments.contrasts(min_group_size=2), 1
+    )
     used = int(np.sum(np.diag(problem.covariance) > 0.5))
     problem = replace(problem, cov_weight=cov_weight_from_paper(mu, len(X), used))
     fits: dict[str, dict[str, Any]] = {}

@@ -257,7 +257,11 @@ def planes() -> tuple[Any, Any, dict[str, Any]]:
     weight = cov_weight_from_paper(0.01, *X.shape)
     moments = GroupMoments.from_arrays(X, z)
     both = FairProblem.from_contrasts(
-        moments.pooled().covariance, moments.contrasts(), 2, mean_tol=MEAN_TOL, cov_weight=weight
+        moments.pooled().covariance,
+        moments.contrasts(min_group_size=2),
+        2,
+        mean_tol=MEAN_TOL,
+        cov_weight=weight,
     )
     mean = replace(both, cov_weight=0.0)
     problems = {"pca": replace(mean, mean_tol=None), "mean": mean, "both": both}
@@ -288,7 +292,9 @@ def figure2(split: int, effort: Effort, cache: Cache) -> Rows:
     """Variance and linear Δ on wine quality, three components, for every δ and μ."""
     part = make_split("wine_quality", split)
     moments = GroupMoments.from_arrays(part.train, part.z_train)
-    problem = FairProblem.from_contrasts(moments.pooled().covariance, moments.contrasts(), 3)
+    problem = FairProblem.from_contrasts(
+        moments.pooled().covariance, moments.contrasts(min_group_size=2), 3
+    )
     rows: Rows = []
     for delta in DELTAS:
         for method, mu, solution in _solutions(part, replace(problem, mean_tol=delta)):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from hypothesis import settings
+from support import NEEDS_SKLEARN_1_9
 
 # The same examples on every run: a fresh clone passes where ours did. New ones if asked for.
 settings.register_profile("repeatable", derandomize=True)
@@ -22,6 +23,14 @@ def close_figures():
 
 @pytest.fixture
 def short_path(monkeypatch):
-    """DeltaFairPCA tries three penalties, for tests that are not about the path."""
-    monkeypatch.setattr("fairpca.estimators._delta_fair_pca.PENALTIES", (0.05, 1.0, 15.0))
-    monkeypatch.setattr("fairpca.estimators._delta_fair_pca.GAP_POINTS", 0)
+    """DeltaFairPCA tries three penalties and two more ascents, for tests of something else."""
+    for module in ("_delta_fair_pca", "_path_delta"):
+        monkeypatch.setattr(f"fairpca.estimators.{module}.PENALTIES", (0.05, 1.0, 15.0))
+        monkeypatch.setattr(f"fairpca.estimators.{module}.ASCENTS", 2)
+
+
+def pytest_collection_modifyitems(items):
+    """Skip examples that show callbacks where scikit-learn has none."""
+    for item in items:
+        if item.name.endswith(("_variance.SolveHistory", "_variance.CertificateDisplay")):
+            item.add_marker(NEEDS_SKLEARN_1_9)

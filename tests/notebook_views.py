@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from fairpca import Certificate, FairPCA
-from fairpca.metrics import audit, delta_fairness
+from fairpca.metrics import audit, decision_rates, delta_fairness
 
 HOSTILE = ("<script>hit()</script>", '"><img src=x onerror=hit()>', "{{7*7}}", "\x1b[31mred")
 
@@ -25,11 +25,14 @@ def views():
     U = fair.transform(X)
     few = {"n_permutations": 9, "random_state": 0}
     return {
-        "certificate": Certificate(9.9, 10.0, 0.0, 0.1, 10.0, 0.0, HOSTILE[0], True),
+        "certificate": Certificate(9.9, 10.0, 0.0, 0.1, 10.0, 0.0, HOSTILE[0], True, True),
         "delta": delta_fairness(U, groups, control_features=strata, cross_fit=True, **few),
         "audit": audit(
             U, groups, control_features=strata, families=("linear",), adversaries=("linear",),
             effort="quick",
+        ),
+        "decisions": decision_rates(
+            np.arange(len(X)) % 3 > 0, groups, control_features=strata, min_group=10
         ),
         "moments": fair.moments_,
         "contrasts": fair.moments_.contrasts(),

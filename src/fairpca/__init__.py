@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairpca.estimators import (
+        SKOPS_TRUSTED,
         DeltaFairPCA,
         FairKernelPCA,
         FairPCA,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __version__ = version("fairpca")
 __all__ = [
+    "SKOPS_TRUSTED",
     "Certificate",
     "DeltaFairPCA",
     "FairKernelPCA",
@@ -32,6 +34,7 @@ __all__ = [
 # Imported when first used: scikit-learn takes seconds to load, and the command line has to be
 # there before that, to take an interrupt or to say that something is missing.
 _HOME = {
+    "SKOPS_TRUSTED": "fairpca.estimators",
     "Certificate": "fairpca.solvers",
     "DeltaFairPCA": "fairpca.estimators",
     "FairKernelPCA": "fairpca.estimators",

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 Missing = Literal["error", "drop-rows", "mean"]
-Groupless = Literal["raise", "own"]
+Groupless = Literal["raise", "own", "unlabelled"]
 Unknown = Literal["error", "ignore"]
 Ungrouped = Literal["raise", "leave-out"]
 Engine = Literal["dask", "spark"]
@@ -23,6 +23,8 @@ METHODS = {
 """Methods of each family of classifiers, the default first."""
 FAMILIES = tuple(METHODS)
 """Half-spaces, Gaussian-kernel SVMs and orthants."""
+HELD_OUT = "held_out"
+"""Name of the column that says which rows were not fitted."""
 PANEL = {
     "linear": "linear SVM",
     "gaussian": "Gaussian-kernel SVM",
@@ -33,7 +35,7 @@ PANEL = {
 ADVERSARIES = tuple(PANEL)
 EFFORTS = ("quick", "standard", "thorough")
 """How much an audit measures."""
-DELTA_FAMILIES = ("rbf", "linear", "trees")
+DELTA_FAMILIES = ("rbf", "linear", "trees", "panel")
 """Classifiers by which DeltaFairPCA is judged."""
 MISSING: tuple[Missing, ...] = get_args(Missing)
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
@@ -44,6 +46,8 @@ UNGROUPED: tuple[Ungrouped, ...] = get_args(Ungrouped)
 """The same in an audit."""
 MISSING_GROUPS = ("raise", "ignore")
 """What estimators do without groups."""
+MIN_ROWS = 10
+"""Rows of a cell that may be written to a file."""
 MAX_CELLS = 1000
 """Distinct combinations of groups that are accepted by default."""
 MAX_LEVELS = 1000

@@ -14,6 +14,9 @@ _LONGEST = 200  # characters of a name
 _ROUNDING = 1e-9  # a gap smaller than this share of its scale is rounding
 NOTHING = "–"
 """What stands where there is no value."""
+TOO_FEW = (
+    "not measured, no part of the held-out rows has two rows or units of both groups in each half"
+)
 
 
 def visible(text: str) -> str:
@@ -82,7 +85,24 @@ def percent(value: float | None) -> str:
 
 def points(difference: float | None) -> str:
     """Write a difference of shares in percentage points with one digit."""
-    return NOTHING if difference is None else f"{100 * difference:.1f}"
+    if difference is None or not math.isfinite(difference):
+        return NOTHING
+    return f"{100 * difference:.1f}".replace("-", "−")
+
+
+def with_error(value: float, error: float, unit: Any = number) -> str:
+    """Write a value with its standard error; nothing where there was nothing to measure."""
+    return f"{unit(value)} ± {unit(error)}" if math.isfinite(value) else NOTHING
+
+
+def points_text(estimate: float, low: float, high: float) -> str:
+    """Write a difference of shares with its interval.
+
+    >>> from fairpca._present import points_text
+    >>> points_text(-0.091, -0.12, -0.063)
+    '−9.1 points (−12.0 to −6.3)'
+    """
+    return f"{points(estimate)} points ({points(low)} to {points(high)})"
 
 
 def interval(low: float | None, high: float | None, unit: Any = share) -> str:
@@ -95,6 +115,22 @@ def p_value(value: float | None) -> str:
     return NOTHING if value is None else "< 0.001" if value < 1e-3 else f"{value:.3f}"
 
 
+def delta_request(model: Any) -> str | None:
+    """Say what was asked of Δ and what is true of it; None where nothing was measured."""
+    if getattr(model, "delta_", None) is None:
+        return None
+    request = "as low as chance allows" if model.delta is None else f"at most {model.delta:g}"
+    value = f"{share(model.delta_)} ± {share(model.delta_error_)}"
+    chance = f"chance alone gives up to {share(model.delta_chance_)}"
+    limit = model.delta_chance_ if model.delta is None else model.delta
+    said = f"Requested Δ: {request}. Estimated for new data: {value}."
+    if limit < model.delta_chance_:
+        also = "was not reached and " if model.delta_ > limit else ""
+        return f"{said} The request {also}cannot be verified with so few rows: {chance}."
+    missed = " The request was not reached." if model.delta_ > limit else ""
+    return f"{said}{missed} {chance.capitalize()}."
+
+
 def optimality(gap: float) -> str:
     """Say how far from the best possible a certified value can be; the percentage is rounded up.
 
@@ -105,6 +141,36 @@ def optimality(gap: float) -> str:
     return (
         "optimal" if gap < 5e-7 else f"within {math.ceil(1000 * gap - 1e-9) / 10:.1f} % of optimal"
     )
+
+
+def verdict(certificate: Mapping[str, Any]) -> str:
+    """Say what a certificate proves: how close to optimal, or what is possible at most and why.
+
+    >>> from fairpca import Certificate
+    >>> from fairpca._present import verdict
+    >>> verdict(Certificate(9.0, 10.0, 0.0, 0.1, 10.0, 0.0, "refined", True, True).as_dict())
+    'a local optimum; at most 11.2 % more is possible, and more iterations will not narrow this: the
+    bound is loose or a better optimum is elsewhere'
+    """
+    if certificate["proven"]:
+        return f"{optimality(certificate['gap'])} (proven)"
+    objective, left = certificate["objective"], certificate["bound"] - certificate["objective"]
+    # Of nothing, of losses and of next to nothing a percentage says nothing.
+    is_share = 0.0 < left <= 10.0 * objective
+    more = f"{math.ceil(1000 * left / objective - 1e-9) / 10:.1f} %" if is_share else number(left)
+    why = _OPEN if certificate["bound_solved"] else "and the bound was not solved to tol"
+    settled = "a local optimum" if certificate["basis_settled"] else "a basis short of an optimum"
+    return f"{_BASES.get(certificate['solver'], settled)}; at most {more} more is possible, {why}"
+
+
+_OPEN = (
+    "and more iterations will not narrow this: the bound is loose or a better optimum is elsewhere"
+)
+_BASES = {
+    "deflation": "components found one after the other",
+    "tight": "a rounded relaxation",
+    "paper": "a rounded relaxation",
+}
 
 
 def records(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -232,6 +232,10 @@ class ImputedValuesWarning(FairnessWarning):
     """Missing values count as the mean of all rows; the message says in which columns."""
 
 
+class TargetWarning(FairnessWarning):
+    """Equal means take most of what predicts y, or strata hand a bias in y on."""
+
+
 class NotFittedYetWarning(FairnessWarning):
     """`partial_fit` kept the rows, but they do not allow a fit yet; the message says why."""
 

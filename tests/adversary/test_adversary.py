@@ -6,16 +6,15 @@ import pytest
 from fairpca.adversary import (
     Ascent,
     Leakage,
+    Path,
     PathTarget,
     Point,
     find_space,
-    fit_path,
     form_targets,
     random_frequencies,
     whitened,
 )
 from fairpca.adversary._leakage import RIDGE
-from fairpca.adversary._path import _targets_in_gaps
 from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
@@ -182,10 +181,6 @@ def test_halves_share_every_cell():
     assert np.abs(one - two).max() <= 1
 
 
-def penalties(*values):
-    return [PathTarget(value) for value in values]
-
-
 def shells(n=600, seed=0):
     """Groups with equal means whose spread differs in the first two of five features."""
     rng = np.random.default_rng(seed)
@@ -200,7 +195,7 @@ def test_the_path_gives_up_variance_for_less_leakage():
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
     random = np.random.default_rng(0)
-    path = fit_path(space, rows, contrasts_of, penalties(0.05, 0.5, 5.0), random)
+    path = Path(space, rows, contrasts_of, random).fit((0.05, 0.5, 5.0))
     variance, leakage = (
         [getattr(point, name) for point in path] for name in ("variance", "leakage")
     )
@@ -230,28 +225,25 @@ def test_starts_leave_out_the_directions_that_differ_the_most():
         assert max(kept) == pytest.approx(most)
 
 
-class PenaltiesOnly(Ascent):
-    """Notes the penalties that are ascended, and ascends nothing."""
+def test_penalties_are_ascended_up_and_down_from_the_best_basis_for_each(monkeypatch):
+    ascended = []
 
-    def ascend(self, V, target):
-        self.ascended = [*getattr(self, "ascended", ()), target.penalty]
+    def stay(self, V, target):
+        ascended.append(target.penalty)
         return V
 
-
-def test_penalties_are_ascended_up_and_down_and_no_reported_leakage_is_negative():
-    rng = np.random.default_rng(0)
-    rows = Rows.read(rng.normal(size=(400, 4)), np.arange(400) % 2)  # nothing leaks
+    monkeypatch.setattr(Ascent, "ascend", stay)
+    rows = Rows.read(*shells())
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
-    targets, order = form_targets(rows, contrasts_of)
-    X, S = space.coordinates(rows.X)[order], np.diag(space.variances)
-    test = Leakage(X, S, targets, random_frequencies(2, 60, rng))
-    assert min(test.adjusted(V).max() for V in space.starts()) < -0.01
-    ascent = PenaltiesOnly(X, S, space.total, targets, rng)
-    path = ascent.path(space.starts(), penalties(1.0, 2.0, 3.0, 4.0, 500.0), space.within_means)
-    assert ascent.ascended == [1.0, 3.0, 500.0, 4.0, 2.0]
-    assert [point.target.penalty for point in path] == [1.0, 2.0, 3.0, 4.0, 500.0]
-    assert all(point.leakage >= 0.0 for point in path)
+    path = Path(space, rows, contrasts_of, np.random.default_rng(0))
+    points = path.fit((1.0, 2.0, 3.0, 4.0, 500.0))
+    assert ascended == [1.0, 3.0, 500.0, 4.0, 2.0]
+    assert [point.target.penalty for point in points] == [1.0, 2.0, 3.0, 4.0, 500.0]
+    for point in points:
+        value = point.target.value(point.variance, point.leakage)
+        others = [point.target.value(p.variance, p.leakage) for p in path.points]
+        assert value == max(others)
 
 
 def test_an_ascent_does_not_lose():
@@ -280,7 +272,7 @@ def test_means_may_differ_where_they_are_allowed_to(mean_tol):
     moments = GroupMoments.from_rows(rows)
     contrasts = moments.contrasts()
     space = find_space(moments, contrasts, 2, mean_tol)
-    path = fit_path(space, rows, contrasts_of, penalties(0.01), np.random.default_rng(0))
+    path = Path(space, rows, contrasts_of, np.random.default_rng(0)).fit((0.01,))
     gap = np.linalg.norm(contrasts.mean_gaps @ space.ordered(path[0].basis))
     if mean_tol is None:
         assert gap > 1.0
@@ -322,37 +314,29 @@ def test_points_in_a_hollow_are_best_for_a_target_between_their_neighbours():
         return max(points, key=lambda p: target.value(p.variance, p.leakage))
 
     assert all(best(PathTarget(penalty)) is not middle for penalty in np.geomspace(0.01, 100, 200))
-    (target,) = first.between(last)
+    target = first.between(last, float(np.sqrt(first.variance * last.variance)))
     assert best(target) is middle
     tie = PathTarget(target.penalty)
     values = [tie.value(point.variance, point.leakage) for point in (first, last)]
     assert values[0] == pytest.approx(values[1])
 
 
-def test_gaps_of_the_path_are_filled_in_order():
+def test_an_ascent_between_two_points_keeps_about_the_variance_it_aims_at():
     rows = Rows.read(*shells())
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), 2, 0.0)
-    asked = (space, rows, contrasts_of)
-    path = fit_path(*asked, penalties(0.05, 5.0), np.random.default_rng(0), gap_points=2)
-    assert [bool(point.target.rise) for point in path] == [False, True, True, False]
-    variance, leakage = (
-        [getattr(point, name) for point in path] for name in ("variance", "leakage")
-    )
-    assert variance == sorted(variance, reverse=True)
-    assert leakage == sorted(leakage, reverse=True)
-    assert np.diff(variance).max() < -0.02
-    path_targets = [point.target for point in path]
-    again = fit_path(*asked, path_targets, np.random.default_rng(1))
-    assert [point.target for point in again] == path_targets
+    path = Path(space, rows, contrasts_of, np.random.default_rng(0))
+    first, last = path.fit((0.05, 5.0))
+    middle = float(np.sqrt(first.variance * last.variance))
+    for start in (first.basis, last.basis):
+        point = path.ascend(first.between(last, middle), start)
+        assert point is path.points[-1]
+        assert point.target.rise > 0.0
+        assert abs(np.log(point.variance / middle)) < 0.4 * np.log(first.variance / middle)
+        assert point.leakage < first.leakage
 
 
-def test_path_targets_go_to_the_largest_gaps():
-    def point(variance, leakage):
-        return Point(PathTarget(1.0), np.zeros((2, 1)), variance, leakage)
-
-    points = [point(0.8, 0.64), point(0.4, 0.16), point(0.3, 0.09), point(0.3, 0.09)]
-    kept = [target.variance for target in _targets_in_gaps(points, 5)]
-    assert kept == pytest.approx([*(0.8 / 2 ** (n / 5) for n in (1, 2, 3, 4)), np.sqrt(0.12)])
-    assert _targets_in_gaps(points[2:], 5) == []
-    assert _targets_in_gaps(points[:1], 5) == []
+def test_points_that_leak_alike_have_a_target_between_them():
+    point = Point(PathTarget(1.0), np.zeros((2, 1)), 0.5, 0.1)
+    target = point.between(point._replace(variance=0.49), 0.495)
+    assert target == PathTarget(500.0, 0.495, 6.0 / 0.3)

@@ -9,6 +9,7 @@ from fairpca.metrics import audit, group_loss
 
 FEATURES = ["u", "v"]
 QUICK = ("--effort", "quick", "--features", "u,v")
+ALONE = ("--effort", "quick", "--family", "linear", "--adversaries", "linear")
 LINEAR = (*QUICK, "--family", "linear", "--adversaries", "linear")
 
 
@@ -44,16 +45,18 @@ def test_the_table_shows_what_the_json_holds(run, write, people):
     (svm,) = (line for line in printed.splitlines() if "half-space statistic, by SVM" in line)
     [audited] = document["representations"]
     entry = audited["in_sample"][0]
-    for figure in ("value", "null_mean", "null_quantile", "p_value"):
-        assert f" {entry[figure]:.3f} " in svm
+    for figure in ("value", "null_mean", "null_quantile"):
+        assert f" {100 * entry[figure]:.1f} " in svm
+    assert f" {entry['p_value']:.3f} " in svm
     (adversary,) = (line for line in printed.splitlines() if line.strip().startswith("linear SVM"))
     [entry] = audited["by_adversary"]
-    assert f" {entry['estimate']:.3f} " in adversary
-    assert f" {entry['low']:.3f} to {entry['high']:.3f} " in adversary
-    assert f" {entry['chance']:.3f} " in adversary
+    assert f" {100 * entry['estimate']:.1f} " in adversary
+    assert f" {100 * entry['low']:.1f} to {100 * entry['high']:.1f} ".replace("-", "−") in adversary
+    assert f" {100 * entry['chance']:.1f} " in adversary
     assert "sex: m vs f" in adversary
     assert f"{audited['gaps']['mean_gap']:.3f}" in printed
     assert "(one-vs-rest)" in printed
+    assert "sex: m vs f (50 / 70 rows)" in printed  # whose gap is the largest
     assert "Gaussian bound" in printed
 
 
@@ -168,9 +171,9 @@ def test_adversaries_small_groups_and_the_headline(run, write, people):
     assert "few" not in document["headline"]["pair"]
     printed = run("audit", write(people), *arguments).stdout
     worst = document["headline"]
-    assert f"Worst on held-out rows: {worst['estimate']:.3f} ({worst['low']:.3f}" in printed
+    assert f"Largest on held-out rows: {100 * worst['estimate']:.1f} points (" in printed
     assert "Verdict: not enough was measured" in printed
-    assert "Fewer than 30 rows, listed but never the worst: race=few (10)" in printed
+    assert "Fewer than 30 rows, listed but never the largest: race=few (10)" in printed
     assert "trees" in printed
     less = audit_json(run, write(people), *arguments, "--min-group", "5")
     assert less["small_groups"] == []
@@ -274,5 +277,42 @@ def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write,
 
 def test_where_all_groups_are_small_none_is_said_never_to_be_the_worst(run, write, people):
     printed = run("audit", write(people[:20]), "--sensitive", "sex", *LINEAR).stdout
-    assert "Worst on held-out rows" in printed
+    assert "Largest on held-out rows" in printed
     assert "Fewer than 30 rows, and no comparison without them: sex=" in printed
+
+
+def test_other_columns_of_the_same_rows_are_compared_on_them(run, refused, write, people, tmp_path):
+    """As audit(against=): the same rows, halves and adversaries, and the paired difference."""
+    other = people.assign(**{name: people[name] * 0.0 + place for place, name in enumerate("uv")})
+    other = other[["u", "w", "x", "sex"]]
+    people["z"] = people["z"].where(np.arange(120) > 5, np.nan)  # six rows are left out of both
+    path, against = write(people), write(other, "plain.csv")
+    asked = ("--sensitive", "sex", "--drop", "race,income", "--missing", "drop-rows", *ALONE)
+    document = audit_json(run, path, *asked, "--against", against)
+    kept = people[6:]
+    report = audit(
+        kept[list("uvwxyz")].to_numpy(),
+        kept["sex"].to_numpy(),
+        against={"plain.csv": other[6:][["u", "w", "x"]].to_numpy()},
+        adversaries=("linear",),
+        families=(),
+        effort="quick",
+    )
+    [difference] = report.differences
+    assert document["differences"][0]["estimate"] == pytest.approx(difference.estimate)
+    assert document["differences"][0]["low"] == pytest.approx(difference.low)
+    printed = run("audit", path, *asked, "--against", against).stdout
+    assert difference.text() in printed
+    line = refused("audit", path, *asked, "--against", write(other[:-1], "short.csv"))
+    assert "short.csv has 119 rows, but the audited table has 120" in line
+    assert "no such file" in refused("audit", path, *asked, "--against", "nowhere.csv")
+
+
+def test_the_mark_of_held_out_rows_is_no_feature_and_numbers_of_rows_are_noted(run, write, people):
+    people["held_out"] = np.arange(120) % 4 == 0
+    people["code"] = np.random.default_rng(0).choice(10**9, 120, replace=False)
+    asked = ("--sensitive", "sex", "--drop", "race,income", *ALONE)
+    document = audit_json(run, write(people), *asked)
+    assert document["data"]["features"] == [*"uvwxyz", "code"]
+    assert any("'code' has another whole number in every row" in n for n in document["notes"])
+    assert any("--drop code" in note for note in document["notes"])

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -206,6 +208,8 @@ def test_help_shows_examples_and_version_is_the_package(run):
     assert "fairpca fit people.csv --sensitive sex -d 3\n" in shown.stdout
     assert run("--version").stdout == f"fairpca {__version__}\n"
     assert "fit" in run("--help").stdout
+    for command in ("fit", "audit", "report", "transform"):
+        assert len(run(command, "--help").stdout.splitlines()) < 60, command
 
 
 @pytest.mark.parametrize("objective", ["worst-variance", "worst-loss"])
@@ -253,8 +257,38 @@ def test_a_long_solve_is_announced(run, write, people, monkeypatch):
     assert any("2 components and 4 contrasts take minutes" in stage for stage in told)
 
 
-def test_no_bound_that_counts_rows_is_printed_for_units(run, write, people):
+def test_no_bound_that_counts_rows_is_printed_for_units(run, write, people, monkeypatch):
     frame = people.assign(person_id=np.arange(len(people)) // 4)
     asked = ("fit", write(frame), "--sensitive", "sex", "--drop", OTHERS)
-    assert "at most" in run(*asked, "--features", ",".join(FEATURES)).stdout
-    assert "at most" not in run(*asked, "--unit", "person_id").stdout
+    assert "by the number of rows alone" in run(*asked, "--features", ",".join(FEATURES)).stdout
+    assert "by the number of units alone" in run(*asked, "--unit", "person_id").stdout
+    monkeypatch.setattr("fairpca.cli._fit._IN_MEMORY", 10)  # a table too large to be read again
+    result = run(*asked, "--unit", "person_id")
+    assert "alone" not in result.stdout
+    assert "No forecast for new data: rows of a unit are alike" in result.stdout
+
+
+def test_few_persons_and_extreme_rows_are_said_in_words(run, write, people):
+    people["person_id"] = (people["sex"] == "m") * 2 + np.arange(120) % 2  # four persons
+    result = run("fit", write(people), "-s", "sex", "--drop", "race,income", "--unit", "person_id")
+    assert result.exit_code == 0, result.stderr
+    assert "± 0" not in result.stdout
+    assert "not measured" in " ".join(result.stdout.split())
+    assert "no bound with so few units" in " ".join(result.stdout.split())
+    people = people.drop(columns="person_id")
+    people.loc[3, ["y", "z"]] = 400.0, 300.0
+    extreme = run("fit", write(people), "-s", "sex", "--drop", "race,income")
+    assert "extreme rows" in extreme.stderr
+
+
+def test_a_wrong_path_is_refused_before_anything_slow_is_loaded():
+    program = (
+        "import sys\nfrom fairpca.cli import main\n"
+        "sys.argv = ['fairpca', 'fit', 'nowhere.csv', '--sensitive', 'sex']\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert end.code\n"
+        "assert not {'sklearn', 'numpy', 'pyarrow'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "nowhere.csv: no such file." in done.stderr

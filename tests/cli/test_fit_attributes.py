@@ -106,7 +106,7 @@ def test_an_unsolved_relaxation_is_a_note(run, write, people):
     assert "Raise max_iter or tol." in result.stderr
     assert "not solved to tol" in result.stdout
     document = fit_json(run, *arguments, *options)
-    assert document["certificate"]["converged"] is False
+    assert document["certificate"]["bound_solved"] is False
     assert document["notes"] == [result.stderr.strip().removeprefix("fairpca: note: ")]
 
 

@@ -86,7 +86,7 @@ def test_figures_of_both_parts(run, write, table):
     assert abs(measured["mean_gap"] - gap) < 3 * np.sqrt((2 / n).sum())  # which has the noise
     assert measured["plain_mean_gap"] > 0.5 > measured["mean_gap"]
     shown = run("fit", write(table), *asked, "--hold-out", 0.3).stdout
-    for words in ("plain, fitted", "fair, fitted", "plain, held-out", "fair, held-out"):
+    for words in ("plain PCA", "fair PCA", "plain, held-out", "fair, held-out"):
         assert words in shown
     assert f"measured on {held.sum()} rows that were not fitted" in shown
 

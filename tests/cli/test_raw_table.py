@@ -44,11 +44,11 @@ def test_the_commands_run(here, run):
         assert result.exit_code == 0, (command, result.stderr)
     raw, fit, reduced, _ = (result.stdout for result in results)
     # What the guide says of the figures.
-    assert "Worst on held-out rows: 0.82" in raw
+    assert "Largest on held-out rows: 82" in raw
     assert "Verdict: much" in raw
     assert "measured on 1247 rows that were not fitted" in fit
     assert "1247 rows, 3 features" in reduced
-    assert "Worst on held-out rows: 0.1" in reduced
+    assert "Largest on held-out rows: 1" in reduced
     assert "Verdict: some" in reduced
     scores = pd.read_parquet(here / "new-reduced.parquet")
     assert len(scores) == 2000

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 QUICK = ("--family", "linear", "--effort", "quick")
@@ -86,3 +87,22 @@ def test_no_folds_and_places_that_collide(run, refused, write, people, tmp_path)
     ):
         assert "--out" in refused("report", *roles, *places)
     assert not list(tmp_path.glob("a.*"))
+
+
+@pytest.mark.parametrize("more", [(), ("--hold-out", 0.3), ("--missing", "mean")])
+def test_held_out_figures_and_the_forecast_are_those_of_a_fit(run, write, people, tmp_path, more):
+    """Text columns become indicators, whose folds have to be the same for batches and for rows."""
+    people = pd.concat([people] * 3, ignore_index=True)
+    people[list("uvwxyz")] += np.random.default_rng(0).normal(size=(360, 6))
+    people["town"] = np.random.default_rng(1).choice(["a", "b", "c"], 360)
+    if "mean" in more:
+        people.loc[::9, "u"] = np.nan
+    path, out = write(people), tmp_path / "page.html"
+    asked = ("-s", "sex", "--drop", "race,income", *more)
+    fit = json.loads(run("fit", path, *asked, "--json").stdout)
+    result = run("report", path, *asked, "-o", out, "--effort", "quick", "--family", "linear")
+    assert result.exit_code == 0, result.stderr
+    page = json.loads(out.with_suffix(".json").read_text())["fit"]
+    assert page["held_out"] == pytest.approx(fit["held_out"])
+    assert page["expected"] == fit["expected"]
+    assert page["expected"]["mean_gap"] > 0

@@ -89,3 +89,13 @@ def test_rotation_keeps_the_figures(people):
         assert after[name] == pytest.approx(before[name], abs=1e-9)
     assert documents[0]["components"] != documents[1]["components"]
     assert documents[0]["plain"] == documents[1]["plain"]
+
+
+def test_variance_of_held_out_rows_is_that_of_the_fitted_regression(run, write):
+    """A regression of its own on forty rows explains far more of them than of all others."""
+    frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(160, 12)))
+    frame.columns = [f"f{place}" for place in range(12)]
+    frame["sex"] = np.tile(["f", "m"], 80)
+    result = run("fit", write(frame), "-s", "sex", "--nonzero", 3, "--hold-out", 0.25, "--json")
+    document = json.loads(result.stdout)
+    assert document["held_out"]["variance"] < document["fair"]["variance_kept"]

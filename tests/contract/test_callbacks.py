@@ -5,19 +5,20 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.callback import ProgressBar
-from sklearn.callback.tests._utils import (
-    FailingCallback,
-    NotValidCallback,
-    RecordingAutoPropagatedCallback,
-    RecordingCallback,
-)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV
-from fairpca.estimators._delta_fair_pca import GAP_POINTS, PENALTIES
+from fairpca.estimators._path_delta import ASCENTS, PENALTIES
 from fairpca.exceptions import DeltaNotReachedWarning
+
+callback_tests = pytest.importorskip("sklearn.callback.tests._utils")  # scikit-learn 1.9 has them
+from sklearn.callback import ProgressBar  # noqa: E402
+
+FailingCallback = callback_tests.FailingCallback
+NotValidCallback = callback_tests.NotValidCallback
+RecordingAutoPropagatedCallback = callback_tests.RecordingAutoPropagatedCallback
+RecordingCallback = callback_tests.RecordingCallback
 
 MAKERS = {
     "FairPCA": FairPCA,
@@ -108,7 +109,7 @@ def test_every_ascent_of_a_path_is_told(rows):
         model.fit(X, sensitive_features=z)
     assert caught[0].filename == __file__
     tasks = [r["context"].task_name for r in callback.record if r["name"] == "on_fit_task_end"]
-    assert tasks.count("ascent") == len(PENALTIES) + GAP_POINTS + 2 * len(model.path_["penalty"])
+    assert tasks.count("ascent") == 3 * len(PENALTIES) + ASCENTS
 
 
 def test_a_search_tells_of_its_settings_and_of_the_solve_of_the_best(rows):

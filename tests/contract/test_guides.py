@@ -22,7 +22,9 @@ def run_blocks(name, wanted, **names):
     return names
 
 
-@pytest.mark.parametrize("name", ["arrow.md", "production.md", "reading-components.md"])
+@pytest.mark.parametrize(
+    "name", ["arrow.md", "model-target.md", "production.md", "reading-components.md"]
+)
 def test_the_guide_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(name, ())

@@ -1,40 +1,55 @@
-"""The runner of deliberate faults (`make mutants`) tells those that no longer fit the source."""
+"""The generator of faults (`make mutants`): one expression changes, and the lines that use it."""
 
-import dataclasses
+import ast
 import importlib.util
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-_place = ROOT / "tests" / "mutants" / "__main__.py"
-_spec = importlib.util.spec_from_file_location("mutants", _place)
-mutants = importlib.util.module_from_spec(_spec)
-sys.modules["mutants"] = mutants
-_spec.loader.exec_module(mutants)
+import pytest
+
+_place = Path(__file__).parents[1] / "mutants" / "faults.py"
+_spec = importlib.util.spec_from_file_location("faults", _place)
+faults = importlib.util.module_from_spec(_spec)
+sys.modules["faults"] = faults
+_spec.loader.exec_module(faults)
+
+SOURCE = '''"""Words with 1 < 2 in them."""
+_LIMIT = 0.5
+
+def larger(x, y=2):
+    """Say whether 3 > 2."""
+    if x - y > _LIMIT:
+        raise ValueError(f"{x + y}")
+    return max(x, 1) ** 2
+'''
 
 
-def test_there_are_enough_of_them_and_each_has_a_name():
-    faults = mutants.read_faults()
-    assert len(faults) >= 60
-    assert len({fault.name for fault in faults}) == len(faults)
-    packages = {fault.file.split("/")[0] for fault in faults}
-    assert packages >= {"solvers", "moments", "metrics", "rows", "tables"}
+@pytest.fixture
+def found(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "one.py").write_text(SOURCE)
+    return {fault.change: fault for fault in faults.find_faults(tmp_path, ("rows",))}
 
 
-def test_a_stale_fault_is_told_from_one_that_fits(tmp_path):
-    file = tmp_path / "fairpca" / "rows" / "x.py"
-    file.parent.mkdir(parents=True)
-    file.write_text("a = 1\nb = 2\nb = 2\n")
-    here = "tests/contract/test_mutants.py::test_a_stale_fault_is_told_from_one_that_fits"
-    fits = mutants.Fault("one", "rows/x.py", "a = 1", "a = 2", (here,))
-    assert fits.stale(tmp_path) == ""
-    for change, reason in [
-        ({"old": "c = 1"}, "occur 0 times"),
-        ({"old": "b = 2"}, "occur 2 times"),
-        ({"file": "rows/y.py"}, "no such file"),
-        ({"new": "a ="}, "does not compile"),
-        ({"tests": ("tests/contract/test_mutants.py::test_gone",)}, "no such test"),
-    ]:
-        assert reason in dataclasses.replace(fits, **change).stale(tmp_path)
-    fits.apply(tmp_path)
-    assert file.read_text().startswith("a = 2\n")
+def test_operators_constants_and_calls_are_changed_and_words_are_not(found):
+    assert set(found) == {
+        "0.5 → 5.0", "0.5 → 0.05", "2 → 3", "x - y > _LIMIT → x - y >= _LIMIT", "x - y → x + y",
+        "x - y → x", "max(x, 1) ** 2 → max(x, 1) * 2", "max(x, 1) → min(x, 1)", "1 → 2",
+    }  # fmt: skip
+
+
+def test_a_fault_knows_the_lines_that_use_it(found):
+    assert found["0.5 → 5.0"].used == (("rows/one.py", 6),)
+    assert ("rows/one.py", 8) in found["max(x, 1) → min(x, 1)"].used
+
+
+def test_a_fault_is_applied_in_its_place_only(found, tmp_path):
+    found["x - y → x + y"].apply(tmp_path)
+    changed = (tmp_path / "rows" / "one.py").read_text()
+    ast.parse(changed)
+    assert changed == SOURCE.replace("x - y", "(x + y)")
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    low, high = faults.wilson(90, 100)
+    assert (round(low, 3), round(high, 3)) == (0.826, 0.945)

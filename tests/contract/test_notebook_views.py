@@ -15,7 +15,9 @@ def shown():
     return {name: value._repr_html_() for name, value in views().items()}
 
 
-@pytest.mark.parametrize("name", ["certificate", "delta", "audit", "moments", "contrasts"])
+@pytest.mark.parametrize(
+    "name", ["certificate", "delta", "audit", "decisions", "moments", "contrasts"]
+)
 def test_views_are_tables_with_escaped_text(shown, name):
     html = shown[name]
     assert html.count("<table>") == html.count("</table>") == 1
@@ -25,14 +27,14 @@ def test_views_are_tables_with_escaped_text(shown, name):
 
 
 def test_every_row_has_a_cell_for_each_column(shown):
-    for name in ("delta", "audit", "moments", "contrasts", "contrasts_"):
+    for name in ("delta", "audit", "decisions", "moments", "contrasts", "contrasts_"):
         head, *rows = shown[name].split("<tr>")[1:]
         assert {row.count("<td>") for row in rows} == {head.count("<th")}
 
 
 def test_figures_of_a_certificate_are_all_there():
-    html = Certificate(9.9, 10.0, 0.5, 0.125, 10.0, 0.0, "refined", False)._repr_html_()
-    for text in ("within 1.0 % of optimal", "9.9", "0.125", "refined", "False"):
+    html = Certificate(9.9, 10.0, 0.5, 0.125, 10.0, 0.0, "refined", True, False)._repr_html_()
+    for text in ("within 1.0 % of optimal (proven)", "9.9", "0.125", "refined", "False"):
         assert text in html
 
 

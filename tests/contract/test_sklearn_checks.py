@@ -57,6 +57,12 @@ def test_worst_group_path(estimator, check):
     check(estimator)
 
 
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@parametrize_with_checks([GroupsFromRows(n_components=1, target_weight=1)])
+def test_target_path(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 @parametrize_with_checks(
@@ -66,6 +72,39 @@ def test_worst_group_path(estimator, check):
     ]
 )
 def test_other_worst_group_paths(estimator, check):
+    check(estimator)
+
+
+SETTINGS = [
+    {"standardize": True},
+    {"standardize": "famd"},
+    {"whiten": True},
+    {"rotation": "varimax"},
+    {"missing_groups": "own"},
+    {"solver": "deflation"},
+    {"solver": "tight"},
+    {"solver": "paper"},
+    {"certify": False},
+    {"cov_weight": 0.0},
+    {"cov_tol": 1e3},
+    {"mean_tol": None},
+    {"compare": "pairs"},
+    {"joint": True},
+    {"min_group_size": 2},
+    {"n_components": None, "cov_weight": 0.0},
+    {"n_components": 0.5, "cov_weight": 0.0},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@parametrize_with_checks(
+    [
+        *(GroupsFromRows(**{"n_components": 1, **each}) for each in SETTINGS),
+        *(FairPCA(missing=each, missing_groups="ignore") for each in ("mean", "drop-rows")),
+    ]
+)
+def test_parameter_settings(estimator, check):
     check(estimator)
 
 

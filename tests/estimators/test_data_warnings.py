@@ -1,6 +1,7 @@
 """Silent wrong answers become words: each warning once, by name, and none on ordinary data."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from fairpca.exceptions import (
     InfeasibleError,
     InvalidInputError,
     LongFitWarning,
+    SmallGroupWarning,
 )
 from fairpca.tables import open_table
 
@@ -300,3 +302,10 @@ def test_a_component_without_variance_names_the_contrast_that_forces_it():
         # Nothing is left that varies: the data force it, and no contrast does.
         only = np.diag([0.0, 0.0, 1.0, 0.0])
         warn_of_empty_components(basis, only, contrasts, equal_means=False)
+
+
+def test_cells_that_were_merged_before_writing_are_named():
+    X, z = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 2
+    moments = replace(GroupMoments.from_arrays(X, z), merged=("sex=x",))
+    with pytest.warns(SmallGroupWarning, match="before these moments were written: sex=x"):
+        FairPCA(1).fit_moments(moments)

@@ -13,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 
 from fairpca import DeltaFairPCA, FairPCA
 from fairpca.estimators import load_model
-from fairpca.estimators._delta_fair_pca import PENALTIES
 from fairpca.exceptions import (
     DeltaNotReachedWarning,
     GroupFeatureWarning,
@@ -46,7 +45,7 @@ def test_it_finds_what_means_and_covariances_do_not_show(fitted):
     X, z = hidden()
     fair = FairPCA(2).fit(X, sensitive_features=z)
     assert np.abs(fair.components_[:, :2]).max() > 0.9  # alike in two moments, so it is kept
-    assert fitted.explained_variance_.sum() < 0.6 * fair.explained_variance_.sum()
+    assert fitted.explained_variance_.sum() < 0.8 * fair.explained_variance_.sum()
     assert fitted.path_["delta"][0] > 0.25
     assert fitted.delta_ <= 0.25
     assert fitted.leakage_ < 0.1
@@ -62,12 +61,11 @@ def test_the_path_is_the_trade_off(fitted):
     assert list(path) == ["penalty", "variance", "leakage", "delta", "delta_error", "chosen"]
     assert path["penalty"] == sorted(path["penalty"])
     assert path["variance"] == sorted(path["variance"], reverse=True)
-    assert path["leakage"] == sorted(path["leakage"], reverse=True)
     chosen = path["chosen"].index(True)
     assert path["chosen"].count(True) == 1
     assert path["penalty"][chosen] == fitted.penalty_
     assert path["delta"][chosen] == fitted.delta_
-    assert all(delta > 0.25 for delta in path["delta"][:chosen])
+    assert fitted.delta_verified_ is True
     assert path["variance"][chosen] == pytest.approx(fitted.explained_variance_ratio_.sum())
     assert 0.0 < fitted.delta_error_ < 0.1
     assert 0.0 < fitted.delta_chance_ < 0.15
@@ -100,7 +98,7 @@ def test_a_penalty_skips_the_search():
     X, z = hidden(300)
     fair = DeltaFairPCA(2, penalty=2.0).fit(X, sensitive_features=z)
     assert fair.penalty_ == fair.path_["penalty"][-1] == 2.0
-    assert fair.delta_ is fair.delta_error_ is fair.delta_chance_ is None
+    assert fair.delta_ is fair.delta_error_ is fair.delta_chance_ is fair.delta_verified_ is None
     assert set(fair.path_["delta"]) == {None}
 
 
@@ -108,25 +106,39 @@ def test_a_delta_out_of_reach_is_said_once(short_path):
     rng = np.random.default_rng(0)
     z = np.arange(200) % 2
     X = rng.normal(size=(200, 2)) * (1.0 + 3.0 * z[:, None])  # every direction gives it away
-    with pytest.warns(DeltaNotReachedWarning, match=r"delta=0.05 .* chance alone") as caught:
+    with pytest.warns(
+        DeltaNotReachedWarning, match=r"at most 0\.05.* was not reached and cannot be verified"
+    ) as caught:
         fair = DeltaFairPCA(1, delta=0.05).fit(X, sensitive_features=z)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert fair.delta_ == min(fair.path_["delta"])
+    assert fair.delta_ > 0.05
+    assert fair.delta_verified_ is False
+
+
+def test_a_delta_below_chance_is_never_called_reached(short_path):
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(200, 8)), np.arange(200) % 2  # nothing to find
+    said = r"cannot be verified with so few rows: chance alone gives up to 0\.2\d\d"
+    with pytest.warns(DeltaNotReachedWarning, match=said):
+        fair = DeltaFairPCA(2, delta=0.18).fit(X, sensitive_features=z)
+    assert fair.delta_ <= 0.18 < fair.delta_chance_
+    assert fair.delta_verified_ is False
+    assert DeltaFairPCA(2, delta=0.35).fit(X, sensitive_features=z).delta_verified_ is True
 
 
 def test_without_delta_it_goes_as_low_as_chance_allows(short_path):
     X, _ = hidden(300)
     z = np.random.default_rng(5).permutation(300) % 2
     fair = DeltaFairPCA(2, family="linear").fit(X, sensitive_features=z)
-    assert fair.delta_ <= fair.delta_chance_ or fair.delta_ == min(fair.path_["delta"])
+    assert fair.delta_verified_ == (fair.delta_ <= fair.delta_chance_)
 
 
-@pytest.mark.parametrize("family", ["linear", "trees"])
+@pytest.mark.parametrize("family", ["linear", "trees", "panel"])
 def test_other_families_measure(family, short_path):
-    X, z = hidden(160)
+    X, z = hidden(80)
     fair = DeltaFairPCA(1, delta=0.9, family=family).fit(X, sensitive_features=z)
-    assert fair.penalty_ == fair.path_["penalty"][0]
+    assert fair.path_["chosen"].index(True) == 0
     assert 0.0 <= fair.delta_ <= 0.9
 
 
@@ -242,22 +254,19 @@ def test_units_out_of_reach_are_refused(factor):
     DeltaFairPCA(1, penalty=0.0, standardize=True).fit(factor * X, sensitive_features=z)
 
 
-def test_a_point_in_a_gap_of_the_path_differs_from_the_others_of_that_gap():
+def test_points_around_the_request_are_part_of_the_path():
     z = np.arange(240) % 2
     spread = 1 + np.outer(z, [2, 0.8, 0.5, 0.2, 0, 0])
     X = np.random.default_rng(2).normal(size=(240, 6)) * spread
     fair = DeltaFairPCA(2, delta=0.3, certify=False).fit(X, sensitive_features=z)
     path = fair.path_
-    assert len(path["penalty"]) > len(PENALTIES)
-    assert path["penalty"] == sorted(set(path["penalty"]))
-    chosen = path["penalty"].index(fair.penalty_)
-    assert path["chosen"].index(True) == chosen
+    assert path["penalty"] == sorted(path["penalty"])
+    assert len(path["penalty"]) >= len(set(path["variance"])) > 3
+    chosen = path["chosen"].index(True)
     assert path["variance"][chosen] == pytest.approx(fair.explained_variance_ratio_.sum())
-    wanted = chosen - 1  # any other one is asked for by its Δ
-    again = DeltaFairPCA(2, delta=path["delta"][wanted], certify=False)
-    again.fit(X, sensitive_features=z)
-    first = next(i for i, delta in enumerate(path["delta"]) if delta <= path["delta"][wanted])
-    assert again.path_["chosen"].index(True) == first
+    np.testing.assert_allclose(
+        np.abs(np.sum(fair.path_components_[chosen] * fair.components_, axis=1)), 1.0
+    )
 
 
 def test_a_warning_of_small_groups_is_about_the_line_that_fits(short_path):
@@ -266,3 +275,16 @@ def test_a_warning_of_small_groups_is_about_the_line_that_fits(short_path):
     with pytest.warns(SmallGroupWarning) as caught:
         DeltaFairPCA(2, delta=1.0, certify=False).fit(X, sensitive_features=z)
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+def test_sparse_rows_of_any_kind_are_standardized(kind):
+    """OneHotEncoder returns a csr_matrix, whose * is a matrix product."""
+    rng = np.random.default_rng(0)
+    X, z = rng.poisson(0.5, size=(300, 5)) * [1.0, 2.0, 3.0, 1.0, 1.0], np.arange(300) % 2
+    fair = DeltaFairPCA(2, penalty=1.0, standardize=True)
+    dense = clone(fair).fit(X, sensitive_features=z)
+    found = fair.fit(kind(X), sensitive_features=z)
+    np.testing.assert_allclose(found.scale_, dense.scale_)
+    P, Q = (model.components_.T @ model.components_ for model in (found, dense))
+    np.testing.assert_allclose(P, Q, atol=0.05)  # ascents in single precision

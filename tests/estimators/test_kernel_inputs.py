@@ -143,7 +143,7 @@ def test_the_inverse_must_have_been_learned():
     with pytest.raises(NotFittedError):
         fair.inverse_transform(np.zeros((2, 2)))
     fair.fit(X, sensitive_features=z)
-    with pytest.raises(InvalidInputError, match="set inverse_alpha"):
+    with pytest.raises(NotFittedError, match=r"set inverse_alpha=1\.0 and fit again"):
         fair.inverse_transform(np.zeros((2, 2)))
     fair.set_params(inverse_alpha=1.0).fit(X, sensitive_features=z)
     with pytest.raises(InvalidInputError, match="3 columns, but there are 2 components"):

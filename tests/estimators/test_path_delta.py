@@ -1,23 +1,20 @@
-"""Δ of a path of bases on held-out rows."""
+"""Δ of bases on the rows of the fit, and the search around a request."""
 
 import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from fairpca.adversary import PathTarget
-from fairpca.estimators._path_delta import held_out_deltas
+from fairpca.adversary import find_space
+from fairpca.estimators._path_delta import DeltaSearch, own_delta
 from fairpca.exceptions import GroupsError, InfeasibleError
 from fairpca.metrics import _cross_fit
-from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Labelled, Trained
+from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, HeldOutDelta, Labelled, Trained
+from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 
 
 def contrasts_of(moments):
     return moments.contrasts()
-
-
-def penalties(*values):
-    return [PathTarget(value) for value in values]
 
 
 def shells(n=600, seed=0):
@@ -31,32 +28,90 @@ def shells(n=600, seed=0):
 
 @pytest.fixture(autouse=True)
 def by_size(monkeypatch):
-    """Replace the logistic regression by the distance from zero."""
-    trained = Trained(None, lambda U: [np.linalg.norm(U, axis=1)])
+    """Replace the logistic regression by the nearness to zero."""
+    trained = Trained(None, lambda U: [-np.linalg.norm(U, axis=1)])
     monkeypatch.setitem(CLASSIFIERS, "logistic", Classifier(lambda *_: trained))
 
 
-def deltas_of(rows, d, targets, random):
-    return held_out_deltas(rows, contrasts_of, d, 0.0, targets, random, "linear")
+def search_of(rows, d, random):
+    moments = GroupMoments.from_rows(rows)
+    space = find_space(moments, moments.contrasts(), d, 0.0)
+    return DeltaSearch(space, rows, contrasts_of, 0.0, "linear", random)
 
 
-def test_held_out_rows_tell_what_the_classifier_can_see():
-    X, z = shells()
-    first, middle, last = deltas_of(
-        Rows.read(X, z), 2, penalties(0.01, 0.5, 5.0), np.random.default_rng(0)
-    )
+@pytest.fixture
+def search(short_path):
+    return search_of(Rows.read(*shells()), 2, np.random.default_rng(0))
+
+
+def test_own_delta_is_what_the_classifier_sees_and_refuses_few_rows(search, short_path):
+    first, *_, last = (search.measure(point) for point in search.coarse)
     assert first.value > 0.6
-    assert first.value >= middle.value
     assert last.value < first.value - 0.3
     assert 0.0 < last.error < 0.1
     assert 0.05 < last.chance < 0.2
-    few = Rows.read(X[:9], z[:9])
+    X, z = shells()
     with pytest.raises(GroupsError, match="at least 8 rows"):
-        deltas_of(few, 1, penalties(1.0), np.random.default_rng(0))
+        search_of(Rows.read(X[:9], z[:9]), 1, np.random.default_rng(0))
+
+
+def test_a_share_of_the_optimism_of_bases_with_the_same_own_delta_is_added(search):
+    point = search.coarse[-1]
+    search._own = lambda path, basis: HeldOutDelta(0.2, 0.03, 0.1)
+    search._seen = np.array([-1.0, 0.2, 0.2, 1.0])
+    search._optimism = np.array([9.0, 0.05, 0.15, -9.0])  # far away: these do not count
+    found = search.measure(point)
+    assert found.value == pytest.approx(0.2 + 0.6 * 0.1, abs=1e-3)
+    assert found.error > np.hypot(0.03, 0.6 * 0.05)
+    search._seen, search._optimism = np.full(2, 0.2), np.full(2, -0.9)
+    assert search.measure(point).value == 0.0
+
+
+def test_the_most_variance_within_the_request_is_chosen(search):
+    points, deltas, chosen = search.search(0.4)
+    assert deltas[chosen].value <= 0.4
+    variances = [point.variance for point in points]
+    assert variances == sorted(variances, reverse=True)
+    for point in search.points:  # each of more variance is above the request, or too close to it
+        if point.variance > points[chosen].variance:
+            quick = search._known.get(id(point.basis))
+            assert point.leakage > 0.4 or quick.value + quick.error > 0.4
+
+
+def test_a_figure_that_is_reported_did_not_serve_to_choose(search, monkeypatch):
+    asked = []
+    measure = search.measure
+
+    def noted(point, *repeats):
+        asked.append((id(point.basis), *repeats))
+        return measure(point, *repeats)
+
+    monkeypatch.setattr(search, "measure", noted)
+    points, deltas, chosen = search.search(0.4)
+    key = id(points[chosen].basis)
+    assert (key, 1) in asked  # one split to choose
+    assert (key,) in asked  # and fresh ones to report
+    assert deltas[chosen] is not search._known[key]
+
+
+def test_no_point_within_the_request_gives_the_least(search):
+    points, deltas, chosen = search.search(0.0)
+    assert deltas[chosen].value > 0.0
+    assert points[chosen].leakage <= np.sort([point.leakage for point in search.points])[2]
+
+
+def test_groups_too_small_for_quarters_are_halved(short_path):
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(60, 4)), (np.arange(60) < 9).astype(int)
+    search = search_of(Rows.read(X, z), 1, rng)
+    assert 0.0 <= search.measure(search.coarse[0]).value <= 1.0
+    units = np.where(z, np.arange(60) % 2, np.arange(60))  # the small group is two persons
+    with pytest.raises(GroupsError, match="belong to few units"):
+        search_of(Rows.read(X, z, units=units), 1, rng)
 
 
 @pytest.mark.parametrize("n_rare", [1, 2])
-def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
+def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare, short_path):
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(80, 3)), np.arange(80) % 2
     X[:, 2] = 0.0
@@ -64,11 +119,41 @@ def test_halves_are_drawn_again_until_both_vary_in_enough_directions(n_rare):
     rows = Rows.read(X, z)
     if n_rare == 1:
         with pytest.raises(InfeasibleError, match="for a half: n_components=2"):
-            deltas_of(rows, 2, penalties(1.0), rng)
+            search_of(rows, 2, rng)
     else:
         for _ in range(3):  # the first draw separates the two rows in about half of the cases
-            (found,) = deltas_of(rows, 2, penalties(1.0), rng)
-            assert 0.0 <= found.value <= 1.0
+            search = search_of(rows, 2, rng)
+            assert 0.0 <= search.measure(search.coarse[0]).value <= 1.0
+
+
+def test_units_are_never_trained_on_and_measured():
+    rng = np.random.default_rng(0)
+    person, z = np.repeat(np.arange(60), 8), np.repeat(np.arange(60) % 2, 8)
+    U = 3.0 * rng.normal(size=(60, 2))[person] + 0.01 * rng.normal(size=(480, 2))
+    signs = np.where(z, 1, -1).astype(np.int8)
+    labels = {"group": (signs, np.full(480, 1 / 480))}
+    train = CLASSIFIERS["gaussian-widths"].trainer(0)
+    apart = own_delta(U, Rows.read(U, z), labels, train, np.random.default_rng(0))
+    whole = Rows.read(U, z, units=person)
+    together = own_delta(U, whole, labels, train, np.random.default_rng(0))
+    assert apart.value > 0.8  # every person is known from other rows of theirs
+    assert together.value < 0.6
+
+
+def test_the_panel_has_the_scores_of_its_classifiers():
+    rng = np.random.default_rng(0)
+    U, new = rng.normal(size=(120, 2)), rng.normal(size=(30, 2))
+    signs = np.where(U[:, 0] > 0, 1, -1).astype(np.int8)
+    part = Labelled(Rows(U), signs)
+    scores = CLASSIFIERS["panel"].trainer(0)(part).scores(new)
+    alone = [
+        some
+        for key in ("gaussian-widths", "large-trees", "mlp")
+        for some in CLASSIFIERS[key].trainer(0)(part).scores(new)
+    ]
+    assert len(scores) == 5
+    for one, other in zip(scores, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_the_gaussian_classifier_is_three_support_vector_machines(monkeypatch):

@@ -26,7 +26,7 @@ def fair():
 
 def test_every_attribute_returns(fair, tmp_path):
     model, frame, _ = fair
-    path = model.save(tmp_path / "model")
+    path = model.save(tmp_path / "model", with_moments=True)
     assert path.name == "model.npz"
     again = load_model(path)
     assert again.get_params() == model.get_params()
@@ -46,7 +46,7 @@ def test_every_attribute_returns(fair, tmp_path):
 
 def test_a_read_model_can_go_on_learning(fair, tmp_path):
     model, frame, groups = fair
-    again = load_model(model.save(tmp_path / "model.npz"))
+    again = load_model(model.save(tmp_path / "model.npz", with_moments=True))
     again.partial_fit(frame * 2, sensitive_features=groups)
     model.partial_fit(frame * 2, sensitive_features=groups)
     np.testing.assert_array_equal(again.components_, model.components_)
@@ -54,12 +54,14 @@ def test_a_read_model_can_go_on_learning(fair, tmp_path):
 
 def test_moments_can_be_left_out(fair, tmp_path):
     model, frame, _ = fair
-    large = model.save(tmp_path / "large").stat().st_size
-    path = model.save(tmp_path / "small", moments=False)
+    large = model.save(tmp_path / "large", with_moments=True).stat().st_size
+    path = model.save(tmp_path / "small")
     assert path.stat().st_size < large
     again = load_model(path)
     assert not hasattr(again, "moments_")
     np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    with pytest.raises(InvalidInputError, match=r"partial_fit needs.*with_moments=True"):
+        again.partial_fit(frame, sensitive_features=fair[2])
 
 
 def test_the_scale_travels_with_the_model(fair, tmp_path):

@@ -1,7 +1,6 @@
 """The ways out: plain scikit-learn here; ONNX and skops with their extras (make test-sql)."""
 
-import re
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA
+import fairpca
+from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, SparseFairPCA
 from fairpca.estimators import to_onnx
 from fairpca.exceptions import ImputedValuesWarning, InvalidInputError
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "production.md"
 rng = np.random.default_rng(5)
 N = 300
 GROUP = rng.choice(["f", "m"], N)
@@ -119,11 +118,10 @@ def test_onnx_without_its_extra_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.sql
-@pytest.mark.parametrize("kind", [FairPCA, DeltaFairPCA, FairKernelPCA])
-def test_skops_needs_no_more_trust_than_the_guide_lists(kind):
+@pytest.mark.parametrize("kind", [FairPCA, DeltaFairPCA, FairKernelPCA, FairPCACV, SparseFairPCA])
+def test_skops_needs_no_more_trust_than_the_list(kind):
     skops = pytest.importorskip("skops.io", reason="needs fairpca[skops]")
-    block = re.search(r"TRUSTED = (\[.*?\])", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    trusted = eval(block[1])
+    trusted = fairpca.SKOPS_TRUSTED
     asked = {"penalty": 1.0} if kind is DeltaFairPCA else {}
     model = kind(2, **asked).fit(X, sensitive_features=GROUP, control_features=STRATUM)
     content = skops.dumps(make_pipeline(StandardScaler(), model))
@@ -139,6 +137,19 @@ def run_onnx(model, example, fed):
     runtime = pytest.importorskip("onnxruntime", reason="needs fairpca[onnx]")
     session = runtime.InferenceSession(to_onnx(model, example).SerializeToString())
     return session.run(None, fed)[0]
+
+
+def test_the_types_to_trust_exist():
+    for path in fairpca.SKOPS_TRUSTED:
+        module, _, name = path.rpartition(".")
+        assert hasattr(import_module(module), name)
+
+
+@pytest.mark.sql
+@pytest.mark.parametrize("kind", [FairPCACV, SparseFairPCA])
+def test_onnx_of_a_search_and_of_sparse_components(kind):
+    model = kind(2).fit(X, sensitive_features=GROUP)
+    np.testing.assert_allclose(run_onnx(model, X, {"X": X}), model.transform(X), atol=1e-9)
 
 
 @pytest.mark.sql

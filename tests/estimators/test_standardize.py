@@ -52,7 +52,7 @@ def test_every_door_scales_alike(table, tmp_path):
     moments = GroupMoments.from_arrays(X, groups)
     summed = FairPCA(2, standardize=True).fit_moments(moments)
     sparse = FairPCA(2, standardize=True).fit(csr_array(X), sensitive_features=groups)
-    again = load_model(whole.save(tmp_path / "model"))
+    again = load_model(whole.save(tmp_path / "model", with_moments=True))
     for other in (parts, summed, sparse, again):
         np.testing.assert_allclose(other.scale_, whole.scale_, rtol=1e-12)
         np.testing.assert_allclose(_projector(other), _projector(whole), atol=1e-6)

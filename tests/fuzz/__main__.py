@@ -9,10 +9,12 @@ from pathlib import Path
 
 # The share of the tries; a try of the command line costs as much as twenty of a solver.
 SHARES = {
-    "estimators": 0.3,
+    "estimators": 0.2,
     "solvers": 0.15,
     "worst": 0.05,
-    "metrics": 0.2,
+    "metrics": 0.15,
+    "equivalences": 0.13,
+    "honesty": 0.02,
     "kernels": 0.05,
     "files": 0.12,
     "tables": 0.07,

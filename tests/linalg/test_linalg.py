@@ -13,6 +13,7 @@ from fairpca.linalg import (
     fantope_eigenvalues,
     fix_signs,
     ky_fan,
+    project,
     release_control,
     shared_level,
     single_blas_thread,
@@ -136,3 +137,17 @@ def test_overlapping_threads_give_blas_its_threads_back():
         assert 2 in before
     finally:
         limits.restore_original_limits()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_are_projected_in_blocks_as_they_would_be_at_once(dtype, order, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.array(1000.0 + rng.normal(size=(101, 7)), dtype=dtype, order=order)
+    mean, components = X.mean(axis=0, dtype=np.float64), rng.normal(size=(3, 7))
+    monkeypatch.setattr("fairpca.linalg._CACHED_ENTRIES", 70)
+    scores = project(X, mean, components, np.arange(1.0, 4.0))
+    assert scores.dtype == dtype
+    wanted = (X.astype(np.float64) - mean) @ components.T / np.arange(1.0, 4.0)
+    np.testing.assert_allclose(scores, wanted, atol=1e-4 if dtype == np.float32 else 1e-12)
+    assert project(X[:0], mean, components).shape == (0, 3)

@@ -1,6 +1,7 @@
 """Decisions by group: rates, differences and ratios, small and unknown groups."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -204,3 +205,25 @@ def test_uneven_weights_and_units_of_several_rows_widen_intervals():
     assert by_units.rate_low == pytest.approx(plain.rate_low, abs=2e-3)
     assert by_units.rate_high == pytest.approx(plain.rate_high, abs=2e-3)
     assert by_rows.rate_high - by_rows.rate_low < 0.6 * (plain.rate_high - plain.rate_low)
+
+
+def test_groups_are_compared_inside_strata():
+    """What looks like a difference of groups may be one of departments."""
+    rng = np.random.default_rng(0)
+    job = np.repeat(["cook", "judge"], 400)
+    sex = np.where(rng.random(800) < np.where(job == "cook", 0.8, 0.2), "f", "m")
+    hired = rng.random(800) < np.where(job == "cook", 0.2, 0.6)
+    assert decision_rates(hired, sex).worst().impact_ratio < 0.7
+    report = decision_rates(hired, sex, control_features=pd.Series(job, name="job"))
+    for rate in report.rates:
+        alone = job == rate.stratum.removeprefix("job=")
+        same = decision_rates(hired[alone], sex[alone])
+        expected = next(r for r in same.rates if r.group == rate.group)
+        assert replace(rate, stratum="") == expected
+    assert {rate.stratum for rate in report.rates} == {"job=cook", "job=judge"}
+    assert "selection, sensitive_feature=f where job=cook: 0." in repr(report)
+    two = pd.DataFrame({"job": job, "site": np.where(np.arange(800) % 2, "a", None)})
+    known = decision_rates(hired, sex, control_features=two)
+    assert sum(rate.n_rows for rate in known.rates) == 400  # of those whose site is known
+    with pytest.raises(GroupsError, match=r"control_features column .* holds numbers"):
+        decision_rates(hired, sex, control_features=rng.normal(size=800))

@@ -47,7 +47,7 @@ class TestEveryFamily:
         assert result.worst.rates == {}
         assert result.null.p_value == 1.0
         assert result.null_values.max() < 1e-12
-        assert "Δ = 0.000" in repr(result)
+        assert "Δ = 0.0 points" in repr(result)
 
     def test_rows_equal_in_both_groups_have_delta_zero(self, way):
         rng = np.random.default_rng(1)

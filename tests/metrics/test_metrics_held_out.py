@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from fairpca.metrics import delta_fairness
-from fairpca.metrics._cross_fit import HeldOutPart, Labelled, Trained
+from fairpca.metrics._cross_fit import Labelled, Trained, cross_fit_delta, largest_delta
 from fairpca.metrics._inference import Rates, compare_largest, quantile_of_one
 from fairpca.metrics.bounds import Share, difference, ratio
 from fairpca.rows import Rows
@@ -181,9 +181,9 @@ def test_the_null_of_the_largest_is_the_largest_of_the_nulls():
     assert found.null.mean > max(pair.null.mean for pair in found.pairs)
 
 
-def delta_of(scores, signs, weights, **how):
-    rows = Rows(scores[:, None], weights=weights)
-    return HeldOutPart(Trained(None, lambda U: [U[:, 0]]), Labelled(rows, signs)).delta(**how)
+def delta_of(scores, signs, weights, units=None):
+    rows = Rows(scores[:, None], weights=weights, units=units)
+    return largest_delta([scores], Labelled(rows, signs))
 
 
 def test_differences_are_those_of_the_kolmogorov_smirnov_statistic():
@@ -192,12 +192,45 @@ def test_differences_are_those_of_the_kolmogorov_smirnov_statistic():
         scores = rng.integers(0, 12, 80).astype(float)
         signs = np.where(rng.random(80) < 0.4, 1, -1).astype(np.int8)
         found = delta_of(scores, signs, np.ones(80))
-        expected = ks_2samp(scores[signs > 0], scores[signs < 0]).statistic
-        assert found.value == pytest.approx(expected)
-        one = delta_of(scores, signs, np.ones(80), one_sided=True)
         less = ks_2samp(scores[signs > 0], scores[signs < 0], alternative="less").statistic
-        assert one.value == pytest.approx(less)
+        assert found.value == pytest.approx(less)
     w = rng.integers(1, 4, 80)
     weighted = delta_of(scores, signs, w.astype(float))
     repeated = delta_of(scores.repeat(w), signs.repeat(w), None)
     assert weighted.value == pytest.approx(repeated.value)
+
+
+def test_chance_exceeds_its_level_in_one_case_of_twenty():
+    rng = np.random.default_rng(3)
+    signs = np.where(np.arange(200) % 2, 1, -1).astype(np.int8)
+    for count, least in ((1, 0.02), (3, 0.01)):
+        above = []
+        for _ in range(400):
+            part = Labelled(Rows(np.zeros((200, 1))), signs)
+            found = largest_delta(list(rng.normal(size=(count, 200))), part)
+            above.append(found.value > found.chance)
+            assert found.error >= 0.3 / np.sqrt(50)  # of the largest of many thresholds
+        assert least <= np.mean(above) <= 0.07
+
+
+def test_cross_fitted_scores_are_pooled_by_rank_and_know_their_direction():
+    rng = np.random.default_rng(4)
+    signs = np.where(np.arange(400) % 2, 1, -1).astype(np.int8)
+    shift = np.where(signs > 0, 1.0, 0.0)
+    part = Labelled(Rows((rng.normal(size=400) + shift)[:, None]), signs)
+    folds = np.array_split(rng.permutation(400), 4)
+    seen = []
+
+    def train(training):
+        seen.append(len(training.signs))  # scores of every fold have another scale and origin
+        a, b = 10.0 ** len(seen), 100.0 * len(seen)
+        return Trained(None, lambda U: [a * U[:, 0] + b])
+
+    found = cross_fit_delta(part, folds, train)
+    assert seen == [300] * 4
+    plain = delta_of(part.rows.X[:, 0], signs, None)
+    assert found.value == pytest.approx(plain.value, abs=0.05)
+    reverse = cross_fit_delta(part, folds, lambda _: Trained(None, lambda U: [-U[:, 0]]))
+    assert reverse.value < 0.05
+    few = Labelled(part.rows.take(np.arange(9)), signs[:9])
+    assert cross_fit_delta(few, np.array_split(np.arange(9), 4), train) is None

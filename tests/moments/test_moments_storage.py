@@ -29,7 +29,7 @@ def moments():
 
 
 def test_what_is_loaded_is_what_was_saved(moments, tmp_path):
-    again = GroupMoments.load(moments.save(tmp_path / "moments.npz"))
+    again = GroupMoments.load(moments.save(tmp_path / "moments.npz", min_rows=1))
     assert again.feature_names == ("a", "b", "c")
     assert again.n_features == 3
     assert again.attributes == moments.attributes
@@ -47,7 +47,7 @@ def test_what_is_loaded_is_what_was_saved(moments, tmp_path):
 
 
 def test_loaded_moments_merge_on(moments, tmp_path):
-    again = GroupMoments.load(moments.save(tmp_path / "moments.npz"))
+    again = GroupMoments.load(moments.save(tmp_path / "moments.npz", min_rows=1))
     assert (again + moments).n_samples == 40
 
 
@@ -58,21 +58,21 @@ def test_empty_moments_survive(tmp_path):
 
 
 def test_the_name_gets_npz_where_numpy_would_add_it(moments, tmp_path):
-    assert moments.save(str(tmp_path / "plain")) == tmp_path / "plain.npz"
-    assert moments.save(tmp_path / "v1.2") == tmp_path / "v1.2.npz"
-    assert moments.save(tmp_path / "full.npz") == tmp_path / "full.npz"
+    assert moments.save(str(tmp_path / "plain"), min_rows=1) == tmp_path / "plain.npz"
+    assert moments.save(tmp_path / "v1.2", min_rows=1) == tmp_path / "v1.2.npz"
+    assert moments.save(tmp_path / "full.npz", min_rows=1) == tmp_path / "full.npz"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["full.npz", "plain.npz", "v1.2.npz"]
 
 
 def test_an_earlier_file_is_replaced_whole(moments, tmp_path):
-    path = moments.save(tmp_path / "moments.npz")
-    (moments + moments).save(path)
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
+    (moments + moments).save(path, min_rows=1)
     assert GroupMoments.load(path).n_samples == 40
     assert [p.name for p in tmp_path.iterdir()] == ["moments.npz"]
 
 
 def test_a_failed_save_leaves_the_earlier_file_and_nothing_else(moments, tmp_path, monkeypatch):
-    path = moments.save(tmp_path / "moments.npz")
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
     before = path.read_bytes()
 
     def fail(file, **arrays):
@@ -81,7 +81,7 @@ def test_a_failed_save_leaves_the_earlier_file_and_nothing_else(moments, tmp_pat
 
     monkeypatch.setattr(np, "savez", fail)
     with pytest.raises(OSError, match="disk full"):
-        (moments + moments).save(path)
+        (moments + moments).save(path, min_rows=1)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["moments.npz"]
 
@@ -140,7 +140,7 @@ def test_another_kind_of_file_is_refused(write, tmp_path):
 
 
 def test_another_version_is_named(moments, tmp_path):
-    path = moments.save(tmp_path / "moments.npz")
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
     rewrite_npz(path, lambda header, _: header.update(version=99))
     with pytest.raises(InvalidInputError, match="format version 99, this fairpca reads version 1"):
         GroupMoments.load(path)
@@ -155,7 +155,7 @@ def test_another_version_is_named(moments, tmp_path):
     ],
 )
 def test_contents_that_do_not_fit_together_are_refused(moments, tmp_path, change):
-    path = moments.save(tmp_path / "moments.npz")
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
     rewrite_npz(path, change)
     with pytest.raises(InvalidInputError, match="is damaged"):
         GroupMoments.load(path)
@@ -173,14 +173,14 @@ def test_contents_that_do_not_fit_together_are_refused(moments, tmp_path, change
     ],
 )
 def test_sums_that_no_rows_can_have_are_refused(moments, tmp_path, name, values, message):
-    path = moments.save(tmp_path / "moments.npz")
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
     rewrite_npz(path, lambda _, arrays: arrays.update({name: values(arrays[name])}))
     with pytest.raises(InvalidInputError, match=f"is damaged.*{message}"):
         GroupMoments.load(path)
 
 
 def test_a_cell_that_occurs_twice_is_refused(moments, tmp_path):
-    path = moments.save(tmp_path / "moments.npz")
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
     keys = [list(key) for key in moments.table.cells]
     rewrite_npz(path, lambda header, _: header.update(keys=[keys[0], *keys[:-1]]))
     with pytest.raises(InvalidInputError, match="a cell occurs twice"):
@@ -188,7 +188,7 @@ def test_a_cell_that_occurs_twice_is_refused(moments, tmp_path):
 
 
 def test_a_truncated_file_is_refused(moments, tmp_path):
-    path = moments.save(tmp_path / "moments.npz")
+    path = moments.save(tmp_path / "moments.npz", min_rows=1)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InvalidInputError, match="is not a file of moments"):
         GroupMoments.load(path)

@@ -146,7 +146,7 @@ def test_the_files_hold_the_same(page, tmp_path):
     assert card.startswith("# Model card: \\<script\\>")
     assert not re.search(r"(?<!\\)[<\[]", card)
     for line in page.summary["audit"]["representations"][0]["by_adversary"]:
-        assert f"| {line['estimate']:.3f} |" in card
+        assert f"| {100 * line['estimate']:.1f} |".replace("-", "−") in card
     tables = [line for line in card.splitlines() if line.startswith("|")]
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
     assert set(widths) <= {5, 6, 10}
@@ -159,7 +159,7 @@ def test_an_audit_alone_makes_a_page(tmp_path):
     report = audit(U, z, families=(), effort="quick")
     html = report.to_html(tmp_path / "a.html", title="Only figures").read_text(encoding="utf-8")
     assert "<h1>Only figures</h1>" in html
-    assert "Adversaries predict the group clearly better than chance." in html
+    assert "Verdict: much. Adversaries predict the group much better than chance." in html
     assert 'id="certificate"' not in html
     assert (tmp_path / "a.json").is_file()
 
@@ -171,7 +171,7 @@ def test_a_representation_without_a_model():
     page = audit_report(U, z, **quick)
     assert page.summary["verdict"]["level"] == "unknown"
     assert page.summary["fit"] is None
-    assert "Not enough was measured for a verdict." in page.html()
+    assert "Verdict: not enough was measured." in page.html()
     assert "how it was made is not known" in page.markdown()
     with pytest.raises(InvalidInputError, match="model is a str"):
         audit_report(U, z, model="fair")

@@ -78,7 +78,8 @@ def test_several_bounded_means(S):
     F = np.random.default_rng(4).normal(size=(3, 7))
     certificate = solve(mean_problem(S, F, 2, 0.3)).certificate
     assert certificate.mean_gap <= 0.3 * (1 + 1e-6)
-    assert certificate.converged
+    assert certificate.bound_solved
+    assert certificate.basis_settled
     assert 0.0 <= certificate.gap <= 0.02
 
 

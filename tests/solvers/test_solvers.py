@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from support import problem_from_rows, projector, random_bases, random_problem
 
+from fairpca._present import verdict
 from fairpca.exceptions import InfeasibleError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.solvers import SOLVERS, FairProblem, Status, solve
+from fairpca.solvers import SOLVERS, Certificate, FairProblem, Status, solve
 from fairpca.solvers._exact import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
 
@@ -53,7 +54,8 @@ def test_promises(solver, contrasts, options, d):
     if problem.cov_tol is not None:
         assert certificate.cov_gap <= problem.cov_tol * (1 + 1e-6)
     assert certificate.objective <= certificate.bound
-    assert certificate.converged
+    assert certificate.bound_solved
+    assert certificate.basis_settled == (certificate.solver not in ("tight", "paper"))
 
 
 @pytest.mark.parametrize(("contrasts", "options"), CASES)
@@ -200,10 +202,10 @@ def test_without_certificate_the_bound_is_loose_but_valid():
 def test_iteration_limit_gives_a_valid_bound_and_says_so():
     problem = random_problem(1, 12, 2, 3, cov_weight=3.0)
     hasty, patient = (solve(problem, max_iter=n, tol=1e-8) for n in (3, 20000))
-    assert not hasty.certificate.converged
+    assert not hasty.certificate.bound_solved
     assert hasty.status is Status.ITERATION_LIMIT
     assert "Raise max_iter or tol" in hasty.status.message
-    assert patient.certificate.converged
+    assert patient.certificate.bound_solved
     assert hasty.certificate.bound >= patient.certificate.bound * (1 - 1e-9)
 
 
@@ -254,7 +256,8 @@ def test_rank_deficient_and_constant_features():
     X[z == 1, 0] *= 1.5
     X[z == 1, 1] += 1.0
     certificate = solve(problem_from_rows(X, z, 3)).certificate
-    assert certificate.converged
+    assert certificate.bound_solved
+    assert certificate.basis_settled
     assert certificate.mean_gap <= 1e-10
 
 
@@ -301,3 +304,32 @@ def test_bad_problems(change, message):
 def test_unknown_solver():
     with pytest.raises(InvalidInputError, match="solver='simplex' is unknown"):
         solve(random_problem(0, 5, 1, 1), "simplex")
+
+
+def test_three_words_of_a_certificate_are_three_things():
+    proven = Certificate(9.99, 10.0, 0.0, 0.1, 10.0, 0.0, "refined", True, True)
+    assert proven.proven
+    assert verdict(proven.as_dict()) == "within 0.1 % of optimal (proven)"
+    loose = replace(proven, objective=8.0)
+    assert not loose.proven
+    assert replace(loose, level=0.2).proven
+    assert verdict(loose.as_dict()).startswith("a local optimum; at most 25.0 % more is possible")
+    assert "more iterations will not narrow this" in repr(loose)
+    hasty = replace(loose, basis_settled=False, bound_solved=False)
+    assert verdict(hasty.as_dict()).startswith("a basis short of an optimum; ")
+    assert verdict(hasty.as_dict()).endswith("the bound was not solved to tol")
+    # Of nothing there is no percentage.
+    assert "at most 10 more" in verdict(replace(loose, objective=0.0).as_dict())
+    assert "at most 2.000 more" in verdict(replace(loose, objective=-3.0, bound=-1.0).as_dict())
+
+
+def test_a_bound_that_was_not_computed_was_not_solved():
+    certificate = solve(random_problem(1, 12, 2, 3), certify=False).certificate
+    assert certificate.basis_settled
+    assert not certificate.bound_solved
+
+
+def test_a_wider_level_may_be_asked_for():
+    problem = random_problem(1, 12, 2, 3, cov_weight=3.0)
+    assert solve(problem, tol=0.3).certificate.level == 0.3
+    assert solve(problem).certificate.level == 0.01

@@ -72,7 +72,7 @@ def simulate(n_simulations, shift, units=None, by_units=True):
                 )
         k = len(trainers)
         comparisons = [Comparison(train.__name__, "z", (0, 1), {}, False) for train in trainers]
-        empty = Representation("U", 3, 0.0, 0.0, None, 0.0, ())
+        empty = Representation("U", 3, {}, None, 0.0, ())
         headline = empty.measured(comparisons, columns[:k], 0, 0.95, seed).headline
         difference, _ = compare_largest(columns[:k], columns[k:], 0.95, seed)
         largest = max(truths[:k])

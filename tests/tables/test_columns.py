@@ -15,8 +15,7 @@ from column_cases import CASES, REFUSED, Refused, check_case, check_refused
 from support import run_command
 from table_support import FEATURES, assert_same_moments, by_engine, in_memory, people, write_files
 
-from fairpca import FairPCA
-from fairpca.estimators import load_model
+from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.tables import moments_from_files, open_table
 from fairpca.tables._kernel import encode_columns
@@ -51,9 +50,8 @@ def by_command(frame, tmp_path, **asked):
     if "features" not in asked:
         pytest.skip("the command line one-hot encodes text by itself")
     frame.to_parquet(tmp_path / "x.parquet")
-    saved = tmp_path / "model.npz"
-    words = ["fit", tmp_path / "x.parquet", "--no-standardize", "--mean-tol", "none"]
-    words += ["--cov-weight", 0, "--save", saved]
+    saved = tmp_path / "moments.npz"
+    words = ["moments", tmp_path / "x.parquet", "--out", saved, "--min-rows", 1]
     for option, value in asked.items():
         value = ",".join(value) if isinstance(value, list) else value
         words += [f"--{option.replace('_', '-')}", value]
@@ -64,7 +62,7 @@ def by_command(frame, tmp_path, **asked):
     for line in result.stderr.splitlines():
         if "left out" in line:
             warnings.warn(line, stacklevel=2)
-    return load_model(saved).moments_
+    return GroupMoments.load(saved)
 
 
 def taken_apart(frame, asked):

@@ -134,6 +134,10 @@ def command(path, folder, *more):
     assert result.exit_code == 0, result.output
     saved_model = load_model(saved)
     assert len(saved_model.components_) == 2
+    sums = folder / "sums.npz"  # a model file holds no moments
+    asked = ["moments", path, "-s", "g", "--out", sums, "--min-rows", 1, *more]
+    assert run_command(*asked).exit_code == 0
+    saved_model.moments_ = GroupMoments.load(sums)
     return saved_model
 
 

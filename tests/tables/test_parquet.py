@@ -34,6 +34,16 @@ def test_equals_memory(tmp_path, asked, mean):
     assert_same_moments(found, in_memory(frame, **asked))
 
 
+def test_an_empty_file_without_types_is_no_other_table(tmp_path):
+    """pandas 2 writes a text column of no rows as null."""
+    frame = people(60)
+    write_files(frame, tmp_path, [60])
+    empty = pa.table({name: pa.nulls(0) for name in frame.columns})
+    pq.write_table(empty, tmp_path / "part-99.parquet")
+    found = moments_from_files(tmp_path, ["sex"], FEATURES)
+    assert_same_moments(found, in_memory(frame, ["sex"]))
+
+
 @pytest.mark.parametrize("row_group_size", [1, 7, 1000])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_row_groups_of_any_size(tmp_path, row_group_size, threads):

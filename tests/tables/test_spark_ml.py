@@ -184,6 +184,9 @@ def test_cross_validation(spark, data, frame):
         estimator=stage, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1
     ).fit(data)
     assert found.bestModel.fitted.components_.shape == (2, 4)
+    assert found.bestModel.getOrDefault("nComponents") == 2
+    assert found.bestModel.getOrDefault("covWeight") == 0.0
+    assert found.bestModel.getOrDefault("solver") == "refined"  # not set
     assert found.avgMetrics[1] > found.avgMetrics[0] > 0.0
     scored = found.bestModel.transform(data)
     scores = fairpca.FairPCA(2, cov_weight=0.0).fit_transform(

@@ -152,6 +152,12 @@ def test_a_reader_is_read_once(frame):
         table.moments(roles)
 
 
+def test_a_lazy_query_of_a_polars_that_loses_errors_is_refused(frame, monkeypatch):
+    monkeypatch.setattr(pl, "__version__", "1.37.1")
+    with pytest.raises(InvalidInputError, match=r"use polars 1\.38 or newer, or call \.collect"):
+        moments_from_arrow(pl.from_pandas(frame).lazy(), "sex")
+
+
 def test_lazy_queries_read_the_columns_asked_for_only(frame, tmp_path):
     frame.to_parquet(tmp_path / "x.parquet", row_group_size=100)
     query = pl.scan_parquet(tmp_path / "x.parquet").with_columns(bad=pl.col("sex").cast(pl.Int64))

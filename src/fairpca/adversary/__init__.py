@@ -11,17 +11,17 @@ from fairpca.adversary._leakage import (
     random_frequencies,
     whitened,
 )
-from fairpca.adversary._path import Ascent, PathTarget, Point, Space, find_space, fit_path
+from fairpca.adversary._path import Ascent, Path, PathTarget, Point, Space, find_space
 
 __all__ = [
     "Ascent",
     "Leakage",
+    "Path",
     "PathTarget",
     "Point",
     "Space",
     "Targets",
     "find_space",
-    "fit_path",
     "form_silently",
     "form_targets",
     "random_frequencies",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -49,11 +48,11 @@ _MEMORY, _SLOW_MEMORY = 0.9, 0.99
 # The slope of the leakage in a direction shrinks with the deviation of its rows, however
 # little leakage there is: steps are longer by that ratio, up to this.
 _LONGEST = 1e4
-# In a gap of the path with one target the penalty rises by e to this power from end to end; with
-# several targets each rises as many times as steeply, around its own share of the way.
-_RISE = 6.0
+# Between two points of the path the penalty rises by e to this power from end to end, or over this
+# logarithm of variances if they are closer; where they leak alike, the penalty is this one.
+_RISE, _LEAST_WIDTH, _HIGHEST = 6.0, 0.3, 500.0
 # By what the bases found are compared with each other.
-_TEST_ROWS, _TEST_FEATURES = 5000, 400
+_TEST_ROWS, _TEST_FEATURES = 5000, 200
 
 
 class PathTarget(NamedTuple):
@@ -91,18 +90,11 @@ class Point(NamedTuple):
     variance: float
     leakage: float
 
-    def gap_to(self, other: Point) -> float:
-        """Area between this point and the next, in variance and the root of the leakage."""
-        apart = np.sqrt(max(self.leakage, 0.0)) - np.sqrt(max(other.leakage, 0.0))
-        return float((self.variance - other.variance) * apart)
-
-    def between(self, other: Point, count: int = 1) -> list[PathTarget]:
-        """Aims on the way to the next point, with the penalty at which both are as good."""
+    def between(self, other: Point, variance: float) -> PathTarget:
+        """Aim at a variance between this point and one of less; both are as good at its penalty."""
         width = float(np.log(self.variance / other.variance))
-        penalty = width / (self.leakage - other.leakage)
-        shares = np.arange(1, count + 1) / (count + 1)
-        kept = self.variance * np.exp(-width * shares)
-        return [PathTarget(penalty, float(variance), _RISE * count / width) for variance in kept]
+        penalty = min(width / max(self.leakage - other.leakage, 1e-9), _HIGHEST)
+        return PathTarget(penalty, variance, _RISE / max(width, _LEAST_WIDTH))
 
 
 class Ascent:
@@ -122,50 +114,6 @@ class Ascent:
         self.stretch = np.minimum(spread.max() / spread, _LONGEST)
         self.targets, self.random = targets, random
 
-    def path(
-        self,
-        starts: Sequence[Array],
-        path_targets: Sequence[PathTarget],
-        feasible: Callable[[Array], Array],
-        counter: Counter | None = None,
-        *,
-        gap_points: int = 0,
-    ) -> list[Point]:
-        """Return the best point for each target, and those that are found in the gaps between them.
-
-        Penalties are expected to rise. Every second is ascended in rising order, the others in
-        falling order, each from the best basis so far for its penalty; then the targets between
-        them. In the end every target chooses among all bases found. Points come in the order of the
-        targets, or by falling variance if `gap_points` asks for more; their leakage falls, too.
-        """
-        test = self._leakage(starts[0].shape[1], _TEST_ROWS, _TEST_FEATURES)
-        candidates = [self._point(feasible(V), test) for V in starts]
-
-        def best(target: PathTarget) -> Point:
-            point = max(candidates, key=lambda point: target.value(point.variance, point.leakage))
-            return point._replace(target=target)
-
-        def ascend(path_targets: Sequence[PathTarget]) -> None:
-            for target in path_targets:
-                V = feasible(self.ascend(best(target).basis, target))
-                candidates.append(self._point(V, test))
-                if counter is not None:
-                    counter.add()
-
-        penalties = [target for target in path_targets if not target.rise]
-        rising = [target for target in path_targets if target.rise]
-        ascend([*penalties[::2], *penalties[1::2][::-1], *rising])
-        new = _targets_in_gaps([best(target) for target in path_targets], gap_points)
-        ascend(new)
-        points = [best(target) for target in path_targets]
-        for point in map(best, new):
-            if all(point.basis is not other.basis for other in points):
-                points.append(point)
-        if new:
-            points.sort(key=lambda point: -point.variance)
-        # Below zero is chance; but the least of it is what the highest penalties go by.
-        return [point._replace(leakage=max(point.leakage, 0.0)) for point in points]
-
     def ascend(self, V: Array, target: PathTarget) -> Array:
         """Ascend from a basis, with momentum and steps of one length that shrinks to zero."""
         momentum, size = np.zeros_like(V), 0.0
@@ -174,7 +122,7 @@ class Ascent:
             variance = float(np.sum(V * slope))
             penalty = target.penalty_at(variance / self.total)
             slope *= 2.0 / variance
-            slope -= penalty * self._leakage(V.shape[1], _ROWS, _FEATURES)(V)[1]
+            slope -= penalty * self.leakage(V.shape[1], _ROWS, _FEATURES)(V)[1]
             slope /= 1.0 + penalty  # one scale for the averages below, whatever the penalty
             slope = self.stretch * (slope - V @ (V.T @ slope))
             slope -= V @ (V.T @ slope)
@@ -189,26 +137,17 @@ class Ascent:
             V = np.linalg.qr(V + length * pace)[0]
         return V
 
-    def _point(self, V: Array, test: Leakage) -> Point:
+    def point(self, V: Array, test: Leakage) -> Point:
+        """Describe a basis; its leakage is that of the rows and features of `test`."""
         variance = float(np.sum(V * (self.S @ V))) / self.total
         return Point(PathTarget(0.0), V, variance, float(test.adjusted(V).max()))
 
-    def _leakage(self, n_components: int, n_rows: int, n_features: int) -> Leakage:
+    def leakage(self, n_components: int, n_rows: int, n_features: int) -> Leakage:
+        """Draw rows and features for an adversary."""
         rows = self.targets.draw(n_rows, self.random)
         n_features = min(n_features, max(_LEAST_FEATURES, len(rows) // _ROWS_PER_FEATURE))
         frequencies = random_frequencies(n_components, n_features, self.random)
         return Leakage(self.X[rows], self.S, self.targets.take(rows), frequencies)
-
-
-def _targets_in_gaps(points: Sequence[Point], count: int) -> list[PathTarget]:
-    """So many targets between neighbours, most of them in the largest gaps."""
-    gaps = np.array([max(a.gap_to(b), 0.0) for a, b in pairwise(points)])
-    counts = np.zeros(len(gaps), dtype=int)
-    for _ in range(count if gaps.any() else 0):
-        # What is left of a gap that is cut into equal parts, in both directions.
-        counts[np.argmax(gaps / (counts + 1) ** 2)] += 1
-    cut = zip(pairwise(points), counts.tolist(), strict=True)
-    return [target for (point, other), n in cut if n for target in point.between(other, n)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,21 +264,49 @@ def find_space(
     )
 
 
-def fit_path(
-    space: Space,
-    rows: Rows,
-    form_contrasts: FormContrasts,
-    path_targets: Sequence[PathTarget],
-    random: np.random.Generator,
-    counter: Counter | None = None,
-    *,
-    gap_points: int = 0,
-) -> list[Point]:
-    """Find the best basis for every target, and `gap_points` more; leakage is that of the rows."""
-    targets, order = form_targets(rows, form_contrasts)
-    X = space.coordinates(rows.X)[order]
-    ascent = Ascent(X, np.diag(space.variances), space.total, targets, random)
-    with single_blas_thread():
-        return ascent.path(
-            space.starts(), path_targets, space.within_means, counter, gap_points=gap_points
-        )
+class Path:
+    """Bases found on some rows; every ascent adds one, and starts from the best of them."""
+
+    def __init__(
+        self,
+        space: Space,
+        rows: Rows,
+        form_contrasts: FormContrasts,
+        random: np.random.Generator,
+        counter: Counter | None = None,
+    ) -> None:
+        targets, order = form_targets(rows, form_contrasts)
+        self.space, self.rows, self.labels = space, rows.take(order), targets.binary()
+        self.X = space.coordinates(self.rows.X)
+        self._ascent = Ascent(self.X, np.diag(space.variances), space.total, targets, random)
+        self._test = self._ascent.leakage(space.problem.n_components, _TEST_ROWS, _TEST_FEATURES)
+        self._counter = counter
+        self.points = [self._point(V) for V in space.starts()]
+
+    def _point(self, V: Array) -> Point:
+        return self._ascent.point(self.space.within_means(V), self._test)
+
+    def best(self, target: PathTarget) -> Point:
+        """Return the best point so far for a target."""
+        point = max(self.points, key=lambda point: target.value(point.variance, point.leakage))
+        return point._replace(target=target)
+
+    def ascend(self, target: PathTarget, start: Array | None = None) -> Point:
+        """Ascend from a basis, or the best one for the target; the point is kept."""
+        start = self.best(target).basis if start is None else start
+        with single_blas_thread():
+            point = self._point(self._ascent.ascend(start, target))._replace(target=target)
+        self.points.append(point)
+        if self._counter is not None:
+            self._counter.add()
+        return point
+
+    def fit(self, penalties: Sequence[float]) -> list[Point]:
+        """Return the best point for each penalty, of which every one chooses among all bases.
+
+        Every second penalty is ascended in rising order, the others in falling order.
+        """
+        targets = [PathTarget(float(penalty)) for penalty in penalties]
+        for target in (*targets[::2], *targets[1::2][::-1]):
+            self.ascend(target)
+        return [self.best(target) for target in targets]

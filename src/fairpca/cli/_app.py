@@ -94,7 +94,7 @@ Examples:
   fairpca fit --sql "select * from people" --database sqlite:people.db -s sex
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
 @options.with_options(options.FIT)
 def fit(data: tuple[str, ...], **settings: Any) -> None:
     """Reduce DATA (CSV, Parquet or Arrow files) to a few fair components.
@@ -136,12 +136,34 @@ def transform(model: Path, paths: tuple[str, ...], **settings: Any) -> None:
     cls=options.Command,
     epilog="""\b
 Examples:
+  fairpca moments people.csv -s sex --out site_a.npz
+  fairpca moments --show site_a.npz
+  fairpca fit --moments site_a.npz site_b.npz --save model.npz
+""",
+)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
+@options.with_options(options.MOMENTS)
+def moments(data: tuple[str, ...], **settings: Any) -> None:
+    """Write the sums of DATA that a fit needs, and no row, to a file.
+
+    Files of several holders, added by fairpca fit --moments, give the fit of all their rows. A
+    cell (a group in a stratum) with few rows is refused: its sums are nearly the rows themselves.
+    """
+    from fairpca.cli._moments import run_moments
+
+    run_moments(data, settings)
+
+
+@app.command(
+    cls=options.Command,
+    epilog="""\b
+Examples:
   fairpca audit                                     embedded data, sex protected
   fairpca audit reduced.csv --sensitive sex --features fairpca0,fairpca1
   fairpca audit people.csv --sensitive sex,race --joint --decision hired --label qualified
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
 @options.with_options(options.AUDIT)
 def audit(data: tuple[str, ...], **settings: Any) -> int:
     """Measure how well classifiers predict protected groups from the columns of DATA.
@@ -165,7 +187,7 @@ Examples:
   fairpca report reduced.csv --sensitive sex --features fairpca0,fairpca1 --as-is
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
 @options.with_options(options.REPORT)
 def report(data: tuple[str, ...], **settings: Any) -> None:
     """Fit, audit, and write a page about it that people can read.

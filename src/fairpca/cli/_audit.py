@@ -64,7 +64,8 @@ def _standardize(rows: Rows, measured: dict[str, Any]) -> Rows:
     rows.X[...] -= mean
     rows.X[...] /= scale
     rows = rows.with_features(rows.X)
-    if "original" in measured:
-        originals = GroupMoments.from_rows(rows.with_features(measured["original"]))
-        measured["original"] /= originals.standardization().scale
+    others = [measured["original"]] if "original" in measured else []
+    for matrix in (*others, *measured.get("against", {}).values()):
+        moments = GroupMoments.from_rows(rows.with_features(matrix))
+        matrix /= moments.standardization().scale
     return rows

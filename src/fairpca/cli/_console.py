@@ -28,6 +28,7 @@ RENAMED = {
     "sample_weight": "weight",
     "overwrite": "force",
     "units": "unit",
+    "y": "target",
     "families": "family",
     "family": "adversary",
     "random_state": "seed",

@@ -14,23 +14,32 @@ from fairpca._choices import OBJECTIVES
 from fairpca._files import npz_path
 from fairpca._present import records, visible
 from fairpca.cli._console import Stages, running
+from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
     TableRequest,
     check_place,
     delta_model,
     fit_settings,
     parse_request,
+    sum_rows,
 )
 from fairpca.cli._show import print_fit, to_json
 from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
-from fairpca.estimators._comparison import fit_with_plain, held_out_summary, hold_out_summary
-from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.estimators._comparison import (
+    PARTS,
+    fit_with_plain,
+    held_out_summary,
+    hold_out_summary,
+)
+from fairpca.estimators._expected_gaps import expected_figures
+from fairpca.estimators._fitted_scores import look_at_scores
+from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
+from fairpca.moments.contrasts import ContrastTable
 from fairpca.tables import check_target, project_table
 
-_MAX_FOLDED = 200  # columns of which every fold holds a matrix
-_PARTS = 5  # folds of the held-out rows, whose differences give the errors
+_IN_MEMORY = 10_000_000  # numbers of a table that is read again for its extremes and units
 _QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
 _EXCLUDED = (
     *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
@@ -44,6 +53,7 @@ class Comparison(NamedTuple):
     fair: Any
     plain: FairPCA
     held_out: dict[str, Any] | None
+    expected: dict[str, Any] | None = None
 
     def group_table(self) -> dict[str, list[Any]]:
         """Join what each group keeps by both fits; empty where all rows count alike."""
@@ -59,16 +69,15 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
     out, saved = options["out"], None
     with running(options) as (stages, notes):
         stages.begin("reading")
-        request = parse_request(data, options)
-        settings = fit_settings(options, request)
-        if out is not None:
-            check_target(request.table, out, force=options["force"])
-        stages.begin(f"summing {request.name}")
         share = options["hold_out"] or 0.0
-        request = replace(request, roles=replace(request.roles, hold_out=share))
-        folds = 0 if share or options["delta"] is not None else int(options["folds"])
-        moments = _sum_rows(request, options, stages, folds)
-        notes += request.encoding_notes(moments.feature_names or ())
+        if options["moments"]:
+            moments, request = read_moments(data, options, stages, notes)
+            if moments.indicators is not None:  # transform must know it too
+                options = {**options, "missing": "mean"}
+        else:
+            moments, request = _sum_table(data, options, stages, share)
+            notes += request.encoding_notes(moments.feature_names or ())
+        settings = fit_settings(options, request)
         result = _compare(moments, _model(settings, options["nonzero"]), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
@@ -76,6 +85,7 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
             result = result._replace(fair=fair)
         if share:
             result = _measure_held_out(result, request, options, stages)
+        result = result._replace(expected=_forecast(result, request, options))
         if options["save"] is not None:
             saved = result.fair.save(options["save"])
         if out is not None:
@@ -88,11 +98,27 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
                 click.echo(visible(f"{what} written to {path}"))
 
 
+def _sum_table(
+    data: tuple[str, ...], options: Mapping[str, Any], stages: Stages, share: float
+) -> tuple[Any, TableRequest]:
+    """Open the table and sum its rows, by fold where held-out figures come from folds."""
+    request = parse_request(data, options)
+    fit_settings(options, request)  # before the rows are read
+    if options["out"] is not None:
+        check_target(request.table, options["out"], force=options["force"])
+    stages.begin(f"summing {request.name}")
+    request = replace(request, roles=replace(request.roles, hold_out=share))
+    folds = 0 if share or options["delta"] is not None else int(options["folds"])
+    return sum_rows(request, options, stages, folds), request
+
+
 def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
     """Refuse options that do not belong together, and a model that could not be written."""
     pairs = [pair for pair in _EXCLUDED if None not in (options[pair[0]], options[pair[1]])]
     if options["famd"] and options["no_standardize"]:
         pairs.append(("famd", "no-standardize"))
+    if options["delta"] is not None and options["missing_groups"] == "unlabelled":
+        raise click.UsageError("--delta trains on rows with their group: leave out unlabelled.")
     for name in ("delta", "nonzero"):
         if options[name] is not None and options["objective"] != OBJECTIVES[0]:
             pairs.append((name, "objective"))
@@ -116,26 +142,6 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         if save.name in ("", ".."):
             raise click.ClickException(f"--save {save}: give the name of a file.")
         check_place("--save", npz_path(save), options["force"])
-
-
-def _sum_rows(request: TableRequest, options: Mapping[str, Any], stages: Stages, folds: int) -> Any:
-    """Sum the rows by folds, unless there are too many columns."""
-    wide = len(request.roles.columns) > _MAX_FOLDED
-    if wide and request.roles.hold_out:
-        raise InvalidInputError(
-            f"figures of held-out rows need at most {_MAX_FOLDED} columns: name fewer in features.",
-            parameter="hold_out",
-        )
-    table, roles = request.table, replace(request.roles, folds=0 if wide else folds)
-    if options["engine"] == "dask":
-        from fairpca.tables.dask import moments_by_dask
-
-        return moments_by_dask(table, roles, options["scheduler"])
-    if options["engine"] == "spark":
-        from fairpca.tables.spark import moments_by_spark
-
-        return moments_by_spark(table, roles, options["master"], options["quiet"])
-    return table.moments(roles, progress=stages)
 
 
 def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
@@ -171,8 +177,23 @@ def _measure_held_out(
     """Measure both fits on the rows that were held out."""
     stages.begin("measuring held-out rows")
     roles = replace(request.roles, only_held_out=True)
-    held_out = _sum_rows(replace(request, roles=roles), options, stages, _PARTS)
+    held_out = sum_rows(replace(request, roles=roles), options, stages, PARTS)
     return result._replace(held_out=hold_out_summary(result.fair, result.plain, held_out))
+
+
+def _forecast(
+    result: Comparison, request: TableRequest, options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Say what to expect of new data; a table that fits into memory is read once more for it."""
+    fair, moments = result.fair, result.plain.moments_
+    is_small = moments.n_samples * moments.n_features <= _IN_MEMORY
+    has_rows = request.table is not None and not (options["engine"] or options["sql"])
+    if isinstance(fair, FairPCA) and is_small and has_rows:
+        look_at_scores(fair, request.table.rows(request.roles))
+    if request.roles.unit is None or getattr(fair, "unit_noise_", None) is not None:
+        return expected_figures(fair)
+    reason = "rows of a unit are alike, and units are counted only in tables that fit into memory"
+    return {"text": f"No forecast for new data: {reason}."}
 
 
 def _fit_delta(
@@ -220,7 +241,7 @@ def _show(
         click.echo(to_json("fit", document))
     elif not options["quiet"]:
         heading = request.heading(n_rows, len(names), standardized)
-        print_fit(*result, result.group_table(), heading, by_units=request.roles.unit is not None)
+        print_fit(*result, result.group_table(), heading)
 
 
 def _document(result: Comparison) -> dict[str, Any]:
@@ -231,18 +252,21 @@ def _document(result: Comparison) -> dict[str, Any]:
         "fair": {**_figures(fair), "n_iter": fair.n_iter_},
         "plain": _figures(plain),
         "held_out": result.held_out,
+        "expected": result.expected,
         "certificate": fair.certificate_.as_dict(),
-        "contrasts": records({**fair.contrasts_, **gaps}),
+        "contrasts": records(ContrastTable({**fair.contrasts_, **gaps}).without_small()),
         "components": fair.components_,
         "center": fair.mean_,
         "scale": np.ones(fair.n_features_in_) if fair.scale_ is None else fair.scale_,
     }
     if groups:
         document["groups"] = records(groups)
+    if fair.target_weight:
+        document["target"] = {**fair.target_information_, "kept": fair.target_kept_}
     if hasattr(fair, "balance_"):
         document["sparse"] = sparse_figures(fair)
     elif hasattr(fair, "path_"):
-        chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance")
+        chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance", "delta_verified")
         document["adversary"] = {
             "family": fair.family,
             **{name: getattr(fair, f"{name}_") for name in chosen},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fairpca._choices import (
     GROUPLESS,
     MAX_CELLS,
     MAX_LEVELS,
+    MIN_ROWS,
     MISSING,
     OBJECTIVES,
     PATH,
@@ -33,10 +35,10 @@ DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT = "Data", "Groups", "Fairness", "Audit"
 _MOST = 10**9
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
-    "--adversary", "--categorical", "--confidence", "--engine", "--famd", "--folds", "--master",
-    "--max-cells", "--max-iter", "--max-levels", "--min-group-size", "--no-certify", "--no-notes",
-    "--only", "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver",
-    "--tol",
+    "--adversaries", "--adversary", "--categorical", "--confidence", "--engine", "--famd",
+    "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels", "--min-group",
+    "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive", "--rotation",
+    "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title", "--tol",
 }  # fmt: skip
 
 
@@ -165,19 +167,27 @@ _HELP_ALL = _flag(OUTPUT, "--help-all", "Show all options and exit.", is_eager=T
                   expose_value=False, callback=_help_all)
 
 
+_GROUP_COLUMNS = (
+    _columns(GROUPS, "-s --sensitive", "Protected columns."),
+    _columns(GROUPS, "--control", "Compare groups within strata of these columns."),
+    _columns(GROUPS, "--numeric", "Protected columns that are numbers, not groups."),
+)
+_SUMMED = _choice(GROUPS, "--missing-groups", GROUPLESS,
+                  "Missing groups: raise (default), own or unlabelled (only the variance).",
+                  default=GROUPLESS[0])
+_MEASURED_GROUPS = _choice(GROUPS, "--missing-groups", GROUPLESS[:2],
+                           "Missing groups: raise (default) or own.", default=GROUPLESS[0])
+
+
 def _groups(compared: str) -> tuple[Decorator, ...]:
     """Return the options about groups; `compared` is the default of --compare."""
     words = [f"{word} (default)" if word == compared else word for word in COMPARE]
     return (
-        _columns(GROUPS, "-s --sensitive", "Protected columns."),
-        _columns(GROUPS, "--control", "Compare groups within strata of these columns."),
-        _columns(GROUPS, "--numeric", "Protected columns that are numbers, not groups."),
+        *_GROUP_COLUMNS,
         _flag(GROUPS, "--joint", "Compare intersections of attributes too."),
         _choice(GROUPS, "--compare", COMPARE, "Compare {}, {} or {}.".format(*words)),
         _option(GROUPS, "--reference", "Reference group. Implies --compare reference.",
                 metavar="[COL=]LEVEL", multiple=True),
-        _choice(GROUPS, "--missing-groups", GROUPLESS, "Missing groups: raise (default) or own.",
-                default=GROUPLESS[0]),
     )
 
 
@@ -210,6 +220,8 @@ _PROBLEM = (
     _choice(FAIRNESS, "--objective", OBJECTIVES,
             "total (default), worst-variance or worst-loss (groups).",
             default=OBJECTIVES[0]),
+    _value(FAIRNESS, "--target-weight", _NOT_NEGATIVE, 0.0,
+           "Worth of keeping what predicts --target: 1 is the value to try."),
     _choice(FAIRNESS, "--rotation", ROTATIONS,
             "varimax: rotate the components to few large loadings."),
     _flag(FAIRNESS, "--no-standardize", "Only centre the features; keep their units."),
@@ -257,6 +269,8 @@ _ENGINE = (
             metavar="URL"),
 )
 _MEASURED = (
+    _path(AUDITING, "--against", "Table with other columns of the same rows, to compare with.",
+          multiple=True),
     _columns(AUDITING, "--decision", "Column that says who was selected.", one=True),
     _columns(AUDITING, "--score", "Column of scores: compare shares above the median.", one=True),
     _columns(AUDITING, "--label", "Column of true outcomes, with --decision.", one=True),
@@ -286,23 +300,34 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), *_PROBLEM, _HOLD_OUT, _NONZERO, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), _SUMMED, *_PROBLEM, _HOLD_OUT, _NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
+    _flag(DATA, "--moments", "DATA are files that fairpca moments wrote, not rows."),
     _path(OUTPUT, "-o --out", "Write the reduced rows: .csv, .csv.gz, .parquet or .feather."),
     _columns(OUTPUT, "--keep", "Columns to copy to --out."),
     _path(OUTPUT, "--save", "Write the model to an .npz file, for fairpca transform."),
     _FORCE, _SAFE_CSV, _JSON, *_QUIET,
 )
+MOMENTS = (
+    *_GROUP_COLUMNS, _SUMMED, *_FEATURES,
+    _columns(DATA, "--target", "Columns that are not features."),
+    *_ROWS, *_DATABASE, *_ENGINE,
+    _path(OUTPUT, "-o --out", "Write the moments to an .npz file, for fairpca fit --moments."),
+    _path(OUTPUT, "--show", "Say what a file of moments holds."),
+    _value(OUTPUT, "--min-rows", _count(1), MIN_ROWS, "Rows that a cell needs to be written."),
+    _flag(OUTPUT, "--merge-small", "Add cells with fewer rows to a group called other."),
+    _FORCE, *_QUIET,
+)
 AUDIT = (
-    *_groups(COMPARE[0]), *_MEASURED, *_FEATURES,
+    *_groups(COMPARE[0]), _MEASURED_GROUPS, *_MEASURED, *_FEATURES,
     _columns(DATA, "--original", "Columns that the features represent: adds the loss per group."),
     _flag(DATA, "--standardize", "Give every column unit variance first."),
     *_ROWS, _ONLY, _JSON, *_QUIET,
 )
 REPORT = (
-    *_groups(COMPARE[0]), *_PROBLEM, *_DELTA, *_MEASURED, *_FEATURES,
-    _columns(DATA, "--target", "Columns that are not features."),
+    *_groups(COMPARE[0]), _MEASURED_GROUPS, *_PROBLEM, *_DELTA, *_MEASURED, *_FEATURES,
+    _columns(DATA, "--target", "Columns to predict later: not features."),
     *_ROWS, _ONLY, _HOLD_OUT,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
     _path(OUTPUT, "-o --out", "The page; its figures go to a .json file of the same name.",
@@ -322,6 +347,16 @@ TRANSFORM = (
     _FORCE, _SAFE_CSV, *_QUIET,
 )
 # fmt: on
+
+
+def check_paths(
+    context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse a path that leads nowhere before anything that takes long to load is."""
+    for path in paths:
+        if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
+            raise click.ClickException(f"{path}: no such file.")
+    return paths
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:

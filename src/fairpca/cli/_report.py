@@ -49,6 +49,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
             about={
                 "date": datetime.now(UTC).strftime("%Y-%m-%d"),
                 "files": _digests(request),
+                "unit": request.roles.unit,
                 "options": {**(model or {}), **settings, **request.measured},
             },
             progress=stages,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES
-from fairpca.cli._console import as_typed
+from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HELD_OUT
+from fairpca.cli._console import Stages, as_typed
+from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import check_words, is_identifier
 from fairpca.rows._columns import MISSING_GROUP, check_names
@@ -22,12 +22,13 @@ from fairpca.tables import Roles, Table, open_table
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
+_MAX_FOLDED = 200  # columns of which every fold holds a matrix
 _FEWEST_UNITS = 10  # values of a column that may name persons or sites
 _COPIED = ("target", "keep", "original", "only")
 _MEASURED = ("decision", "score", "label")
 _OF_TABLE = ("missing", "missing_groups", "max_cells", "max_levels")
 _OF_FIT = ("objective", "mean_tol", "cov_weight", "cov_tol", "solver", "joint", "min_group_size",
-           "tol", "max_iter", "missing", "missing_groups", "rotation")  # fmt: skip
+           "tol", "max_iter", "missing", "missing_groups", "rotation", "target_weight")  # fmt: skip
 _OF_AUDIT = ("joint", "min_group", "effort", "confidence")
 
 
@@ -35,7 +36,7 @@ _OF_AUDIT = ("joint", "min_group", "effort", "confidence")
 class TableRequest:
     """A table, the roles of its columns, and which text columns are one-hot `encoded` unasked."""
 
-    table: Table
+    table: Any  # a Table; None where only moments are known
     roles: Roles
     encoded: tuple[str, ...]
     target: tuple[str, ...]
@@ -45,6 +46,8 @@ class TableRequest:
     only: dict[str, str]  # values that the rows of an audit have
     name: str
     description: str
+    # Other columns of the same rows, by the name of their table.
+    against: Mapping[str, tuple[Table, tuple[str, ...]]] = field(default_factory=dict)
 
     def heading(self, n_rows: int, n_features: int, standardized: bool | str) -> list[str]:
         """Say what the data are, in two lines."""
@@ -113,11 +116,9 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     """Open the files, the query or the embedded data, and settle the role of each column."""
     sql = options.get("sql")
     check_query(options, bool(data))
+    _check_target(options, has_table=bool(data or sql))
     if (data or sql) and not options["sensitive"]:
         raise click.UsageError("name the protected column (or columns) with --sensitive COL.")
-    for path in data:
-        if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
-            raise click.ClickException(f"{path}: no such file.")
     if data:
         table = open_table(data if len(data) > 1 else data[0], separator=options["separator"])
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
@@ -133,7 +134,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
         options = {**options, **{part: options.get(part) or defaults[part] for part in defaults}}
     only = read_only(options.get("only", ()), table.names)
     parts = _columns_of({**options, "only": list(only)}, table.names)
-    features = _features(parts, table.names)
+    features = _features(parts, _possible_features(table))
     known = (name for name in features if name in table.names)
     text = tuple(name for name in known if _is_text(table.schema.field(name).type))
     roles = table.assign(
@@ -143,13 +144,69 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
         weight=options["weight"],
         unit=options["unit"],
         numeric=parts["numeric"],
+        target=parts["target"] if options.get("target_weight") else None,
         categorical=tuple(dict.fromkeys(parts["categorical"] + text)),
         **{name: options[name] for name in _OF_TABLE},
     )
     encoded = tuple(name for name in text if name not in parts["categorical"])
     measured = {part: parts[part][0] for part in _MEASURED if parts[part]}
     copied = parts["target"], parts["keep"], parts["original"]
-    return TableRequest(table, roles, encoded, *copied, measured, only, name, description)
+    against = _open_against(options, parts)
+    return TableRequest(table, roles, encoded, *copied, measured, only, name, description, against)
+
+
+def _open_against(
+    options: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[Table, tuple[str, ...]]]:
+    """Open the tables of --against; their columns are those named as features, or all numbers."""
+    tables = {}
+    used = {name for part, names in parts.items() if part != "features" for name in names}
+    for path in options.get("against", ()):
+        if not path.exists():
+            raise click.ClickException(f"--against {path}: no such file.")
+        table = open_table(path, separator=options["separator"])
+        names = tuple(name for name in parts["features"] if name in table.names) or tuple(
+            name
+            for name in _possible_features(table)
+            if name not in used and not _is_text(table.schema.field(name).type)
+        )
+        if not names:
+            raise click.ClickException(f"--against {path}: there are no columns of numbers.")
+        tables[path.name if path.name not in tables else str(path)] = (table, names)
+    return tables
+
+
+def _check_target(options: Mapping[str, Any], *, has_table: bool) -> None:
+    """Refuse a weight without a target, and with components that know none."""
+    if not options.get("target_weight"):
+        return
+    if has_table and not options["target"]:
+        raise click.UsageError("--target-weight needs the columns to predict: give --target COL.")
+    for name in ("delta", "nonzero"):
+        if options.get(name) is not None:
+            raise click.UsageError(f"--{name} knows no target: leave --target-weight out.")
+
+
+def sum_rows(
+    request: TableRequest, options: Mapping[str, Any], stages: Stages, folds: int = 0
+) -> Any:
+    """Sum the rows by folds, unless there are too many columns."""
+    wide = len(request.roles.columns) > _MAX_FOLDED
+    if wide and request.roles.hold_out:
+        raise InvalidInputError(
+            f"figures of held-out rows need at most {_MAX_FOLDED} columns: name fewer in features.",
+            parameter="hold_out",
+        )
+    table, roles = request.table, replace(request.roles, folds=0 if wide else folds)
+    if options["engine"] == "dask":
+        from fairpca.tables.dask import moments_by_dask
+
+        return moments_by_dask(table, roles, options["scheduler"])
+    if options["engine"] == "spark":
+        from fairpca.tables.spark import moments_by_spark
+
+        return moments_by_spark(table, roles, options["master"], options["quiet"])
+    return table.moments(roles, progress=stages)
 
 
 def check_query(options: Mapping[str, Any], has_files: bool) -> None:
@@ -220,6 +277,13 @@ def _columns_of(options: Mapping[str, Any], known: Sequence[str]) -> dict[str, t
     return parts
 
 
+def _possible_features(table: Table) -> list[str]:
+    """Return all columns but the one in which ``fairpca fit --hold-out`` marks rows."""
+    names = table.names
+    marked = HELD_OUT in names and pa.types.is_boolean(table.schema.field(HELD_OUT).type)
+    return [name for name in names if not (marked and name == HELD_OUT)]
+
+
 def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tuple[str, ...]:
     """Return the columns named as features, or all that are not used elsewhere."""
     chosen = parts["features"]
@@ -286,8 +350,8 @@ def read_measured(request: TableRequest, options: Mapping[str, Any]) -> tuple[Ro
     leave_out = options["leave_out_unknown"]
     names = dict.fromkeys((*request.measured.values(), *request.original))
     roles = replace(request.roles, missing_groups="own") if leave_out else request.roles
-    rows, others = request.table.rows_with(roles, names, request.only)
-    columns = {name: others.column(name).to_numpy() for name in names}
+    rows, others = request.table.rows_with(roles, names, request.only, request.against)
+    columns = {name: others.column(name).to_numpy() for name in others.column_names}
     measured: dict[str, Any] = {}
     if request.measured:
         decisions = {part: columns[name] for part, name in request.measured.items()}
@@ -295,6 +359,11 @@ def read_measured(request: TableRequest, options: Mapping[str, Any]) -> tuple[Ro
     if request.original:
         numbers = [_as_numbers(name, columns[name]) for name in request.original]
         measured["original"] = np.column_stack(numbers)
+    if request.against:
+        measured["against"] = {
+            table: np.column_stack([columns[f"{table}: {name}"] for name in used])
+            for table, (_, used) in request.against.items()
+        }
     return _mark_unknown(rows) if leave_out else rows, measured
 
 

@@ -13,20 +13,28 @@ from rich.markup import escape
 from rich.table import Table
 
 from fairpca import __version__
+from fairpca._choices import MIN_ROWS
 from fairpca._files import to_json as json_text
 from fairpca._present import (
+    NOTHING,
+    TOO_FEW,
+    delta_request,
     interval,
     label,
     number,
-    optimality,
     p_value,
     percent,
+    points,
+    points_text,
     records,
     share,
     shorten,
+    verdict,
     visible,
+    with_error,
 )
 from fairpca.cli._show_sparse import loadings_table, sparse_certificate, sparse_path
+from fairpca.moments.contrasts import ContrastTable
 
 # Columns of text; all others hold figures.
 _TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
@@ -85,25 +93,21 @@ def print_fit(
     fair: Any,
     plain: Any,
     held_out: dict[str, Any] | None,
+    expected: dict[str, Any] | None,
     groups: dict[str, list[Any]],
     heading: Sequence[str],
-    by_units: bool = False,
 ) -> None:
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
-    forecast = None
-    # Sums of rows do not know their units, and a bound that counts rows would be too small.
-    if hasattr(fair, "expected_gaps") and not by_units:
-        text = fair.expected_gaps(refits=0).text()
-        forecast = f"{text[0].upper()}{text[1:]}, by the number of rows alone."
     _print(
         heading,
         _comparison(fair, plain, held_out),
         *((_path(fair),) if hasattr(fair, "penalty_") else ()),
         *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
+        _target(fair, held_out) if fair.target_weight else None,
         sparse_certificate(fair) or _certificate(fair),
-        f"{forecast or ''}\n",
+        f"{expected['text'] if expected else ''}\n",
         _group_losses(groups) if groups else None,
-        _contrasts(records(fair.contrasts_)),
+        _contrasts(fair.contrasts_),
     )
 
 
@@ -111,7 +115,7 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     d = len(fair.components_)
     kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
     held = held_out or {}
-    variance = [held and percent(held[f"{kind}variance"]) for kind in ("plain_", "")]
+    variance = [percent(held[f"{kind}variance"]) if held else None for kind in ("plain_", "")]
     is_sparse = hasattr(fair, "balance_")
     share_of = "table that a regression on the scores explains" if is_sparse else "total variance"
     rows = [("variance kept", *kept, *variance, None, f"share of the {share_of}")]
@@ -121,40 +125,68 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     ):
         before, after = getattr(plain, f"{key}_"), getattr(fair, f"{key}_")
         gaps = [
-            held and f"{number(held[f'{kind}{key}'])} ± {number(held[f'{kind}{key}_error'])}"
+            with_error(held[f"{kind}{key}"], held[f"{kind}{key}_error"]) if held else None
             for kind in ("plain_", "")
         ]
-        chance = held and number(held[f"chance_{key}"])
+        chance = number(held[f"chance_{key}"]) if held else None
         rows.append((name, number(before), number(after, before), *gaps, chance, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
     how = f"fitted to all but one of {held.get('folds')} folds, measured on that one"
-    columns = ("plain PCA", "fair PCA", "plain, held-out", "fair, held-out")
     if "n_rows" in held:
         how = f"measured on {held['n_rows']} rows that were not fitted"
-        columns = ("plain, fitted", "fair, fitted", *columns[2:])
     caption = (
         f"Held-out: {how}, less the noise of so few rows; ± one standard error. By chance: what "
         "groups that do not differ would show on the same rows, in the fair components."
     )
-    head = ("", *columns, "by chance", "meaning")
+    if any(NOTHING in map(str, row) for row in rows):
+        caption += f" {NOTHING}: {TOO_FEW}."
+    head = ("", "plain PCA", "fair PCA", "plain, held-out", "fair, held-out", "by chance",
+            "meaning")  # fmt: skip
     return _table(title, head, rows, caption if held_out else None)
+
+
+def _target(fair: Any, held_out: dict[str, Any] | None) -> Table:
+    """Show how much of the target each choice of directions explains."""
+    held, fitted = (held_out or {}).get("target", {}), fair.target_information_
+    names = {
+        "all": "all features",
+        "fair": "all fair directions",
+        "plain": "plain PCA",
+        "without_target": "fair PCA without target",
+        "components": "fair PCA with target",
+    }
+    rows = []
+    for key, name in names.items():
+        share_of = held.get(key)
+        after = share_of and f"{percent(share_of['r2'])} ± {percent(share_of['error'])}"
+        rows.append((name, percent(fitted[key]) if key in fitted else None, after))
+    columns = ", ".join(fair.moments_.targets)
+    caption = (
+        "Classifiers that are not linear may predict the group better than without the target: "
+        "audit these components,\nfor example with fairpca report. A bias in the target is kept."
+    )
+    title = f"Variance of {escape(shorten(columns))} that a linear model on the components explains"
+    return _table(title, ("", "fitted rows", "held-out rows"), rows, caption)
 
 
 def _path(fair: Any) -> Table:
     path = records(fair.path_)
     rows = [
         (number(point["penalty"]), percent(point["variance"]), number(point["leakage"]),
-         share(point["delta"]), f"± {share(point['delta_error'])}",
+         points(point["delta"]), f"± {points(point['delta_error'])}",
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip
-    head = ("penalty", "variance kept", "leakage (R²)", "Δ on held-out rows", "error", "note")
+    head = ("penalty", "variance kept", "leakage (R²)", "Δ on new data", "error", "note")
+    caption = (
+        f"{delta_request(fair)} Δ: difference in selection rates of two groups, for classifiers "
+        "trained on as many rows."
+    )
     return _table(
         "Leakage along the path, and the variance it costs",
         head,
         rows,
-        "Δ: difference in selection rates of two groups. Chance alone stays below "
-        f"{share(fair.delta_chance_)} in 95 of 100 cases.",
+        caption,
         lambda place: bool(path[place]["chosen"]),
     )
 
@@ -167,10 +199,10 @@ def _certificate(fair: Any) -> str:
     )
     if not fair.certify and certificate.solver in ("refined", "deflation"):
         return f"Certificate: not computed ({figures}; the bound ignores covariances and is loose)."
-    state = "" if certificate.converged else " The relaxation was not solved to tol."
+    as_much = "" if certificate.target_kept is None else " and keeps as much of the target"
     return (
-        f"Certificate: [bold]{optimality(certificate.gap)}[/bold] ({figures}). No other set of "
-        f"this many components that satisfies the constraints can exceed the bound.{state}"
+        f"Certificate: [bold]{verdict(certificate.as_dict())}[/bold] ({figures}). No other set of "
+        f"this many components that satisfies the constraints{as_much} can exceed the bound."
     )
 
 
@@ -193,7 +225,8 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
     )
 
 
-def _contrasts(contrasts: list[dict[str, Any]]) -> Table:
+def _contrasts(table: ContrastTable) -> Table:
+    contrasts = records(table)
     whole = "all rows" if any(entry["stratum"] for entry in contrasts) else ""
     head = (
         "attribute",
@@ -207,13 +240,15 @@ def _contrasts(contrasts: list[dict[str, Any]]) -> Table:
         "note",
     )
     rows = []
-    for entry in contrasts:
+    for entry, small in zip(contrasts, table.small(), strict=True):
         sizes = (entry["n_positive"], entry["n_negative"])[: 2 if entry["negative"] else 1]
         gaps = []
         for before, after in (("mean_gap_before", "mean_gap"), ("cov_gap_before", "cov_gap")):
             gaps += [number(entry[before]), number(entry[after], entry[before])]
         groups = label("", entry["positive"], entry["negative"])
         note = "" if entry["status"] == "compared" else entry["status"]
+        if small:
+            note += f"{note and '; '}fewer than {MIN_ROWS} rows: nearly single persons"
         stratum, counts = entry["stratum"] or whole, " / ".join(map(str, sizes))
         rows.append((entry["attribute"], groups, stratum, counts, *gaps, note))
     return _table("Gaps in all features, and left in the fair components", head, rows)
@@ -236,6 +271,10 @@ def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
     )
 
 
+def _points(entry: dict[str, Any]) -> str:
+    return points_text(entry["estimate"], entry["low"], entry["high"])
+
+
 def _pair(entry: dict[str, Any]) -> str:
     other, group = entry["groups"]
     return label(entry["attribute"], group, other, entry["stratum"])
@@ -244,15 +283,17 @@ def _pair(entry: dict[str, Any]) -> str:
 def _adversaries(report: dict[str, Any], audited: dict[str, Any]) -> Table:
     """Show each adversary for the pair of its largest value."""
     rows = [
-        (entry["adversary"], share(entry["estimate"]), interval(entry["low"], entry["high"]),
-         share(entry["chance"]), p_value(entry["p_value"]), _pair(entry))
+        (entry["adversary"], points(entry["estimate"]),
+         interval(entry["low"], entry["high"], points),
+         points(entry["chance"]), p_value(entry["p_value"]), _pair(entry))
         for entry in audited["by_adversary"]
     ]  # fmt: skip
     level = f"{100 * report['confidence']:g} % interval"
     head = ("adversary", "Δ on held-out rows", level, "chance 95 %", "p", "largest for")
     caption = (
-        "Δ: difference in selection rates of two groups (0: equal, 1: the groups are separated).\n"
-        "Intervals of all adversaries and pairs hold together."
+        "Δ: difference in selection rates of two groups, in percentage points (0: equal, 100: the "
+        "groups are separated).\nIntervals of all adversaries and pairs hold together; "
+        f"{report['effort']['text']}."
     )
     title = "Adversaries: trained on one half of the rows, measured on the other"
     return _table(title, head, rows, caption)
@@ -261,7 +302,7 @@ def _adversaries(report: dict[str, Any], audited: dict[str, Any]) -> Table:
 def _in_sample(audited: dict[str, Any]) -> Table:
     rows = [
         (entry["statistic"],
-         *(share(entry[name]) for name in ("value", "null_mean", "null_quantile")),
+         *(points(entry[name]) for name in ("value", "null_mean", "null_quantile")),
          p_value(entry["p_value"]), entry["measured_rows"], _pair(entry))
         for entry in audited["in_sample"]
     ]  # fmt: skip
@@ -275,10 +316,16 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
     worst, verdict = report["headline"], report["verdict"]
     if worst is not None:
         yield (
-            f"Worst on held-out rows: [bold]{share(worst['estimate'])}[/bold] "
-            f"({interval(worst['low'], worst['high'])}), {worst['adversary']}, "
+            f"Largest on held-out rows: [bold]{_points(worst)}[/bold], {worst['adversary']}, "
             f"{escape(shorten(worst['pair']))}."
         )
+    for other, change in zip(report["representations"][1:], report["differences"], strict=False):
+        before, name = other["headline"], escape(shorten(change["against"]))
+        yield (
+            f"{name}, on the same rows: {_points(before)}, {before['adversary']}, "
+            f"{escape(shorten(before['pair']))}."
+        )
+        yield f"{change['of']} − {name}: [bold]{_points(change)}[/bold]."
     yield f"Verdict: [bold]{verdict['word']}[/bold] ({verdict['reason']})."
     for entry in report["missing"]:
         pair = escape(shorten(entry["pair"]))
@@ -286,7 +333,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
     if report["small_groups"]:
         named = [f"{g['attribute']}={g['group']} ({g['n_rows']})" for g in report["small_groups"]]
         every = worst is not None and worst["small"]
-        why = "and no comparison without them" if every else "listed but never the worst"
+        why = "and no comparison without them" if every else "listed but never the largest"
         what = "rows" if report["n_units"] is None else "units"
         text = escape(shorten(", ".join(named)))
         yield f"Fewer than {report['min_group']} {what}, {why}: {text}"
@@ -295,17 +342,17 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _gaps(gaps: dict[str, Any]) -> Table:
+    bound = points(gaps["gaussian_bound"])
     rows = [
-        (name, "none" if gaps[key] is None else number(gaps[key]), meaning)
-        for key, name, meaning in (
+        *((name, number(gaps[key]), gaps.get(f"{key}_of"), meaning) for key, name, meaning in (
             ("mean_gap", "mean gap", "distance of group means"),
             ("cov_gap", "covariance gap", "difference of covariances"),
             ("mmd2", "MMD²", "kernel distance, Gaussian kernel"),
-            ("gaussian_bound", "Gaussian bound", "of Δ for half-spaces, if groups were normal"),
-        )
-    ]
+        )),
+        ("Gaussian bound", bound, None, "of Δ for half-spaces in points, if groups were normal"),
+    ]  # fmt: skip
     title = f"Largest gaps between groups ({gaps['compare']}), in the units of the columns"
-    return _table(title, ("", "value", "meaning"), rows)
+    return _table(title, ("", "value", "largest for", "meaning"), rows)
 
 
 def _pairs(held_out: list[dict[str, Any]]) -> Table:
@@ -314,7 +361,7 @@ def _pairs(held_out: list[dict[str, Any]]) -> Table:
     pairs = {entry["pair"]: entry for entry in held_out}
     rows = [
         (pair, f"{entry['n_rows'][1]} / {entry['n_rows'][0]}",
-         *(share(values.get((name, pair))) for name in names))
+         *(points(values.get((name, pair))) for name in names))
         for pair, entry in pairs.items()
     ]  # fmt: skip
     return _table("Δ of every pair of groups on held-out rows", ("pair", "rows", *names), rows)

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairpca.estimators._delta_fair_pca import DeltaFairPCA
-    from fairpca.estimators._export import load_model, register_onnx, to_onnx
+    from fairpca.estimators._export import SKOPS_TRUSTED, load_model, register_onnx, to_onnx
     from fairpca.estimators._fair_kernel_pca import FairKernelPCA
     from fairpca.estimators._fair_pca import FairPCA
     from fairpca.estimators._fair_pca_cv import FairPCACV
     from fairpca.estimators._sparse_fair_pca import SparseFairPCA
 
 __all__ = [
+    "SKOPS_TRUSTED",
     "DeltaFairPCA",
     "FairKernelPCA",
     "FairPCA",
@@ -24,6 +25,7 @@ __all__ = [
 
 # Imported when first used: FairPCA needs neither kernels nor adversaries.
 _MODULES = {
+    "SKOPS_TRUSTED": "_export",
     "DeltaFairPCA": "_delta_fair_pca",
     "FairKernelPCA": "_fair_kernel_pca",
     "FairPCA": "_fair_pca",

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairpca._choices import COMPARE, GROUPLESS, MISSING, MISSING_GROUPS, ROTATIONS, SOLVERS
@@ -22,6 +21,7 @@ from fairpca.estimators._sklearn import (
     at_least,
     fit_task,
     one_of,
+    safe_indexing,
     solve_callback,
     with_callbacks,
 )
@@ -29,7 +29,7 @@ from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputErro
 from fairpca.linalg import Array, fix_signs, varimax
 from fairpca.moments import ContrastSet, GroupMoments, Span
 from fairpca.moments.contrasts import ContrastTable
-from fairpca.rows import Rows
+from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import (
     check_container,
     check_finite,
@@ -37,6 +37,7 @@ from fairpca.rows._checks import (
     check_no_text,
 )
 from fairpca.rows._columns import (
+    ALIGNED,
     MISSING_GROUP,
     PARTS,
     find_missing,
@@ -72,6 +73,7 @@ class FairnessEstimator(
     # Of those that do not have the parameter.
     missing: str = MISSING[0]
     rotation: str | None = None
+    target_weight: float = 0.0
 
     __metadata_request__fit: ClassVar = ROUTED
 
@@ -88,7 +90,7 @@ class FairnessEstimator(
         "min_group_size": [at_least(2), None],
         "certify": ["boolean"],
         "rotation": [one_of(ROTATIONS), None],
-        "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
+        "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS} - {"unlabelled"})],
         "verbose": ["verbose"],
     }
 
@@ -101,12 +103,13 @@ class FairnessEstimator(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.missing != "error"
+        tags.target_tags.required = self.target_weight > 0
         return tags
 
     def _split(self, X: Any, parts: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-        """Take groups, strata, weights and units that are named out of a table."""
+        """Take groups, strata, weights, units and targets that are named out of a table."""
         check_container(X)
-        named = dict(zip((*PARTS, "units"), parts, strict=False))
+        named = dict(zip(ALIGNED, parts, strict=False))
         for name, part in named.items():
             if hasattr(X, "index") and hasattr(part, "index"):
                 warn_of_other_index(name, X.index, part.index)
@@ -152,8 +155,8 @@ class FairnessEstimator(
         return X
 
     def _read_rows(self, X: Any, *parts: Any, **checks: Any) -> Rows:
-        """Validate features, groups, strata, weights and units; drop incomplete rows if so set."""
-        own = self.missing_groups == "own"
+        """Validate features and what goes with them; drop incomplete rows if so set."""
+        own = {"own": PARTS[:2], "unlabelled": PARTS[:1]}.get(self.missing_groups, ())
         numeric = () if self.numeric is None else tuple(self.numeric)
         masks = partial(missing_in_parts, *parts[:3], own=own, numeric=numeric)
         X = self._features(X, masks, **checks)
@@ -165,13 +168,13 @@ class FairnessEstimator(
                 if not len(kept):
                     raise no_rows_error(report.n_rows, report.incomplete)
                 warn_user(report.dropped, DroppedRowsWarning)
-                X = _safe_indexing(X, kept)
-                parts = tuple(p if p is None else _safe_indexing(p, kept) for p in parts)
-        sensitive_features, control_features, sample_weight, *units = parts
+                X = safe_indexing(X, kept)
+                parts = tuple(p if p is None else safe_indexing(p, kept) for p in parts)
+        sensitive_features, control_features, sample_weight, units, y = (*parts, None, None)[:5]
         if sensitive_features is None:
             self._require_groups_optional()
             control_features = None
-        unknown = MISSING_GROUP if own else None
+        unknown = {"own": MISSING_GROUP, "unlabelled": UNKNOWN_GROUP}.get(self.missing_groups)
         return Rows.attach(
             X,
             sensitive_features,
@@ -180,8 +183,9 @@ class FairnessEstimator(
             numeric=numeric,
             feature_names=names,
             unknown=unknown,
-            unknown_strata=unknown,
-            units=units[0] if units else None,
+            unknown_strata=unknown if PARTS[1] in own else None,
+            units=units,
+            y=y,
         )
 
     def _require_groups_optional(self) -> None:
@@ -194,10 +198,12 @@ class FairnessEstimator(
 
     def _table_options(self) -> dict[str, Any]:
         """Return what a pass over a table has to know."""
-        groups = "own" if self.missing_groups == "own" else "raise"
+        groups = self.missing_groups if self.missing_groups in GROUPLESS else "raise"
         return {"missing": self.missing, "missing_groups": groups, "numeric": self.numeric}
 
-    def _dask_rows(self, X: Any, *parts: Any, reset: bool = True, folds: int = 0) -> Any:
+    def _dask_rows(
+        self, X: Any, *parts: Any, reset: bool = True, folds: int = 0, y: Any = None
+    ) -> Any:
         """Check a Dask collection by its first rows; return its rows, of which none is read yet."""
         from fairpca.tables import DaskRows, sample  # needs pyarrow
 
@@ -205,7 +211,7 @@ class FairnessEstimator(
             self._require_groups_optional()
         validate_data(self, sample(X), dtype=FLOATS, reset=reset, ensure_min_samples=0)
         names = getattr(self, "feature_names_in_", None)
-        return DaskRows(X, *parts, names=names, folds=folds, **self._table_options())
+        return DaskRows(X, *parts, names=names, folds=folds, y=y, **self._table_options())
 
     def _lazy_parts(self, X: Any, *parts: Any, size: int) -> tuple[GroupMoments, Rows, Callable]:
         """Return moments and a sample of a Dask collection, and what sums features of its rows."""

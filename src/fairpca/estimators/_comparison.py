@@ -12,7 +12,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
-from fairpca.exceptions import FairnessWarning, GroupsError, InvalidInputError
+from fairpca.estimators._target import held_out_information
+from fairpca.exceptions import (
+    FairnessWarning,
+    FewRowsWarning,
+    GroupsError,
+    InvalidInputError,
+    warn_user,
+)
 from fairpca.linalg import Array
 from fairpca.moments import (
     FoldedMoments,
@@ -33,6 +40,9 @@ from fairpca.moments._held_out import (
 from fairpca.moments.folds import sum_moments
 
 FIGURES = GapStatistics._fields
+TARGET = "target_r2"
+"""Figure of a target: its share of variance that the components explain."""
+PARTS = 5  # folds of rows that were held out, whose differences give the errors
 
 
 def fit_with_plain(
@@ -66,6 +76,7 @@ class HeldOut(NamedTuple):
     statistics: list[GapStatistics]
     folds: list[Fold]
     with_cov: frozenset[str]  # contrasts whose covariances are compared
+    target: list[dict[str, float]]  # R² of y, where there is a target
 
     def figures(self) -> dict[str, HeldOutGap]:
         """Gaps without noise; variance and Gaussian bound as the folds have them, averaged."""
@@ -73,7 +84,18 @@ class HeldOut(NamedTuple):
         if self.folds:
             raw["mean_gap"] = summarise_mean(self.folds)
             raw["cov_gap"] = summarise_cov(self.folds, self.with_cov)
+        if self.target:
+            raw[TARGET] = self.information()["components"]
         return raw
+
+    def information(self) -> dict[str, HeldOutGap]:
+        """R² of y from the components, from all features and from all fair directions."""
+        names = self.target[0] if self.target else ()
+        values = {name: [fold[name] for fold in self.target] for name in names}
+        return {
+            name: _average([None if math.isnan(value) else value for value in folds])
+            for name, folds in values.items()
+        }
 
     def chance(self) -> tuple[float, float]:
         """Mean and covariance gap that groups without any difference would show."""
@@ -109,13 +131,14 @@ def _measure(
 ) -> HeldOut:
     """Measure fitted models on the halves of folds; the contrasts are those of `moments`."""
     options = (model.compare, model.joint, model.reference)
-    result = HeldOut([], [], frozenset())
+    result = HeldOut([], [], frozenset(), [])
     reference: Array | None = None
     with _silent():
         contrasts = model._form_contrasts(moments.coordinates())
         compared = {contrast.label for contrast in contrasts if contrast.mean_gap is not None}
         with_cov = frozenset(c.label for c in contrasts if c.cov_gap is not None)
         for fair, halves in fits:
+            unscaled = halves
             if fair.scale_ is not None:
                 scaling = Standardization(fair.mean_, fair.scale_)
                 halves = tuple(half.standardized(scaling) for half in halves)
@@ -127,6 +150,8 @@ def _measure(
             if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
+            if moments.targets:
+                result.target.append(held_out_information(fair, sum_moments(unscaled)))
             if compared:
                 how = {"by_units": by_units}
                 result.folds.append(measure_fold(halves, components, options, compared, **how))
@@ -144,24 +169,36 @@ def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:
 def plain_of(model: FairPCA) -> FairPCA:
     """Return plain PCA with the same options, not fitted."""
     unfair: dict[str, Any] = {"mean_tol": None, "cov_weight": 0.0, "cov_tol": None}
-    unfair |= {"objective": "total", "rotation": None, "solver": "refined"}
+    unfair |= {"objective": "total", "rotation": None, "solver": "refined", "target_weight": 0.0}
     shared = {name: getattr(model, name) for name in FairPCA().get_params()}
     return FairPCA(**{**shared, **unfair})
 
 
-def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, float] | None:
+def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, Any] | None:
     """Figures of the model, of plain PCA and of chance; None if a fold does not allow a fit."""
     try:
         fair = measure_held_out(model, folded)
         count = getattr(model, "n_components_", model.n_components)
         plain = measure_held_out(plain_of(model).set_params(n_components=count), folded)
-    except InvalidInputError:  # too few different rows, a group in one fold only
+        without = measure_held_out(without_target(model), folded) if model.target_weight else None
+    except InvalidInputError as error:  # too few different rows, a group in one fold only
+        warn_user(f"there are no figures of held-out rows: {error}", FewRowsWarning)
         return None
-    return {"folds": len(folded.folds), **_summarise(fair, plain)}
+    return {"folds": len(folded.folds), **_summarise(fair, plain, without)}
 
 
-def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict[str, float]:
+def without_target(model: FairPCA) -> FairPCA:
+    """Return a copy of a model that does not know its target, not fitted."""
+    count = getattr(model, "n_components_", model.n_components)
+    return model.quick_copy(n_components=count, target_weight=0.0)
+
+
+def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict[str, Any]:
     """Figures of two fitted models, and of chance, on rows that neither was fitted to."""
+    models = [fair, plain]
+    if fair.target_weight:
+        with _silent():
+            models.append(without_target(fair).fit_moments(plain.moments_))
     measured = [
         _measure(
             model,
@@ -169,16 +206,22 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
             ((model, halves) for halves in held_out.halves),
             by_units=held_out.by_units,
         )
-        for model in (fair, plain)
+        for model in models
     ]
     return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}
 
 
-def _summarise(fair: HeldOut, plain: HeldOut) -> dict[str, float]:
-    summary: dict[str, float] = {}
+def _summarise(fair: HeldOut, plain: HeldOut, without: HeldOut | None = None) -> dict[str, Any]:
+    summary: dict[str, Any] = {}
+    if without is not None:  # R² of y from all that there is to compare
+        known = {"plain": plain, "without_target": without}
+        shares = {name: measured.information()["components"] for name, measured in known.items()}
+        shares = {**fair.information(), **shares}
+        summary["target"] = {k: {"r2": s.value, "error": s.error} for k, s in shares.items()}
     for prefix, measured in (("", fair), ("plain_", plain)):
         for name, gap in measured.figures().items():
-            summary |= {f"{prefix}{name}": gap.value, f"{prefix}{name}_error": gap.error}
+            error = gap.error if len(gap.by_fold) > 1 else math.inf  # of one part it is not known
+            summary |= {f"{prefix}{name}": gap.value, f"{prefix}{name}_error": error}
         mean_gap, cov_gap = measured.chance()
         summary |= {f"{prefix}chance_mean_gap": mean_gap, f"{prefix}chance_cov_gap": cov_gap}
     return summary

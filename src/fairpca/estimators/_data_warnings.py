@@ -14,11 +14,13 @@ from fairpca.exceptions import (
     GroupFeatureWarning,
     IndexMismatchWarning,
     InfeasibleError,
+    SmallGroupWarning,
     warn_user,
 )
 from fairpca.linalg import Array, complement_basis, spectral_norms, top_eigenpairs
 from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.moments._cells import merge
+from fairpca.moments._release import OTHER
 
 _ZERO = 1e-12  # of a variance: rounding
 _DOMINANT = 0.9
@@ -85,6 +87,16 @@ def warn_of_empty_components(
     )
 
 
+def warn_of_merged(moments: GroupMoments) -> None:
+    """Name the cells that were merged before the moments were written."""
+    if moments.merged:
+        warn_user(
+            f"cells with few rows were added to {OTHER!r} before these moments were written: "
+            f"{'; '.join(moments.merged)}. Their rows are compared as that group.",
+            SmallGroupWarning,
+        )
+
+
 def warn_of_small_groups(
     contrasts: Mapping[str, list[Any]], n_components: int, moments: GroupMoments
 ) -> None:
@@ -110,6 +122,17 @@ def warn_of_small_groups(
                 f"others, or keep fewer components.{hint}",
                 settings=[("numeric", numeric[:1])] if numeric else (),
             )
+        )
+
+
+def warn_of_unlabelled(model: Any) -> None:
+    """Say how many rows the gaps rest on where groups are known for some rows only."""
+    moments = model.moments_
+    if moments.n_labelled < moments.n_samples:
+        warn_user(
+            f"groups are known for {moments.n_labelled:,} of {moments.n_samples:,} rows. The gaps "
+            f"rest on those alone: {model.expected_gaps(refits=0).text()}.",
+            FewRowsWarning,
         )
 
 

@@ -13,10 +13,11 @@ from sklearn.utils import check_random_state
 
 from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
+from fairpca._present import delta_request
 from fairpca._progress import Counter, Progress
 from fairpca.estimators._data_warnings import hint_numeric_attribute, warn_of_features
 from fairpca.estimators._linear import FAMD, LinearEstimator, sum_in_memory
-from fairpca.estimators._path_delta import held_out_deltas
+from fairpca.estimators._path_delta import ASCENTS, PENALTIES, DeltaSearch
 from fairpca.estimators._sklearn import (
     NON_NEGATIVE,
     Interval,
@@ -36,9 +37,6 @@ from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.tables import is_lazy
 
-PENALTIES = (0.05, 0.15, 0.4, 1.0, 2.5, 6.0, 15.0, 40.0, 120.0, 500.0)
-# More points, where the path has the largest gaps.
-GAP_POINTS = 6
 # Shares of a single `penalty` that are ascended first: local optima are many.
 _BEFORE = (0.1, 0.3)
 _INHERITED = (
@@ -52,9 +50,10 @@ class DeltaFairPCA(LinearEstimator):
 
     `FairPCA` makes means and covariances of the groups alike, which stops linear and quadratic
     classifiers. Here an adversary is part of the objective: a kernel ridge regression of the groups
-    on the component scores, solved anew at every step. Its R² (the leakage) is penalised. Along a
-    path of rising penalties the smallest is chosen at which no classifier of `family` separates the
-    groups by more than `delta` on held-out rows.
+    on the component scores, solved anew at every step. Its R² (the leakage) is penalised. Of the
+    bases found, the one of the most variance is chosen whose Δ, estimated for classifiers of
+    `family` on new data, is at most `delta`; most of the search is spent around `delta`. `y` is
+    ignored: only `FairPCA` knows a target.
 
     Parameters
     ----------
@@ -62,9 +61,10 @@ class DeltaFairPCA(LinearEstimator):
         Number of components to keep, as in `FairPCA`.
     delta : float or None, default=None
         Largest Δ (of 0 to 1: difference between the groups in the rate of any decision) that
-        classifiers of `family` may reach on held-out rows. None: as low as chance allows.
-    family : {"rbf", "linear", "trees"}, default="rbf"
-        Classifiers: Gaussian-kernel support vector machines, logistic regression, boosted trees.
+        classifiers of `family`, trained on as many rows, may reach. None: as low as chance allows.
+    family : {"rbf", "linear", "trees", "panel"}, default="rbf"
+        Classifiers: Gaussian-kernel support vector machines, logistic regression, boosted trees; or
+        the largest of support vector machines, trees and a small network, which takes longer.
     penalty : float or None, default=None
         What a unit of leakage costs, in logarithms of the variance: at a penalty of 2 a fall of the
         leakage by 0.05 is worth a tenth of the variance kept. Skips the search: nothing is measured
@@ -86,9 +86,8 @@ class DeltaFairPCA(LinearEstimator):
     ----------
     path_ : dict of lists
         The trade-off: penalty, variance (share kept), leakage (adjusted R² of the adversary), delta
-        (Δ on held-out rows), delta_error (its standard error) and chosen, by falling variance. Some
-        points lie in gaps between two penalties, where no penalty has its best basis; they get a
-        penalty between those. To get another point, set `delta` to its Δ.
+        (Δ), delta_error (its standard error) and chosen, by falling variance. Points that were
+        found around `delta` get a penalty between those of their neighbours.
     path_components_ : ndarray of shape (n_points, n_components, n_features)
         Components of every point of the path.
     penalty_ : float
@@ -96,11 +95,14 @@ class DeltaFairPCA(LinearEstimator):
     leakage_ : float
         Leakage of the components.
     delta_, delta_error_ : float or None
-        Δ at the chosen penalty, measured by cross-fitting: bases and classifiers fitted to one half
-        of the rows, measured on the other. An estimate, not a proof for every classifier. None
-        where nothing was measured.
+        Δ of the components and its standard error: classifiers cross-fitted on the rows, by splits
+        that did not serve to choose, and a share of the optimism that halves of the rows show. An
+        estimate, not a proof for every classifier. None where nothing was measured.
     delta_chance_ : float or None
         What Δ stays below in 95 of 100 cases by chance alone, with as many rows.
+    delta_verified_ : bool or None
+        Whether `delta_` is at most `delta`, and `delta` (None: chance) is no less than
+        `delta_chance_`: below it, nothing can be verified with so few rows.
     certificate_ : Certificate
         The variance kept, and a bound on it: no basis with means and covariances as close keeps
         more. It says nothing about classifiers.
@@ -130,6 +132,7 @@ class DeltaFairPCA(LinearEstimator):
     delta_: float | None
     delta_error_: float | None
     delta_chance_: float | None
+    delta_verified_: bool | None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: LinearEstimator._parameter_constraints[name] for name in _INHERITED},
@@ -209,7 +212,7 @@ class DeltaFairPCA(LinearEstimator):
         Warns
         -----
         DeltaNotReachedWarning
-            If no penalty reaches `delta`; the components are those with the smallest Δ found.
+            If `delta` is not reached, or so small that it cannot be verified.
         """
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight, units))
@@ -294,60 +297,48 @@ class DeltaFairPCA(LinearEstimator):
             sample = rows.sample(self.max_rows, random)
             points, deltas, chosen = self._fit_path(space, sample, random, progress)
         point, self.path_ = points[chosen], _path_table(points, deltas, chosen)
-        self.penalty_, self.leakage_ = self.path_["penalty"][chosen], point.leakage
+        self.penalty_, self.leakage_ = self.path_["penalty"][chosen], max(point.leakage, 0.0)
         delta: Any = (None, None, None) if deltas is None else deltas[chosen]
         self.delta_, self.delta_error_, self.delta_chance_ = delta
+        self.delta_verified_ = self._verify()
         bases, span = [space.ordered(point.basis) for point in points], moments.span
         lifted = [basis.T if span is None else span.lift(basis) for basis in bases]
         self.path_components_ = np.stack(lifted)
         self._keep_basis(space, contrasts, span, bases[chosen])
+        self._set_model(moments, space.total)
+        self._set_dtype(rows)
         return self
 
     @with_callbacks
     def _fit_path(self, space, rows, random, progress):
         """Return the points of the path, Δ of each (None: not measured) and the one chosen."""
-        penalties, gap_points, paths = list(PENALTIES), GAP_POINTS, 3
-        if self.penalty is not None:
-            penalties = [*(self.penalty * factor for factor in _BEFORE), float(self.penalty)]
-            gap_points, paths = 0, 1
-        ascents = paths * (len(penalties) + gap_points)
+        ascents = 3 * len(PENALTIES) + ASCENTS if self.penalty is None else 1 + len(_BEFORE)
         shown = Counter(ascents, progress)
         with fit_task(self, ascents) as context:
 
             def listen(done, total):
-                shown.total = total
                 shown.add()
                 report_step(self, context, "ascent")
 
-            counter, how = Counter(ascents, listen), (rows, self._form_contrasts)
-            targets = [adversary.PathTarget(penalty) for penalty in penalties]
-            points = adversary.fit_path(
-                space, *how, targets, random, counter, gap_points=gap_points
-            )
+            how = (space, rows, self._form_contrasts)
+            counter = Counter(ascents, listen)
             if self.penalty is not None:
+                path = adversary.Path(*how, random, counter)
+                points = path.fit([self.penalty * share for share in (*_BEFORE, 1.0)])
                 return points, None, len(points) - 1
-            counter.skip(ascents - counter.done - 2 * len(points))  # both halves are to come
-            targets = [point.target for point in points]
-            size = (self.n_components_, self.mean_tol)
-            deltas = held_out_deltas(*how, *size, targets, random, self.family, counter)
-        return points, deltas, self._choose(deltas)
+            search = DeltaSearch(*how, self.mean_tol, self.family, random, counter)
+            return search.search(self.delta)
 
-    def _choose(self, deltas):
-        """Return the first point that is good enough, or the best one."""
-        for index, delta in enumerate(deltas):
-            if delta.value <= (delta.chance if self.delta is None else self.delta):
-                return index
-        best = min(range(len(deltas)), key=lambda index: deltas[index].value)
-        if self.delta is not None:
-            value, error, chance = deltas[best]
-            warn_user(
-                f"delta={self.delta:g} was not reached: the smallest Δ on held-out rows is "
-                f"{value:.3f} ± {error:.3f}, and chance alone gives up to {chance:.3f} with so "
-                "many rows. The components are those with the smallest Δ. Lower n_components, or "
-                "raise delta.",
-                DeltaNotReachedWarning,
-            )
-        return best
+    def _verify(self):
+        """Say whether Δ is what was asked for; warn if it is not, or cannot be known."""
+        if self.delta_ is None or self.delta_chance_ is None:
+            return None
+        limit = self.delta_chance_ if self.delta is None else self.delta
+        verified = self.delta_ <= limit and limit >= self.delta_chance_
+        if self.delta is not None and not verified:
+            hint = "The components are the best found. Lower n_components, or raise delta."
+            warn_user(f"{delta_request(self)} {hint}", DeltaNotReachedWarning)
+        return verified
 
     def _keep_basis(self, space, contrasts, span, basis):
         gaps = contrasts.projected_gaps(basis)
@@ -362,7 +353,8 @@ def _standardized(rows, moments, scaling):
     """Scale rows and moments alike; sparse rows are not centred, which would fill them."""
     if issparse(rows.X):
         scaling = scaling._replace(mean=np.zeros_like(scaling.mean))
-        scaled = csr_array(rows.X * (1.0 / scaling.scale)[None, :])
+        X: Any = rows.X  # * of a csr_matrix would be a matrix product
+        scaled = csr_array(X.multiply(1.0 / scaling.scale))
     else:
         scaled = (rows.X - scaling.mean) / scaling.scale
     return rows.with_features(scaled), moments.standardized(scaling)
@@ -382,7 +374,7 @@ def _path_table(points, deltas, chosen):
     return {
         "penalty": _rising_penalties(points),
         "variance": [float(point.variance) for point in points],
-        "leakage": [float(point.leakage) for point in points],
+        "leakage": [max(float(point.leakage), 0.0) for point in points],  # below zero is chance
         "delta": nothing if deltas is None else [delta.value for delta in deltas],
         "delta_error": nothing if deltas is None else [delta.error for delta in deltas],
         "chosen": [place == chosen for place in range(len(points))],
@@ -390,12 +382,11 @@ def _path_table(points, deltas, chosen):
 
 
 def _rising_penalties(points):
-    """Penalties of points; one in a gap of the path gets a penalty between those of its ends."""
-    penalties = [float(point.target.penalty) for point in points]
-    inside = [place for place, point in enumerate(points) if point.target.rise]
-    if inside:
-        ends = np.setdiff1d(np.arange(len(points)), inside)
-        between = np.exp(np.interp(inside, ends, np.log(np.take(penalties, ends))))
-        for place, penalty in zip(inside, between.tolist(), strict=True):
-            penalties[place] = penalty
-    return penalties
+    """Penalties of points; one that was found for none of them gets one between its neighbours'."""
+    penalties = np.array([point.target.penalty for point in points], dtype=float)
+    between = np.array([point.target.rise > 0.0 for point in points]) | (penalties == 0.0)
+    if between.all():
+        return penalties.tolist()
+    places = np.arange(len(points))
+    known = np.log(np.maximum.accumulate(penalties[~between]))
+    return np.exp(np.interp(places, places[~between], known)).tolist()

@@ -21,40 +21,78 @@ from fairpca.moments._new_data import (
 )
 
 
-def expected_gaps(model: Any, n_new: int | None, confidence: float, refits: int) -> ExpectedGaps:
-    """Compute what `FairPCA.expected_gaps` describes."""
-    _check(model, n_new, confidence, refits)
-    moments, directions = _in_coordinates(model)
-    options = (model.compare, model.joint, model.reference, model.min_group_size)
-    pairs = compared_pairs(moments, *options)
-    covariance = moments.pooled().covariance
-    share = None if n_new is None else n_new / moments.n_samples
-    constrained = model.mean_tol is not None
-    same = np.eye(len(directions))
-    turns = (same, in_deviations(same, directions @ covariance @ directions.T))
-    by_unit = _noise_by_unit(model)
-    features, deviations = (
-        forecast_means(pairs, directions, turn, constrained, share, confidence, by_unit)
-        for turn in turns
-    )
-    if by_unit is not None:  # drawn covariances would be those of as many rows
-        refits = 0
-    if refits:
-        drawn = [] if not pairs else _refit(model, moments, refits)
-        gaps = [cov_gap_on(pairs, basis) for basis in drawn]
-        relative = [cov_gap_on(pairs, in_deviations(basis, covariance)) for basis in drawn]
-        features = features._replace(cov_gap=float(np.mean(gaps or [0.0])))
-        deviations = deviations._replace(cov_gap=float(np.mean(relative or [0.0])))
-    return ExpectedGaps(features, deviations, n_new, confidence, refits)
+class ExpectedGapsMixin:
+    """What a fitted estimator knows about rows that it has not seen."""
+
+    def expected_gaps(
+        self, n_new: int | None = None, confidence: float = 0.95, refits: int = 30
+    ) -> ExpectedGaps:
+        """Say what gaps to expect on new data, from `moments_` alone.
+
+        The expected mean gap is a closed form. The bound on it holds for every subspace at once,
+        and so for the components, although they were chosen by the same rows; it is for normal
+        rows, or groups of many rows. The covariance gap is the average over fits to moments drawn
+        around those at hand, measured on the latter; it is too small where rows have heavy tails.
+
+        Parameters
+        ----------
+        n_new : int or None, default=None
+            Number of new rows the mean gap will be measured on, which adds their noise.
+        confidence : float, default=0.95
+            Of the bound, over all contrasts together.
+        refits : int, default=30
+            Number of fits for the covariance gap; 0: it is not computed. Nor is it where `fit`
+            was given units, since draws count rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> rng = np.random.default_rng(0)
+        >>> sex, X = np.arange(500) % 2, rng.normal(size=(500, 6))
+        >>> gaps = FairPCA().fit(X, sensitive_features=sex).expected_gaps(refits=5)
+        >>> bool(0.0 < gaps.features.mean_gap < gaps.features.mean_bound)
+        True
+        """
+        model: Any = self
+        _check(model, n_new, confidence, refits)
+        moments, directions = _in_coordinates(model)
+        options = (model.compare, model.joint, model.reference, model.min_group_size)
+        pairs = compared_pairs(moments, *options)
+        covariance = moments.pooled().covariance
+        share = None if n_new is None else n_new / moments.n_labelled
+        constrained = model.mean_tol is not None
+        same = np.eye(len(directions))
+        turns = (same, in_deviations(same, directions @ covariance @ directions.T))
+        by_unit = _noise_by_unit(model)
+        features, deviations = (
+            forecast_means(pairs, directions, turn, constrained, share, confidence, by_unit)
+            for turn in turns
+        )
+        if by_unit is not None:  # drawn covariances would be those of as many rows
+            refits = 0
+        if refits:
+            drawn = [] if not pairs else _refit(model, moments, refits)
+            gaps = [cov_gap_on(pairs, basis) for basis in drawn]
+            relative = [cov_gap_on(pairs, in_deviations(basis, covariance)) for basis in drawn]
+            features = features._replace(cov_gap=float(np.mean(gaps or [0.0])))
+            deviations = deviations._replace(cov_gap=float(np.mean(relative or [0.0])))
+        counted = "rows" if by_unit is None else "units"
+        return ExpectedGaps(features, deviations, n_new, confidence, refits, counted)
+
+
+def check_moments(model: Any, user: str) -> None:
+    """Refuse what needs moments where a model was saved without them."""
+    if getattr(model, "moments_", None) is None:
+        raise InvalidInputError(
+            f"this model was saved without its moments, which {user} needs: fit it again, or save "
+            "it with with_moments=True."
+        )
 
 
 def _check(model: Any, n_new: Any, confidence: Any, refits: Any) -> None:
     check_is_fitted(model, "components_")
-    if getattr(model, "moments_", None) is None:
-        raise InvalidInputError(
-            "the model was saved without its moments, which expected_gaps needs: fit it again, or "
-            "save it with moments=True."
-        )
+    check_moments(model, "expected_gaps")
     if n_new is not None and not (isinstance(n_new, int | np.integer) and n_new >= 1):
         raise InvalidInputError(
             f"n_new={n_new!r}: give a whole number of at least 1, or None.", parameter="n_new"
@@ -102,3 +140,18 @@ def _refit(model: Any, moments: GroupMoments, refits: int) -> list[Array]:
             except (InfeasibleError, GroupsError):
                 continue
     return fitted
+
+
+def expected_figures(model: Any) -> dict[str, Any] | None:
+    """Return the forecast of the mean gap as plain values and as a sentence; None without one."""
+    if not hasattr(model, "expected_gaps") or getattr(model, "moments_", None) is None:
+        return None
+    forecast: ExpectedGaps = model.expected_gaps(refits=0)
+    text, bound = forecast.text(), forecast.features.mean_bound
+    return {
+        "mean_gap": forecast.features.mean_gap,
+        "mean_bound": bound if np.isfinite(bound) else None,
+        "confidence": forecast.confidence,
+        "counted": forecast.counted,
+        "text": f"{text[0].upper()}{text[1:]}, by the number of {forecast.counted} alone.",
+    }

@@ -16,6 +16,27 @@ from fairpca.moments.contrasts import ContrastTable
 
 _SAVED = ("FairPCA", "DeltaFairPCA", "SparseFairPCA")  # classes with a save method
 
+SKOPS_TRUSTED = [
+    "fairpca.estimators._delta_fair_pca.DeltaFairPCA",
+    "fairpca.estimators._fair_kernel_pca.FairKernelPCA",
+    "fairpca.estimators._fair_pca.FairPCA",
+    "fairpca.estimators._fair_pca_cv.FairPCACV",
+    "fairpca.estimators._sparse_fair_pca.SparseFairPCA",
+    "fairpca.kernels._anchors.Anchors",  # FairKernelPCA, and the next three
+    "fairpca.kernels._anchors._gaussian",
+    "functools.partial",
+    "sklearn.metrics.pairwise.pairwise_kernels",
+    "fairpca.moments._cells.Cell",  # the moments, which partial_fit needs
+    "fairpca.moments._cells.Pooled",
+    "fairpca.moments._maps.MissingIndicators",
+    "fairpca.moments._maps.Span",
+    "fairpca.moments._table.Table",
+    "fairpca.moments.contrasts.ContrastTable",
+    "fairpca.moments.group_moments.GroupMoments",
+    "fairpca.solvers._solution.Certificate",
+]
+"""Types of fitted estimators, for ``trusted=`` of skops and what builds on it."""
+
 
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a model of any class.
@@ -50,7 +71,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
-    """Export a fitted FairPCA, DeltaFairPCA, or a pipeline with one, to ONNX.
+    """Export a fitted linear estimator of this package, or a pipeline with one, to ONNX.
 
     The graph computes in float64, whatever it is fed with, and returns the type it was given.
     Needs ``pip install 'fairpca[onnx]'``.
@@ -97,7 +118,7 @@ def register_onnx() -> None:
         raise ImportError(
             "the export to ONNX needs skl2onnx: pip install 'fairpca[onnx]'"
         ) from None
-    for name in _SAVED:
+    for name in (*_SAVED, "FairPCACV"):
         kind = getattr(estimators, name)
         update_registered_converter(kind, f"Fairpca{name}", _shape, _convert, overwrite=True)
 
@@ -137,6 +158,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     from skl2onnx.common.data_types import FloatTensorType
 
     model = operator.raw_operator
+    model = getattr(model, "best_estimator_", model)  # of FairPCACV
     directions = model._directions.T
     if model.whiten:
         directions = directions / model._whitening

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning, PositiveSpectrumWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -45,7 +45,7 @@ class FairKernelPCA(FairnessEstimator):
     Kernel PCA is linear PCA in the eigenspace of the centred kernel matrix. There the groups of
     every protected attribute get equal (or nearly equal) means, and covariances whose difference
     is penalised or bounded, as in `FairPCA` and with the same certificate. `transform` never needs
-    the protected attribute.
+    the protected attribute. `y` is ignored: only `FairPCA` knows a target.
 
     Parameters
     ----------
@@ -252,9 +252,8 @@ class FairKernelPCA(FairnessEstimator):
         """
         check_is_fitted(self, "components_")
         if self.inverse_alpha is None:
-            raise InvalidInputError(
-                "the inverse transform was not learned; set inverse_alpha=1.0 and fit.",
-                parameter="inverse_alpha",
+            raise NotFittedError(
+                "the inverse transform was not learned: set inverse_alpha=1.0 and fit again."
             )
         U = self._check_scores(X)
         values = self._anchors.kernel(U, self.X_transformed_fit_)

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
-from fairpca._choices import OBJECTIVES
+from fairpca._choices import GROUPLESS, MISSING_GROUPS, OBJECTIVES
 from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_empty_components,
     warn_of_features,
+    warn_of_merged,
     warn_of_small_groups,
+    warn_of_unlabelled,
 )
-from fairpca.estimators._expected_gaps import expected_gaps
+from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
 from fairpca.estimators._fitted_scores import look_at_scores
+from fairpca.estimators._group_objective import solve_groups
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
+from fairpca.estimators._target import solve_total
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
     InvalidInputError,
     NotFittedYetWarning,
-    SmallGroupWarning,
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import ExpectedGaps, GroupCovariances, GroupMoments
+from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.solvers import FairProblem, Solution
+from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 
 
-class FairPCA(LinearEstimator):
+class FairPCA(ExpectedGapsMixin, LinearEstimator):
     """Principal components from which a protected attribute is hard to predict.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
@@ -100,6 +102,10 @@ class FairPCA(LinearEstimator):
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
         of one-hot encoded columns by the square root of their share instead, as factor analysis
         of mixed data does.
+    target_weight : float, default=0.0
+        What keeping the direction that predicts y is worth: so many times the largest variance of a
+        fair direction. 0: y is ignored. 1 is the value to try; it is closer to a switch than to a
+        dial, since the kept share jumps somewhere between 0.3 and 1. See `target_kept_`.
     tol : float, default=1e-4
         Relative duality gap at which a relaxation counts as solved.
     max_iter : int, default=5000
@@ -109,9 +115,11 @@ class FairPCA(LinearEstimator):
         one, never of a group. "drop-rows" fits without the rows that lack a feature or a group;
         `transform` then scores every row and counts the value as the mean of the rows used in
         `fit`, here and on the command line. Both warn.
-    missing_groups : {"raise", "ignore", "own"}, default="raise"
+    missing_groups : {"raise", "ignore", "own", "unlabelled"}, default="raise"
         What happens if groups are missing. "own": rows without a group (or stratum) are a group
-        called missing. "ignore": without `sensitive_features` the fit is plain PCA. Else an error.
+        called missing. "unlabelled": rows without a group count in the variance, and only the
+        others in the gaps; with few of those the gaps on new data are larger, as a warning says.
+        "ignore": without `sensitive_features` the fit is plain PCA. Else an error.
     verbose : int, default=0
         Whether to print the certificate after fitting and, during a solve that takes longer than
         a second, bound and gap. scikit-learn's callbacks (`set_callbacks`) get them at every step.
@@ -120,17 +128,17 @@ class FairPCA(LinearEstimator):
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows, ordered by variance; the component scores are uncorrelated unless
-        `rotation` is set.
-    mean_ : ndarray of shape (n_features,)
-        Mean of the features.
-    scale_ : ndarray of shape (n_features,), or None
-        What the features are divided by, under `standardize`. Components, variances and gaps are
-        those of the features so divided.
+        `rotation` is set. float32 if `fit` was given such rows.
+    mean_, scale_ : ndarray of shape (n_features,)
+        Mean of the features, and what they are divided by under `standardize` (else None).
+        Components, variances and gaps are those of the features so divided.
     n_components_ : int
         Number of components.
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
-        Variance of each component (divisor: the number or weight of the rows), and its share of
-        the total variance.
+        Variance of each component (divisor: weight of the rows), and its share of all variance.
+    singular_values_, noise_variance_, n_samples_
+        As in scikit-learn's PCA: norms of the scores, average variance in the other directions
+        (for `score`), number of rows.
     mean_gap_, cov_gap_ : float
         Largest distance between group means after the projection, and largest spectral norm of a
         difference of group covariances, over the contrasts of `compare` and before whitening.
@@ -139,6 +147,13 @@ class FairPCA(LinearEstimator):
         status, and the mean and covariance gap before and after. ``pandas.DataFrame(contrasts_)``.
     certificate_ : Certificate
         Objective, proven bound, and the gap between them.
+    target_kept_ : float or None
+        With `target_weight`, J = tr VᵀTV: how much of the fair direction that predicts y the
+        components hold, 1 if it lies in their space. It never falls as `target_weight` rises.
+    target_information_ : dict or None
+        With `target_weight`, the share of the variance of y that least squares explains from
+        ``all`` features, from all ``fair`` directions and from the ``components``, on the fitted
+        rows. `FairPCACV` adds ``held_out``, the same on held-out rows.
     group_variance_ : dict of lists, or None
         Unless objective="total", one entry per group: attribute, group, stratum, n_rows, total
         (its variance), variance (what it keeps of it), best (what its own best basis keeps), loss
@@ -151,10 +166,8 @@ class FairPCA(LinearEstimator):
         Dask, `partial_fit` and `fit_moments`.
     unit_noise_ : dict of lists, or None
         Where `units` were given, what `expected_gaps` needs to know of them.
-    n_iter_ : int
-        Iterations of the solver, at least 1.
-    n_features_in_, feature_names_in_
-        Number and names of the features.
+    n_iter_, n_features_in_, feature_names_in_
+        Iterations of the solver, at least 1; number and names of the features.
     other_columns_ : ndarray of str
         Columns of X that were named as groups, strata or weights, if there were any; `transform`
         leaves them out.
@@ -183,11 +196,15 @@ class FairPCA(LinearEstimator):
     group_variance_: dict[str, list[Any]] | None = None
     effective_samples_: Array | None = None
     unit_noise_: dict[str, list[Any]] | None = None
+    target_kept_: float | None = None
+    target_information_: dict[str, Any] | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearEstimator._parameter_constraints,
         "objective": [one_of(OBJECTIVES)],
+        "missing_groups": [one_of({*MISSING_GROUPS, *GROUPLESS})],
         "cov_shift": [NON_NEGATIVE, None],
+        "target_weight": [NON_NEGATIVE],
     }
 
     __metadata_request__partial_fit: ClassVar = ROUTED
@@ -211,6 +228,7 @@ class FairPCA(LinearEstimator):
         whiten: bool = False,
         rotation: str | None = None,
         standardize: bool | str = False,
+        target_weight: float = 0.0,
         tol: float = 1e-4,
         max_iter: int = 5000,
         missing: str = "error",
@@ -233,6 +251,7 @@ class FairPCA(LinearEstimator):
         self.whiten = whiten
         self.rotation = rotation
         self.standardize = standardize
+        self.target_weight = target_weight
         self.tol = tol
         self.max_iter = max_iter
         self.missing = missing
@@ -259,7 +278,10 @@ class FairPCA(LinearEstimator):
             array or data frame is read in one pass by its scheduler, and so is what
             `fairpca.tables.moments_from_arrow` takes: readers, polars LazyFrames, DuckDB
             relations, ADBC cursors.
-        y : Ignored
+        y : array-like or data frame, one or more columns; or names, default=None
+            What the components are to predict later, numbers or labels (more than 20 different
+            whole numbers are numbers). Ignored unless `target_weight` is set, but a column of X
+            that y names is never a feature. Rows without y count in everything but the target.
         sensitive_features : array-like or data frame, one or more columns; or names
             Protected attributes: groups (strings, categories, integers, booleans) or numbers.
             If X is a table, the name of one of its columns, or a list of names: those columns
@@ -275,9 +297,10 @@ class FairPCA(LinearEstimator):
         """
         rows: list[Rows] = []
         parts = (sensitive_features, control_features, sample_weight, units)
-        self._fit_sums(self._sum_rows(X, *parts, keep=rows))
+        self._fit_sums(self._sum_rows(X, *parts, keep=rows, y=y))
         if rows:
-            self.effective_samples_, self.unit_noise_ = look_at_scores(self, rows[0])
+            self._set_dtype(rows[0])
+            look_at_scores(self, rows[0])
         return self
 
     @fit_context
@@ -302,9 +325,11 @@ class FairPCA(LinearEstimator):
         NotFittedYetWarning
             If the rows so far can be compared, but no basis meets the constraints.
         """
+        if hasattr(self, "components_"):
+            check_moments(self, "partial_fit")
         first = not hasattr(self, "moments_")
         parts = (sensitive_features, control_features, sample_weight)
-        batch = self._sum_rows(X, *parts, reset=first, least=1)
+        batch = self._sum_rows(X, *parts, reset=first, least=1, y=y)
         self.moments_ = batch if first else self.moments_ + batch
         levels = [self.moments_.levels(name) for name in self.moments_.categorical_attributes]
         if self.moments_.n_samples < 2 or any(len(names) < 2 for names in levels):
@@ -330,38 +355,6 @@ class FairPCA(LinearEstimator):
         """
         return self._fit_moments(moments)
 
-    def expected_gaps(
-        self, n_new: int | None = None, confidence: float = 0.95, refits: int = 30
-    ) -> ExpectedGaps:
-        """Say what gaps to expect on new data, from `moments_` alone.
-
-        The expected mean gap is a closed form. The bound on it holds for every subspace at once,
-        and so for the components, although they were chosen by the same rows; it is for normal
-        rows, or groups of many rows. The covariance gap is the average over fits to moments drawn
-        around those at hand, measured on the latter; it is too small where rows have heavy tails.
-
-        Parameters
-        ----------
-        n_new : int or None, default=None
-            Number of new rows the mean gap will be measured on, which adds their noise.
-        confidence : float, default=0.95
-            Of the bound, over all contrasts together.
-        refits : int, default=30
-            Number of fits for the covariance gap; 0: it is not computed. Nor is it where `fit`
-            was given units, since draws count rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from fairpca import FairPCA
-        >>> rng = np.random.default_rng(0)
-        >>> sex, X = np.arange(500) % 2, rng.normal(size=(500, 6))
-        >>> gaps = FairPCA().fit(X, sensitive_features=sex).expected_gaps(refits=5)
-        >>> bool(0.0 < gaps.features.mean_gap < gaps.features.mean_bound)
-        True
-        """
-        return expected_gaps(self, n_new, confidence, refits)
-
     def quick_copy(self, **options: Any) -> FairPCA:
         """Return a silent copy without bound, not fitted, with other options."""
         return clone(self).set_params(certify=False, verbose=0, **options)
@@ -372,6 +365,12 @@ class FairPCA(LinearEstimator):
         check_covariance_terms(self.cov_weight, self.cov_tol)
         if self.objective != "total":
             check_objective(self.objective, self.solver)
+            if self.target_weight:
+                raise InvalidInputError(
+                    f"target_weight={self.target_weight:g} needs objective='total': "
+                    f"objective={self.objective!r} knows no target.",
+                    parameter="target_weight",
+                )
 
     def _fit_moments(self, moments: GroupMoments, **options: Any) -> Self:
         if not isinstance(moments, GroupMoments):
@@ -380,6 +379,7 @@ class FairPCA(LinearEstimator):
             )
         if not moments.attributes:
             self._require_groups_optional()
+        warn_of_merged(moments)
         self._learn_features(moments)
         return self._fit_sums(moments, **options)
 
@@ -408,16 +408,17 @@ class FairPCA(LinearEstimator):
             padding = 0 if span is None else min(count, moments.n_features - len(span))
             problem = pose(count, padding=padding)
             if tabulate or self.objective != "total":
-                solution, self.group_variance_ = self._solve_groups(problem, inner, padding)
+                solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
             else:
-                options = {"tol": self.tol, "max_iter": self.max_iter, "cov_shift": self.cov_shift}
-                solution, self.group_variance_ = self._solve(problem, **options), None
+                solution, self.group_variance_ = solve_total(self, problem, inner), None
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
         self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
         self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
-        self._keep(covariance, contrasts, solution, float(np.trace(covariance)), span)
+        total = float(np.trace(covariance))
+        self._keep(covariance, contrasts, solution, total, span)
+        self._set_model(moments, total)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             basis, equal_means = solution.basis[: len(covariance)], self.mean_tol == 0
@@ -425,50 +426,5 @@ class FairPCA(LinearEstimator):
                 warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
             if self.mean_tol is not None or self.cov_weight != 0:
                 warn_of_small_groups(self.contrasts_, count, moments)
+            warn_of_unlabelled(self)
         return self
-
-    def _solve_groups(
-        self, problem: FairProblem, moments: GroupMoments, padding: int
-    ) -> tuple[Solution, dict[str, list[Any]]]:
-        """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
-        groups = moments.group_covariances(self.joint)
-        best = groups.best(problem.n_components)
-        weights: dict[int, float] = {}
-        if self.objective == "total":  # plain PCA next to a model with another objective
-            solution = self._solve(problem)
-        else:
-            counted = self._large_groups(moments, groups)
-            covariances = groups.covariances[counted]
-            if padding:
-                covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
-            offsets = best[counted] if self.objective == "worst-loss" else None
-            problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
-            solution = self._solve(problem, tol=self.tol, max_iter=self.max_iter)
-            assert solution.weights is not None
-            weights = dict(zip(counted, solution.weights.tolist(), strict=True))
-        table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
-        return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
-
-    def _large_groups(self, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
-        """Return the positions of groups with enough rows, and name the others in a warning."""
-        if moments.attributes and not moments.categorical_attributes:
-            raise GroupsError(
-                f"objective={self.objective!r} is about groups, but all sensitive_features are "
-                "numbers: bin one of them, or use objective='total'.",
-                parameter="objective",
-            )
-        least, sizes = self.min_group_size or 2, groups.n_rows
-        counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
-        if not counted:
-            raise GroupsError(
-                f"no group has min_group_size={least} rows: lower min_group_size or merge groups.",
-                parameter="min_group_size",
-            )
-        if len(counted) < len(groups):
-            small = [f"{groups.label(i)} ({n})" for i, n in enumerate(sizes) if n < least]
-            warn_user(
-                f"objective={self.objective!r} does not count groups with fewer than "
-                f"min_group_size={least} rows: {', '.join(small)}.",
-                SmallGroupWarning,
-            )
-        return counted

@@ -13,7 +13,13 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._comparison import FIGURES, measure_held_out, plain_of
+from fairpca.estimators._comparison import (
+    FIGURES,
+    TARGET,
+    HeldOut,
+    measure_held_out,
+    plain_of,
+)
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
@@ -50,7 +56,10 @@ class FairPCACV(FairnessEstimator):
     cov_weights : sequence of float, default=None
         Values of `cov_weight` to try; without `cov_tols` None stands for 0, 0.1, 0.3, 1, 3 and 10.
     cov_tols : sequence of float, default=None
-        Values of `cov_tol` to try, instead of penalties.
+        Values of `cov_tol` to try; with `cov_weights` as well, each is tried without the other.
+    target_weights : sequence of float, default=None
+        Values of `target_weight` to try, which need y. If one is above 0, the setting is chosen
+        by the held-out R² of y instead of the variance.
     estimator : FairPCA or None, default=None
         Has all other parameters, such as ``FairPCA(standardize=True)``; None: the defaults. Scales
         are learned without the fold that is held out.
@@ -72,7 +81,8 @@ class FairPCACV(FairnessEstimator):
         components as ``plain_test_…``, and ``status``, which says why a setting could not be
         measured (gaps are infinite there). The gaps are without the noise of the folds: the root
         of the average of their squares less that noise, which may be negative on a single fold
-        and has the sign there. The Gaussian bound has the noise.
+        and has the sign there. The Gaussian bound has the noise. With a target also
+        ``target_r2``, the share of the variance of y that the components explain.
     best_index_ : int
         The setting that was chosen.
     best_params_ : dict
@@ -101,6 +111,7 @@ class FairPCACV(FairnessEstimator):
         "mean_tols": ["array-like"],
         "cov_weights": ["array-like", None],
         "cov_tols": ["array-like", None],
+        "target_weights": ["array-like", None],
         "estimator": [FairPCA, None],
         "folds": [Interval(Integral, 2, 100, closed="both")],
         "figure": [one_of({"gaussian_bound", "mean_gap", "cov_gap"})],
@@ -114,6 +125,7 @@ class FairPCACV(FairnessEstimator):
         mean_tols: Sequence[float | None] = (0.0,),
         cov_weights: Sequence[float] | None = None,
         cov_tols: Sequence[float] | None = None,
+        target_weights: Sequence[float] | None = None,
         estimator: FairPCA | None = None,
         folds: int = 5,
         figure: str = "gaussian_bound",
@@ -123,6 +135,7 @@ class FairPCACV(FairnessEstimator):
         self.mean_tols = mean_tols
         self.cov_weights = cov_weights
         self.cov_tols = cov_tols
+        self.target_weights = target_weights
         self.estimator = estimator
         self.folds = folds
         self.figure = figure
@@ -148,9 +161,10 @@ class FairPCACV(FairnessEstimator):
         units : array-like of shape (n_samples,), or a name, default=None
             Persons, sites or households: rows of one unit stay together in folds.
         """
-        reader, settings = self._new_estimator(), self._settings()
+        settings, weight = self._settings(), self._largest_target_weight()
+        reader = self._new_estimator(target_weight=weight)
         parts = (sensitive_features, control_features, sample_weight, units)
-        folded = reader._sum_rows(X, *parts, folds=self.folds)
+        folded = reader._sum_rows(X, *parts, folds=self.folds, y=y)
         return self._choose(folded, settings, getattr(reader, "other_columns_", ()))
 
     @fit_context
@@ -182,7 +196,12 @@ class FairPCACV(FairnessEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._new_estimator().missing != "error"
+        tags.target_tags.required = self._largest_target_weight() > 0
         return tags
+
+    def _largest_target_weight(self) -> float:
+        own = 0.0 if self.estimator is None else self.estimator.target_weight
+        return float(own if self.target_weights is None else max(self.target_weights, default=0.0))
 
     def _new_estimator(self, **parameters: Any) -> FairPCA:
         estimator = FairPCA() if self.estimator is None else clone(self.estimator)
@@ -195,14 +214,19 @@ class FairPCACV(FairnessEstimator):
         """Measure every setting, and fit the best one to all rows."""
         with fit_task(self, len(settings) + 1) as context:
             measured, plain, status = [], [], []
+            by_fold: list[HeldOut | None] = []
+            names = (*FIGURES, TARGET) if folded.cells.targets else FIGURES
             plain_by_size: dict[Any, Figures] = {}
             for setting in settings:
                 model, size = self._new_estimator(**setting), setting["n_components"]
                 try:
-                    measured.append(measure_held_out(model, folded).figures())
+                    held_out = measure_held_out(model, folded)
+                    by_fold.append(held_out)
+                    measured.append(held_out.figures())
                     status.append("")
                 except InfeasibleError as error:
-                    measured.append(_worst(len(folded.folds)))
+                    by_fold.append(None)
+                    measured.append(_worst(len(folded.folds), names))
                     status.append(f"infeasible: {error}")
                 if size not in plain_by_size:
                     plain_by_size[size] = measure_held_out(plain_of(model), folded).figures()
@@ -214,6 +238,9 @@ class FairPCACV(FairnessEstimator):
             best = self._new_estimator(**self.best_params_)
             with propagate_callbacks(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
+            if best.target_information_ is not None and (chosen := by_fold[self.best_index_]):
+                shares = {name: figure.value for name, figure in chosen.information().items()}
+                best.target_information_ = {**best.target_information_, "held_out": shares}
         best._set_other_columns(others)
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
@@ -222,26 +249,29 @@ class FairPCACV(FairnessEstimator):
 
     def _settings(self) -> list[dict[str, Any]]:
         """List the settings to try."""
-        if self.cov_tols is not None and self.cov_weights is not None:
-            raise InvalidInputError(
-                "cov_weights and cov_tols are both set: give one of them.", parameter="cov_weights"
-            )
+        both = self.cov_tols is not None and self.cov_weights is not None
         grid: dict[str, Any] = {
             "n_components": np.atleast_1d(self.n_components).tolist(),
             "mean_tol": self.mean_tols,
         }
         if self.cov_tols is not None:
             grid["cov_tol"] = self.cov_tols
-        else:
+        if self.cov_weights is not None or self.cov_tols is None:
             default = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
             grid["cov_weight"] = default if self.cov_weights is None else self.cov_weights
+        if self.target_weights is not None:
+            grid["target_weight"] = self.target_weights
         for parameter, values in grid.items():
             name = parameter if parameter == "n_components" else f"{parameter}s"
             wrong = [value for value in values if not (value is None or isinstance(value, Real))]
             if wrong or not len(values):
                 problem = f"{name} holds {wrong[0]!r}" if wrong else "there is no setting to try"
                 raise InvalidInputError(f"{problem}: give numbers in {name}.", parameter=name)
+        if both:  # each without the other
+            grid |= {name: [*grid[name], None] for name in ("cov_weight", "cov_tol")}
         settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        if both:
+            settings = [s for s in settings if (s["cov_weight"] is None) != (s["cov_tol"] is None)]
         for setting in settings:
             self._new_estimator(**setting)._validate_params()
         return settings
@@ -265,13 +295,14 @@ class FairPCACV(FairnessEstimator):
                 float(means[feasible].min()),
                 parameter="at_most",
             )
-        return int(np.argmax(np.where(allowed, table["mean_test_variance"], -np.inf)))
+        kept = TARGET if self._largest_target_weight() > 0 else "variance"
+        return int(np.argmax(np.where(allowed, table[f"mean_test_{kept}"], -np.inf)))
 
 
-def _worst(n_folds: int) -> Figures:
+def _worst(n_folds: int, names: Sequence[str]) -> Figures:
     """Figures of a setting that cannot be met."""
     gap, nothing = (HeldOutGap(value, 0.0, (value,) * n_folds) for value in (math.inf, 0.0))
-    return {name: nothing if name == "variance" else gap for name in FIGURES}
+    return {name: nothing if name in ("variance", TARGET) else gap for name in names}
 
 
 def _as_table(
@@ -281,7 +312,7 @@ def _as_table(
     table: dict[str, Any] = {"params": settings, "status": status}
     for name in settings[0]:
         table[f"param_{name}"] = np.array([setting[name] for setting in settings], dtype=object)
-    for name in FIGURES:
+    for name in measured[0]:
         table[f"mean_test_{name}"] = np.array([figures[name].value for figures in measured])
         table[f"error_test_{name}"] = np.array([figures[name].error for figures in measured])
         table[f"plain_test_{name}"] = np.array([figures[name].value for figures in plain])

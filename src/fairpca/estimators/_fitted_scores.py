@@ -18,8 +18,8 @@ _FEW_SHARE = 0.1
 _PARTS = 50  # of the units, each left out once
 
 
-def look_at_scores(model: Any, rows: Rows) -> tuple[Array, dict[str, list[Any]] | None]:
-    """Return effective samples of the components and, where there are units, noise by unit."""
+def look_at_scores(model: Any, rows: Rows) -> None:
+    """Set the effective samples of the components and, where there are units, noise by unit."""
     X = rows.X if model.missing == "error" else fill_means(rows.X, model.mean_)
     scores = project(X, model.mean_, model._directions, None).astype(np.float64, copy=False)
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights
@@ -33,7 +33,10 @@ def look_at_scores(model: Any, rows: Rows) -> tuple[Array, dict[str, list[Any]] 
             "of skewed features, or keep fewer components.",
             ExtremeRowsWarning,
         )
-    return effective, None if rows.units is None else unit_noise(model, rows.with_features(scores))
+    model.effective_samples_ = effective
+    model.unit_noise_ = None
+    if rows.units is not None:
+        model.unit_noise_ = unit_noise(model, rows.with_features(scores))
 
 
 def effective_samples(scores: Array, weights: Array) -> Array:

@@ -10,22 +10,24 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairpca._choices import MISSING
+from fairpca._choices import MIN_ROWS, MISSING
 from fairpca.estimators._base import FairnessEstimator
+from fairpca.estimators._pca_interface import PCAInterfaceMixin
 from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
-from fairpca.exceptions import IdentifierWarning, ImputedValuesWarning, InvalidInputError, warn_user
+from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
+from fairpca.moments._release import release
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
-from fairpca.rows._checks import find_identifiers, identifier_text, unique_columns
+from fairpca.rows._checks import unique_columns, warn_of_identifiers
 from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
 from fairpca.tables import is_lazy, is_stream
 
 FAMD = "famd"
 
 
-class LinearEstimator(FairnessEstimator):
+class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
     """Base of the estimators whose components are directions of the features."""
 
     mean_: Array
@@ -50,6 +52,11 @@ class LinearEstimator(FairnessEstimator):
         """Components for features in their own units."""
         return self.components_ if self.scale_ is None else self.components_ / self.scale_
 
+    def _set_dtype(self, rows: Rows) -> None:
+        """Keep the components in single precision where the rows are, as scikit-learn does."""
+        if rows.X.dtype == np.float32:
+            self.components_ = self.components_.astype(np.float32)
+
     def _sum_rows(
         self,
         X: Any,
@@ -58,20 +65,31 @@ class LinearEstimator(FairnessEstimator):
         least: int = 2,
         folds: int = 0,
         keep: list[Rows] | None = None,
+        y: Any = None,
     ) -> Any:
         """Sum rows in memory, of an Arrow stream or of Dask; by fold if there are any.
 
         Rows in memory are added to `keep`.
         """
-        if len(parts) > len(PARTS) and (is_stream(X) or is_lazy(X)):
-            self._refuse_units(X, parts[-1])
-            parts = parts[:-1]
+        *groups, units = (*parts, None)[: len(PARTS) + 1]
+        if is_stream(X) or is_lazy(X):
+            self._refuse_units(X, units)
+        if self.target_weight and y is None:
+            raise InvalidInputError(
+                f"target_weight={self.target_weight:g} requires y to be passed, but the target y "
+                "is None: pass what is to be predicted to fit, or set target_weight=0.",
+                parameter="y",
+            )
+        if not self.target_weight and not isinstance(y, str | list):
+            y = None  # a name is taken out of the features all the same
         if is_stream(X):
-            return self._sum_stream(X, *parts, folds=folds)
-        X, parts = self._split(X, parts)
+            return self._sum_stream(X, *groups, y, folds=folds)
+        X, (*others, y) = self._split(X, (*groups, units, y))
+        y = y if self.target_weight else None
         if is_lazy(X):
-            return self._dask_rows(X, *parts, reset=reset, folds=folds).moments(least)
-        rows = self._read_rows(X, *parts, reset=reset, ensure_min_samples=least)
+            lazy = self._dask_rows(X, *others[: len(PARTS)], reset=reset, folds=folds, y=y)
+            return lazy.moments(least)
+        rows = self._read_rows(X, *others, y, reset=reset, ensure_min_samples=least)
         if keep is not None:
             keep.append(rows)
         return sum_in_memory(rows, impute=self.missing == "mean", folds=folds)
@@ -87,21 +105,21 @@ class LinearEstimator(FairnessEstimator):
     def _sum_stream(self, X: Any, *names: Any, folds: int) -> Any:
         from fairpca.tables import moments_from_arrow  # needs pyarrow
 
-        for argument, part in zip(PARTS[:2], names, strict=False):
+        sensitive, control, weight, y = names
+        for argument, part in zip((*PARTS[:2], "y"), (sensitive, control, y), strict=True):
             if not isinstance(part, str | list | tuple | None):
                 raise InvalidInputError(
                     f"{argument} is a {type(part).__name__}, but X is a stream: name its columns.",
                     parameter=argument,
                 )
-        sensitive, control, weight = names
         if sensitive is None:
             self._require_groups_optional()
-        options = {"folds": folds, **self._table_options()}
+        options = {"folds": folds, "target": y, **self._table_options()}
         moments = moments_from_arrow(X, sensitive, None, control, weight, **options)
         self._learn_features(moments)
         whole = moments.total if folds else moments
         weights = () if weight is None else (weight,)
-        self._set_other_columns((*whole.attributes, *whole.controls, *weights))
+        self._set_other_columns((*whole.attributes, *whole.controls, *weights, *whole.targets))
         return moments
 
     def _learn_features(self, moments: GroupMoments | FoldedMoments) -> None:
@@ -155,8 +173,10 @@ class LinearEstimator(FairnessEstimator):
     def to_sklearn(self) -> Any:
         """Return a plain `sklearn.decomposition.PCA` with the same `transform`.
 
-        For programs that do not have this package. Its `inverse_transform` is the same only if
-        features keep their units (``standardize=False``): scikit-learn's PCA has no scale.
+        For programs that do not have this package. Its `inverse_transform`, covariance and score
+        are the same only if features keep their units (``standardize=False``): scikit-learn's PCA
+        has no scale. Nor can it score where it whitens, or where a component has less variance
+        than `noise_variance_`.
 
         Examples
         --------
@@ -177,19 +197,32 @@ class LinearEstimator(FairnessEstimator):
         pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
         pca.explained_variance_ratio_ = self.explained_variance_ratio_
         pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
+        for name in ("singular_values_", "noise_variance_", "n_samples_"):
+            if hasattr(self, name):  # not in files of older versions
+                setattr(pca, name, getattr(self, name))
         if hasattr(self, "feature_names_in_"):
             pca.feature_names_in_ = self.feature_names_in_
         return pca
 
-    def save(self, path: str | os.PathLike[str], *, moments: bool = True) -> Path:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        with_moments: bool = False,
+        min_rows: int = MIN_ROWS,
+    ) -> Path:
         """Write the fitted model to a file, without pickle; return its path.
 
         Parameters
         ----------
         path : str or path
             Where to; ``.npz`` is added if it is missing.
-        moments : bool, default=True
-            Whether to keep the moments, which `partial_fit` needs. They are most of the file.
+        with_moments : bool, default=False
+            Whether to keep the moments, which `partial_fit` and `expected_gaps` need. They hold
+            means and covariances of the groups, and are most of the file.
+        min_rows : int, default=10
+            Gaps of groups with fewer rows are not written, and moments with such a cell are
+            refused; see `GroupMoments.save`.
 
         Examples
         --------
@@ -206,21 +239,28 @@ class LinearEstimator(FairnessEstimator):
         from fairpca._models import ModelFile, write_model
 
         check_is_fitted(self, "components_")
+        state = self._written_state(min_rows)
+        moments = state.pop("moments_", None)
+        if with_moments and moments is not None:
+            state["moments_"] = release(moments, min_rows)
+        parameters = self.get_params(deep=False)
+        return write_model(path, ModelFile(type(self).__name__, parameters, state))
+
+    def _written_state(self, min_rows: int) -> dict[str, Any]:
+        """Return the fitted attributes, without gaps of groups that have fewer rows."""
         state = {
             name: value
             for name, value in sorted(vars(self).items())
-            if name.endswith("_") and not name.startswith("_") and (moments or name != "moments_")
+            if name.endswith("_") and not name.startswith("_")
         }
-        parameters = self.get_params(deep=False)
-        return write_model(path, ModelFile(type(self).__name__, parameters, state))
+        return {**state, "contrasts_": self.contrasts_.without_small(min_rows)}
 
 
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
     """Sum rows; NaN counts as the mean of all rows if `impute`."""
     names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
     unique = unique_columns(rows.X, names, None)
-    if unique and (identifiers := find_identifiers(unique, len(rows))):
-        warn_user(identifier_text(identifiers), IdentifierWarning)
+    warn_of_identifiers(unique, len(rows), of_table=False)
     if not impute or not holds_nan(rows.X):
         return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)
     report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)

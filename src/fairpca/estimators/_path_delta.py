@@ -1,47 +1,230 @@
-"""Δ on held-out rows along a path of bases, which are fitted to halves of the rows."""
+"""Δ of bases on the rows of the fit, and the search for the most variance at a requested Δ.
+
+Own: classifiers cross-fitted on the rows of the basis. The basis was made to hide from these rows,
+so own is too small. By how much is measured on halves: for bases fitted to a half, Δ on the other
+half less own, as a function of own. Of this optimism a share is added, since a basis of all rows
+has twice as many.
+"""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 
 from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
 from fairpca.exceptions import GroupsError, InfeasibleError, SmallGroupWarning, warn_user
-from fairpca.metrics._cross_fit import CLASSIFIERS, MIN_ROWS, HeldOutDelta, Labelled, cross_fit
+from fairpca.metrics._cross_fit import (
+    CLASSIFIERS,
+    MIN_ROWS,
+    HeldOutDelta,
+    Labelled,
+    cross_fit_delta,
+    largest_delta,
+)
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 
+PENALTIES = (0.15, 1.0, 6.0, 40.0, 500.0)
+"""Of the coarse path, on all rows and on halves."""
+ASCENTS = 12
+"""Spent around the request."""
 # Classifier of the registry that measures Δ for each family.
-_CLASSIFIER = dict(zip(DELTA_FAMILIES, ("gaussian-widths", "logistic", "large-trees"), strict=True))
+_CLASSIFIER = dict(
+    zip(DELTA_FAMILIES, ("gaussian-widths", "logistic", "large-trees", "panel"), strict=True)
+)
 _TRAINED_ROWS = 1500  # rows that it is trained on; a kernel classifier costs their square
 _SPLITS = 20  # how often rows are split anew where a half varies in too few directions
+_SHARE, _WIDTH = 0.6, 0.1  # of the optimism that is added; of its kernel mean in own
+_MARGIN = 0.5  # errors by which a point must stay below the request to be chosen
+_REPORTED = 3  # splits of the figure that is reported; none of them served to choose
+_STARTS = 2  # of every target
+_NOISE, _STEEP = 0.02, 0.6
+_APART = 1.04  # times the variance, of a point that is above another
+_TRIED = 3  # points whose fresh figure may exceed the request before the search is given up
+_HIGHER = 4.0  # times the penalty, where no point is good enough
 
 
-def held_out_deltas(
-    rows, form_contrasts, n_components, mean_tol, path_targets, random, family, counter=None
-):
-    """Δ of every point of a path on held-out rows; the worst contrast counts.
+def trainer(family, random):
+    """Return the training of a family, on at most so many rows."""
+    return CLASSIFIERS[_CLASSIFIER[family]].trainer(int(random.integers(2**31)), _TRAINED_ROWS)
 
-    Bases and classifiers are fitted to one half of the rows and measured on the other, and the
-    other way round.
+
+def own_delta(U, rows, labels, train, random, *, few=False):
+    """Δ of the worst target, by classifiers that are cross-fitted on the rows.
+
+    Few rows are quartered, not halved: some more to train on make a difference there. None where
+    groups are too small for that.
     """
-    _check_sizes(rows, form_contrasts)
-    train = CLASSIFIERS[_CLASSIFIER[family]].trainer(int(random.integers(2**31)))
-    halves, spaces = _split_rows(rows, form_contrasts, n_components, mean_tol, random)
-    deltas: list[dict[str, list[HeldOutDelta]]] = [{} for _ in path_targets]
-    for fitted, test, space in zip(halves, halves[::-1], spaces, strict=True):
-        trained = _coordinates(fitted, space, form_contrasts, random)
-        held_out = _coordinates(test, space, form_contrasts)
-        path = adversary.fit_path(space, fitted, form_contrasts, path_targets, random, counter)
-        known: dict[int, dict[str, HeldOutDelta]] = {}
-        for point, values in zip(path, deltas, strict=True):
-            key = id(point.basis)  # several targets may choose the same basis
-            if key not in known:
-                known[key] = _measure(point.basis, trained, held_out, train)
-            for name, delta in known[key].items():
-                values.setdefault(name, []).append(delta)
-    averages = (map(HeldOutDelta.average, values.values()) for values in deltas)
-    return [max(some, key=lambda delta: delta.value) for some in averages]
+    parts = [_labelled(U / _spread(U), rows, target) for target in labels.values()]
+    halves = rows.halves(random)
+    quarters = [half[part] for half in halves for part in rows.take(half).halves(random)]
+    own = _worst(cross_fit_delta(part, quarters, train) for part in parts) if few else None
+    return own or _worst(cross_fit_delta(part, halves, train) for part in parts)
+
+
+class DeltaSearch:
+    """A coarse path on all rows, optimism measured on halves, and a search around a request."""
+
+    def __init__(self, space, rows, form_contrasts, mean_tol, family, random, counter=None):
+        _check_sizes(rows, form_contrasts)
+        self._random, self._train = random, trainer(family, random)
+        self._few = len(rows) < 2 * _TRAINED_ROWS
+        self.path = adversary.Path(space, rows, form_contrasts, random, counter)
+        self.coarse = self.path.fit(PENALTIES)
+        size = (space.problem.n_components, mean_tol)
+        halves, spaces = _split_rows(rows, form_contrasts, *size, random)
+        paths = [
+            adversary.Path(*part, form_contrasts, random, counter)
+            for part in zip(spaces, halves, strict=True)
+        ]
+        pairs = [
+            (self._own(path, basis), self._other(path, other, basis))
+            for path, other in zip(paths, paths[::-1], strict=True)
+            for basis in {id(p.basis): p.basis for p in path.fit(PENALTIES)}.values()
+        ]
+        if None in itertools.chain(*pairs):
+            raise _too_small("a half of the rows")
+        seen, new = (
+            np.array([delta.value for delta in deltas]) for deltas in zip(*pairs, strict=True)
+        )
+        self._seen, self._optimism = seen, new - seen
+        self._known = {}
+
+    def _own(self, path, basis):
+        how = (path.rows, path.labels, self._train, self._random)
+        return own_delta(path.X @ basis, *how, few=self._few)
+
+    def _other(self, path, other, basis):
+        """Δ on the rows of another path, of classifiers trained on those of this one."""
+        U, new = path.X @ basis, path.space.coordinates(other.rows.X) @ basis
+        deltas = []
+        for name in (name for name in other.labels if name in path.labels):
+            trained = _labelled(U / _spread(U), path.rows, path.labels[name])
+            test = _labelled(new / _spread(U), other.rows, other.labels[name])
+            if min(trained.smallest, test.smallest) >= MIN_ROWS // 2:
+                deltas.append(largest_delta(self._train(trained).scores(test.rows.X), test))
+        return _worst(deltas)
+
+    def measure(self, point, repeats=_REPORTED):
+        """Δ of a point by fresh splits, with its share of the optimism."""
+        owns = [self._own(self.path, point.basis) for _ in range(repeats)]
+        values = np.array([own.value for own in owns])
+        own, split_error = values.mean(), values.std() / np.sqrt(repeats)
+        weights = np.exp(-0.5 * ((self._seen - own) / _WIDTH) ** 2) + 1e-6
+        weights /= weights.sum()
+        optimism = weights @ self._optimism
+        # Of one basis, not of their mean: with m of them, both mean and spread are estimates.
+        count = 1.0 / (weights @ weights)
+        spread = np.sqrt(weights @ (self._optimism - optimism) ** 2)
+        spread *= np.sqrt((count + 1.0) / max(count - 1.0, 1.0))
+        error = np.linalg.norm([owns[0].error, split_error, _SHARE * spread])
+        value = min(max(own + _SHARE * optimism, 0.0), 1.0)
+        return HeldOutDelta(float(value), float(error), owns[0].chance)
+
+    def _quick(self, point):
+        """Δ by which points are compared, of one split."""
+        key = id(point.basis)
+        if key not in self._known:
+            self._known[key] = self.measure(point, 1)
+        return self._known[key]
+
+    def _good(self, point, delta):
+        # Labels ±1 with R² = L have Δ ≥ L, and Δ > 0.6 √L but for rare groups of rows: what leaks
+        # much more than `delta` allows need not be measured.
+        if point.leakage > _NOISE + (delta / _STEEP) ** 2:
+            return False
+        quick = self._quick(point)
+        return quick.value + _MARGIN * quick.error <= delta
+
+    def search(self, delta, ascents=None):
+        """Return the points of the path with Δ of each, and the place of the one chosen."""
+        request = self._quick(self.coarse[-1]).chance if delta is None else delta
+        self.points = _frontier(self.path.points)
+        for number in range((ascents or ASCENTS) // _STARTS):
+            target, starts = self._around(request)
+            if target is None:
+                break
+            some = starts[:_STARTS] if number % 2 == 0 else starts[_STARTS:]
+            self.points += [self.path.ascend(target, start) for start in some]
+        return self._choose(request)
+
+    def _around(self, delta):
+        """Return a target next to the best point so far and bases to start from; None: no room."""
+        points = sorted(self.points, key=lambda point: -point.variance)
+        best = next((point for point in points if self._good(point, delta)), None)
+        variances = self.path.space.variances
+        noise = self._random.standard_normal((len(variances), self.path.space.problem.n_components))
+        restart = np.linalg.qr(np.sqrt(variances)[:, None] * noise)[0]
+        if best is None:
+            least = min(points, key=lambda point: point.leakage)
+            target = adversary.PathTarget(_HIGHER * PENALTIES[-1])
+            return target, (least.basis, restart, restart, None)
+        above = [point for point in points if point.variance > _APART * best.variance]
+        if not above:
+            return None, ()
+        known = [point for point in above if id(point.basis) in self._known]
+        near = min(known or above, key=lambda p: self._quick(p).value if known else p.leakage)
+        high, low = self._quick(near).value, self._quick(best).value
+        way = np.clip((high - delta) / max(high - low, 1e-9), 0.2, 0.8)
+        variance = float(near.variance ** (1.0 - way) * best.variance**way)
+        return near.between(best, variance), (best.basis, restart, near.basis, None)
+
+    def _choose(self, delta):
+        """Measure the best points anew until one is within the request, else take the least Δ."""
+        points = sorted(self.points, key=lambda point: -point.variance)
+        reported = {}
+        for point in [point for point in points if self._good(point, delta)][:_TRIED]:
+            reported[id(point.basis)] = self.measure(point)
+            if reported[id(point.basis)].value <= delta:
+                break
+        else:
+            quiet = sorted(points, key=lambda point: point.leakage)[:_TRIED]
+            point = min(quiet, key=lambda point: self._quick(point).value)
+            reported[id(point.basis)] = self.measure(point)
+        line = self._line(point, reported)
+        deltas = [reported.get(id(p.basis)) or self._quick(p) for p in line]
+        return line, deltas, [p.basis is point.basis for p in line].index(True)
+
+    def _line(self, chosen, reported):
+        """Coarse points, the one chosen, and those of less Δ than all of more variance."""
+        kept, least = {id(point.basis): point for point in self.coarse}, 2.0
+        for point in sorted(self.points, key=lambda point: -point.variance):
+            key = id(point.basis)
+            delta = reported.get(key) or self._known.get(key)
+            if delta is not None and (delta.value < least or point.basis is chosen.basis):
+                least = min(least, delta.value)
+                kept.setdefault(key, point)
+        return sorted(kept.values(), key=lambda point: (-point.variance, point.leakage))
+
+
+def _frontier(points):
+    """Points that leak less than all of more variance."""
+    kept: list[adversary.Point] = []
+    for point in sorted(points, key=lambda point: (-point.variance, point.leakage)):
+        if not kept or point.leakage < kept[-1].leakage:
+            kept.append(point)
+    return kept
+
+
+def _worst(deltas):
+    """Return the largest of several targets, with the highest level of chance; None: of none."""
+    measured = [delta for delta in deltas if delta is not None]
+    if not measured:
+        return None
+    worst = max(measured, key=lambda delta: delta.value)
+    return worst._replace(chance=max(delta.chance for delta in measured))
+
+
+def _spread(U):
+    scale = U.std(axis=0)
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def _labelled(U, rows, target):
+    signs, weights = target
+    return Labelled(Rows(U, weights=weights, units=rows.units), signs)
 
 
 def _split_rows(rows, form_contrasts, n_components, mean_tol, random):
@@ -64,6 +247,15 @@ def _split_rows(rows, form_contrasts, n_components, mean_tol, random):
     ) from reason
 
 
+def _too_small(name):
+    return GroupsError(
+        f"too few rows for {name}: Δ on held-out rows needs at least {2 * MIN_ROWS} rows in each "
+        "of two groups, and more where they belong to few units. Merge small groups, or set "
+        "penalty instead of delta, which measures nothing.",
+        parameter="sensitive_features",
+    )
+
+
 def _check_sizes(rows, form_contrasts):
     """Refuse groups that cannot be halved, and say which contrasts are not measured."""
     targets = adversary.form_targets(rows, form_contrasts)[0].binary()
@@ -71,42 +263,7 @@ def _check_sizes(rows, form_contrasts):
     small = [name for name, size in sizes.items() if size < 2 * MIN_ROWS]
     measured = {name.split(":")[0] for name in sizes if name not in small}
     if measured != {name.split(":")[0] for name in sizes}:
-        raise GroupsError(
-            f"too few rows for {small[0]}: Δ on held-out rows needs at least {2 * MIN_ROWS} rows "
-            "in each of two groups. Merge small groups, or set penalty instead of delta, which "
-            "measures nothing.",
-            parameter="sensitive_features",
-        )
+        raise _too_small(small[0])
     if small:
         message = f"Not measured on held-out rows, since too small: {'; '.join(small[:20])}."
         warn_user(message, SmallGroupWarning)
-
-
-def _coordinates(rows, space, form_contrasts, random=None):
-    """Coordinates of rows and their targets by name; of a sample of them if `random` is given."""
-    targets, order = adversary.form_targets(rows, form_contrasts)
-    if random is not None:
-        drawn = targets.draw(_TRAINED_ROWS, random)
-        targets, order = targets.take(drawn), order[drawn]
-    return space.coordinates(rows.X)[order], targets.binary()
-
-
-def _measure(V, fitted, test, train):
-    """Δ of a basis for every target that the rows to train on and the held-out rows have."""
-    (X, trained), (X_new, held_out) = fitted, test
-    U, U_new = X @ V, X_new @ V
-    scale = U.std(axis=0)
-    scale[scale == 0.0] = 1.0
-    deltas = {}
-    for name in (name for name in held_out if name in trained):
-        halves = _labelled(U / scale, trained[name]), _labelled(U_new / scale, held_out[name])
-        if min(half.smallest for half in halves) >= MIN_ROWS:
-            [part] = cross_fit([halves], train)
-            deltas[name] = part.delta()
-    return deltas
-
-
-def _labelled(U, target):
-    signs, weights = target
-    used = np.flatnonzero(signs)
-    return Labelled(Rows(U[used], weights=weights[used]), signs[used])

@@ -11,12 +11,29 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
-from sklearn.callback import with_callbacks as with_callbacks
+from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 
 from fairpca.exceptions import GroupsError
 from fairpca.solvers import Snapshot
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9 there are none
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in the place of scikit-learn's class."""
+
+        def set_callbacks(self, *callbacks: Any) -> Any:
+            """Say what is missing."""
+            raise ImportError("callbacks need scikit-learn 1.9 or newer; verbose=1 prints steps.")
+
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "safe_indexing", "with_callbacks"]  # as this module names them
 
 SECONDS_BETWEEN_LINES = 1.0
 

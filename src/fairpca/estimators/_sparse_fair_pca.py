@@ -13,6 +13,7 @@ from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
     warn_of_small_groups,
+    warn_of_unlabelled,
 )
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._linear import FAMD
@@ -60,7 +61,8 @@ class SparseFairPCA(FairPCA):
 
     Each component has at most `n_nonzero` loadings that are not zero. The scores of the groups have
     equal means all the same. What is maximised is how much of the table a linear regression on the
-    scores explains. Scores are uncorrelated, and components are not orthogonal.
+    scores explains. Scores are uncorrelated, and components are not orthogonal. `y` is ignored:
+    only `FairPCA` knows a target.
 
     Parameters
     ----------
@@ -128,6 +130,7 @@ feature_names_in_, other_columns_
     # What a dense fit may choose and this one does not.
     objective, solver, cov_weight, cov_shift = "total", "sparse", None, None
     certify, tol, max_iter = True, 1e-4, 5000
+    _orthogonal = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: FairPCA._parameter_constraints[name] for name in _INHERITED},
@@ -195,15 +198,16 @@ feature_names_in_, other_columns_
         )
 
     def explained_share(self, moments: GroupMoments) -> float:
-        """Return the share of the variance of other rows that a regression on the scores explains.
+        """Return the share of the variance of other rows that the fitted regression explains.
 
         Parameters
         ----------
         moments : GroupMoments
             Of rows that are scaled as those of the fit.
         """
-        S = moments.pooled().covariance
-        return sum(explained_variances(S, self.components_.T)) / (float(np.trace(S)) or 1.0)
+        S = moments.pooled().covariance  # a regression of few new rows would explain too much
+        missed = np.eye(len(S)) - self.reconstruction_.T @ self.components_
+        return 1.0 - float(np.sum((missed @ S) * missed)) / (float(np.trace(S)) or 1.0)
 
     def quick_copy(self, **options: Any) -> SparseFairPCA:
         """Return a silent copy, not fitted, with the number of loadings that a path has chosen."""
@@ -255,6 +259,7 @@ feature_names_in_, other_columns_
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             warn_of_small_groups(self.contrasts_, problem.d, moments)
+            warn_of_unlabelled(self)
             self._warn_of_correlation(len(problem.F) + problem.d)
         return self
 
@@ -367,11 +372,19 @@ feature_names_in_, other_columns_
         )
         self.certificate_ = Certificate(
             float(explained.sum()), problem.bound, self.mean_gap_, self.cov_gap_,
-            problem.bound, 0.0, self.solver, True, "explained",
+            problem.bound, 0.0, self.solver, True, True, "explained",
         )  # fmt: skip
         self.n_iter_ = 1
         if self.verbose:
             print(f"[{type(self).__name__}] {self.certificate_!r}")
+
+    def _written_state(self, min_rows: int) -> dict[str, Any]:
+        """Leave out what balances the mean gap of a small group: it shows the gap itself."""
+        gaps = self.contrasts_["mean_gap_before"]
+        flags = zip(self.contrasts_.small(min_rows), gaps, strict=True)
+        small = [flag for flag, gap in flags if gap is not None]
+        kept = np.logical_not(small).reshape(-1, 1, 1)
+        return {**super()._written_state(min_rows), "balance_": self.balance_ * kept}
 
     def _set_path(self, problem: SparseProblem, states: dict[int, State], chosen: int) -> None:
         """Set the table of the path; a fit of one size has none."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairpca._present import html_table, interval, label, points
+from fairpca._present import html_table, label, points, points_text
 from fairpca.metrics._effort import Effort
 from fairpca.metrics._inference import (
     Difference,
@@ -22,6 +22,7 @@ from fairpca.metrics._inference import (
 )
 from fairpca.metrics._result import DeltaResult, statistic_name
 from fairpca.metrics._verdict import Verdict, verdict
+from fairpca.metrics.gaps import contrast_text
 from fairpca.rows import Level
 
 if TYPE_CHECKING:
@@ -53,14 +54,27 @@ class Comparison(NamedTuple):
 
 
 class AdversaryResult(NamedTuple):
-    """A comparison, and the difference of rates on held-out rows."""
+    """A comparison, and the difference of rates on held-out rows, whose figures it has.
+
+    A headline is the largest of `n_compared`, whose intervals hold together.
+    """
 
     comparison: Comparison
     held_out: HeldOut
+    n_compared: int = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.held_out, name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**self.comparison.to_dict(), **self.held_out.to_dict()}
+        own, new = self.comparison.to_dict(), self.held_out.to_dict()
+        return {**own, **new, "n_compared": self.n_compared}
+
+    def text(self) -> str:
+        """Return estimate and interval in percentage points, the adversary and the pair."""
+        comparison = self.comparison
+        return f"{self.held_out.text()}, {comparison.adversary}, {comparison.label()}"
 
 
 class SmallGroup(NamedTuple):
@@ -77,33 +91,6 @@ class Missing(NamedTuple):
     adversary: str
     pair: str
     reason: str
-
-
-class Headline(NamedTuple):
-    """The largest of `n_compared` estimates among those that exceed their chance level, if any do.
-
-    All figures are of one adversary and one pair, and the interval holds together with all others.
-    """
-
-    comparison: Comparison
-    estimate: float
-    low: float
-    high: float
-    chance: float
-    p_value: float
-    n_compared: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**self.comparison.to_dict(), **dict(zip(self._fields[1:], self[1:], strict=True))}
-
-    def text(self) -> str:
-        """Return estimate and interval in percentage points, the adversary and the pair."""
-        span = interval(self.low, self.high, points)
-        return (
-            f"{points(self.estimate)} points ({span}), {self.comparison.adversary}, "
-            f"{self.comparison.label()}"
-        )
 
 
 class HeadlineDifference(NamedTuple):
@@ -123,8 +110,12 @@ class HeadlineDifference(NamedTuple):
 
     def text(self) -> str:
         """Return the difference with its interval in percentage points."""
-        span = interval(self.low, self.high, points)
-        return f"{self.of} − {self.against}: {points(self.estimate)} points ({span})"
+        return f"{self.of} − {self.against}: {points_text(self.estimate, self.low, self.high)}"
+
+
+def _without_counts(headline: AdversaryResult) -> dict[str, Any]:
+    left = ("error", "rates", "n_rows", "n_units")
+    return {name: value for name, value in headline.to_dict().items() if name not in left}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,15 +124,24 @@ class Representation:
 
     name: str
     n_components: int
-    mean_gap: float
-    cov_gap: float
+    gaps: dict[str, dict[str, Any]]  # the contrasts of the largest mean and covariance gap
     mmd2: float | None
     gaussian_bound: float
     contrasts: tuple[dict[str, Any], ...]
     in_sample: Sequence[DeltaResult] = ()  # on the rows that classifiers are fitted to
     held_out: tuple[AdversaryResult, ...] = ()  # one for each adversary and pair
-    headline: Headline | None = None
+    headline: AdversaryResult | None = None
     verdict: Verdict = _NOTHING
+
+    @property
+    def mean_gap(self) -> float:
+        """Largest mean gap."""
+        return float(self.gaps["mean_gap"]["mean_gap"])
+
+    @property
+    def cov_gap(self) -> float:
+        """Largest covariance gap."""
+        return float(self.gaps["cov_gap"]["cov_gap"])
 
     def measured(
         self,
@@ -155,20 +155,18 @@ class Representation:
         if not rates:
             return self
         kept = [k for k, one in enumerate(comparisons) if not one.small] or range(len(rates))
-        counted = [rates[k] for k in kept]
-        quantile = simultaneous_quantile([one.influence for one in counted], confidence, seed)
+        influences = [rates[k].influence for k in kept]
+        quantile = simultaneous_quantile(influences, confidence, seed)
         held_out = tuple(
-            AdversaryResult(comparison, one.described(quantile))
+            AdversaryResult(comparison, one.described(quantile), len(kept))
             for comparison, one in zip(comparisons, rates, strict=True)
         )
         # The largest of few rows is mostly noise: what chance alone would give comes last.
         shown = [k for k in kept if rates[k].exceeds_chance] or kept
-        best = max(shown, key=lambda k: rates[k].estimate)
-        new, comparison = held_out[best].held_out, comparisons[best]
-        figures = (new.estimate, new.low, new.high, new.chance, new.p_value)
-        headline = Headline(comparison, *figures, len(counted))
-        word = verdict(*figures[:3], missing=missing, small=comparison.small)
-        return replace(self, held_out=held_out, headline=headline, verdict=word)
+        best = held_out[max(shown, key=lambda k: rates[k].estimate)]
+        small = best.comparison.small
+        word = verdict(best.estimate, best.low, best.high, missing=missing, small=small)
+        return replace(self, held_out=held_out, headline=best, verdict=word)
 
     def by_adversary(self) -> list[AdversaryResult]:
         """Return the largest result of each adversary."""
@@ -186,7 +184,7 @@ class Representation:
         return {
             "name": self.name,
             "n_components": self.n_components,
-            "headline": None if self.headline is None else self.headline.to_dict(),
+            "headline": None if self.headline is None else _without_counts(self.headline),
             "verdict": self.verdict._asdict(),
             "held_out": [row.to_dict() for row in self.held_out],
             "by_adversary": [row.to_dict() for row in self.by_adversary()],
@@ -202,6 +200,8 @@ class Representation:
                 "compare": compare,
                 "mean_gap": self.mean_gap,
                 "cov_gap": self.cov_gap,
+                "mean_gap_of": contrast_text(self.gaps["mean_gap"]),
+                "cov_gap_of": contrast_text(self.gaps["cov_gap"]),
                 "mmd2": self.mmd2,
                 "gaussian_bound": bound,
             },
@@ -226,6 +226,8 @@ class AuditReport:
         Rows and units in all, and those that were drawn and held out.
     small_groups, effort, settings
         Groups too small for a headline, sizes and counts, arguments of `audit`.
+    n_pairs : int
+        Pairs of groups; with many, an adversary is trained on fewer rows.
     unknown : dict
         Rows that were left out because their group is unknown, by attribute.
     decisions : DecisionReport or None
@@ -253,6 +255,7 @@ class AuditReport:
     small_groups: tuple[SmallGroup, ...]
     effort: Effort
     settings: dict[str, Any]
+    n_pairs: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
     decisions: DecisionReport | None = None
     losses: dict[str, list[Any]] | None = None
@@ -288,7 +291,7 @@ class AuditReport:
         return cls(tuple(full), tuple(differences), missing, settings=settings, **facts)
 
     @property
-    def headline(self) -> Headline | None:
+    def headline(self) -> AdversaryResult | None:
         """The largest estimate of the audited representation; None where nothing was measured."""
         return self.representations[0].headline
 
@@ -322,7 +325,7 @@ class AuditReport:
             "n_units": self.n_units,
             "min_group": settings["min_group"],
             "confidence": settings["confidence"],
-            "effort": asdict(self.effort),
+            "effort": {**asdict(self.effort), "text": self._effort_text()},
             "comparison": {name: settings[name] for name in names},
             "design": {"n_rows": self.drawn[0], "n_units": self.drawn[1]},
             "headline": representations[0]["headline"],
@@ -337,38 +340,42 @@ class AuditReport:
             "settings": settings,
         }
 
+    def _effort_text(self) -> str:
+        return self.effort.text(self.n_pairs, len(self.settings["adversaries"]))
+
     def __repr__(self) -> str:
         lines = [f"{self.n_rows} rows, {self.drawn[0]} of them held out in turn"]
+        lines.append(self._effort_text())
         for one in self.representations:
             lines.append(f"{one.name}, {one.n_components} components: {one.verdict.word}")
             if one.headline is not None:
                 lines.append(f"  largest on held-out rows: {one.headline.text()}")
             for row in one.by_adversary():
-                text = f"{row.held_out.text()}, chance {row.held_out.chance:.3f}"
-                lines.append(f"  {row.comparison.adversary:<20} {text}, {row.comparison.label()}")
+                lines.append(f"  {row.text()}, chance {points(row.held_out.chance)}")
             for result in one.in_sample:
                 name = statistic_name(result.family, result.method)
-                text = f"  in-sample, {name}: {result.value:.3f}"
+                text = f"  in-sample, {name}: {points(result.value)} points"
                 if result.null is not None:
                     null = result.null
-                    text += f", permuted {null.mean:.3f} to {null.quantile:.3f}, "
+                    text += f", permuted {points(null.mean)} to {points(null.quantile)}, "
                     text += f"p = {null.p_value:.3g}, {null.n_rows} rows"
                 lines.append(text)
             mmd2 = "–" if one.mmd2 is None else f"{one.mmd2:.4g}"
             lines.append(
                 f"  {self.settings['compare']}: mean gap {one.mean_gap:.4g}, covariance gap "
-                f"{one.cov_gap:.4g}, MMD² {mmd2}, Gaussian bound {one.gaussian_bound:.3g}"
+                f"{one.cov_gap:.4g}, MMD² {mmd2}, Gaussian bound "
+                f"{points(one.gaussian_bound)} points"
             )
         return "\n".join([*lines, *self._more_lines()])
 
     def _repr_html_(self) -> str:
         rows = [
-            (one.name, row.comparison.adversary, row.comparison.label(), row.held_out.estimate,
-             interval(row.held_out.low, row.held_out.high), row.held_out.chance)
+            (one.name, row.comparison.adversary, row.comparison.label(), row.held_out.text(),
+             points(row.held_out.chance))
             for one in self.representations
             for row in one.by_adversary()
         ]  # fmt: skip
-        head = ("representation", "adversary", "pair", "difference", "interval", "chance")
+        head = ("representation", "adversary", "pair", "difference", "chance stays below")
         title = f"Audit of {self.n_rows} rows: {self.verdict.word}"
         return html_table(rows, head=head, title=title, note="; ".join(self._more_lines()))
 

@@ -4,7 +4,7 @@ The one engine behind `delta_fairness`, `audit` and `DeltaFairPCA`, and the one 
 classifiers. The caller says which rows train and which are held out, and what represents them:
 the same rows may be represented in several ways, or by a basis fitted to the training rows alone.
 What is measured of the held-out rows is a function of their scores: flags at the trained threshold
-(`cross_fit_flags`), or the largest difference of rates over all thresholds (`HeldOutPart.delta`).
+(`cross_fit_flags`), or the largest difference of rates over all thresholds (`cross_fit_delta`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import chi2, rankdata
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils import gen_batches
 
@@ -34,10 +34,8 @@ from fairpca.rows._sampling import Seed, draw, halves
 MIN_ROWS = 4  # of each label, for two halves
 _TIMES_SMALLER = 5  # rows that train a classifier, as a multiple of those of the rarer label
 SEARCH_ROWS = 2000  # rows on which a search is repeated: 200 times take half a minute
-# Mean and deviation of Kolmogorov's distribution: of √(mn/(m+n)) times the largest difference of
-# two empirical distribution functions of the same numbers.
-_KOLMOGOROV_MEAN, _KOLMOGOROV_DEVIATION = 0.8687, 0.2603
-_NORMAL_95 = 1.645
+_ALPHA = 0.05  # of a level of chance
+_SMIRNOV_DEVIATION = 0.328  # of √(mn/(m+n)) times the largest one-sided difference of alike groups
 _EPOCHS = 30
 # Kernel SVMs of several widths: gamma of the widest, divided by the number of components, and how
 # many there are. Each kernel is the fourth power of the one before, so that one is computed.
@@ -92,68 +90,54 @@ class Trained(NamedTuple):
 
 
 class HeldOutDelta(NamedTuple):
-    """Largest difference of rates over thresholds, its standard error, and the level of chance.
-
-    `chance` is in units of Kolmogorov's statistic for one part, and the level that chance exceeds
-    in 5 % of cases for an average of several.
-    """
+    """Largest difference of rates over thresholds, its error, and what chance exceeds in 5 %."""
 
     value: float
     error: float
     chance: float
 
-    @classmethod
-    def average(cls, parts: Sequence[HeldOutDelta]) -> HeldOutDelta:
-        """Average over parts of the rows, such as two halves."""
-        count = len(parts)
-        unit = float(np.sqrt(np.mean([part.chance**2 for part in parts])))
-        deviation = _KOLMOGOROV_DEVIATION / float(np.sqrt(count))
-        return cls(
-            float(np.mean([part.value for part in parts])),
-            float(np.sqrt(np.sum([part.error**2 for part in parts])) / count),
-            unit * (_KOLMOGOROV_MEAN + _NORMAL_95 * deviation),
-        )
 
+def largest_delta(scores: Sequence[Array], test: Labelled) -> HeldOutDelta:
+    """Return the largest difference of rates over all thresholds of all scores.
 
-class HeldOutPart(NamedTuple):
-    """Rows that a classifier was not trained on."""
-
-    trained: Trained
-    test: Labelled
-
-    def delta(self, *, one_sided: bool = False) -> HeldOutDelta:
-        """Return the largest difference of rates over all thresholds of all scores."""
-        scores = self.trained.scores(self.test.rows.X)
-        deltas = [_largest_difference(some, self.test, one_sided) for some in scores]
-        return max(deltas, key=lambda delta: delta.value)
-
-
-def _largest_difference(scores: Array, test: Labelled, one_sided: bool) -> HeldOutDelta:
-    weights, signs = test.rows.weights, test.signs
-    cut = best_cut(scores, masses(signs[None], weights).values[0], one_sided=one_sided)
-    flagged = scores > cut.threshold
+    One-sided: a classifier knows which group has the higher scores. On rows that were fitted to
+    have equal means, scores of classifiers trained on the other half come out reversed, and their
+    differences would count as found.
+    """
+    weights, signs, units = test.rows.weights, test.signs, test.rows.units
+    mass = masses(signs[None], weights).values[0]
+    cuts = [best_cut(some, mass, one_sided=True) for some in scores]
+    some, cut = max(zip(scores, cuts, strict=True), key=lambda pair: pair[1].value)
+    flagged = some > cut.threshold
     plus, minus = (
-        Share.of(flagged[signs == s], None if weights is None else weights[signs == s])
+        Share.of(
+            flagged[signs == s],
+            None if weights is None else weights[signs == s],
+            None if units is None else units[signs == s],
+        )
         for s in (1, -1)
     )
     variance = sum(share.value * (1.0 - share.value) / share.size for share in (plus, minus))
-    unit = np.sqrt(1.0 / plus.size + 1.0 / minus.size)
-    return HeldOutDelta(
-        abs(plus.value - minus.value), float(np.sqrt(max(variance, 0.0))), float(unit)
-    )
+    unit = float(np.sqrt(1.0 / plus.size + 1.0 / minus.size))
+    # Smirnov's limit, exp(−2x²) for one score, and Bonferroni's for several. Rates near 0 or 1 have
+    # a small binomial error, but the largest of many thresholds never has less than Smirnov's.
+    chance = unit * float(np.sqrt(0.5 * np.log(len(scores) / _ALPHA)))
+    error = max(float(np.sqrt(max(variance, 0.0))), _SMIRNOV_DEVIATION * unit)
+    return HeldOutDelta(max(plus.value - minus.value, 0.0), error, chance)
 
 
 Train = Callable[[Labelled], Trained]
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-def cross_fit(splits: Iterable[tuple[Labelled, Labelled]], train: Train) -> list[HeldOutPart]:
-    """Train on the first part of every split; the second is held out."""
-    return [HeldOutPart(train(fitted), test) for fitted, test in splits]
+def cross_fit(
+    splits: Iterable[tuple[Labelled, Labelled]], train: Train
+) -> list[tuple[Sequence[Array], Labelled]]:
+    """Train on the first part of every split; return scores of the second, which is held out."""
+    return [(train(fitted).scores(test.rows.X), test) for fitted, test in splits]
 
 
-def cross_fit_flags(
-    part: Labelled, splits: Sequence[tuple[NDArray[np.intp], NDArray[np.intp]]], train: Train
-) -> Array | None:
+def cross_fit_flags(part: Labelled, splits: Sequence[Split], train: Train) -> Array | None:
     """Flag every row by classifiers trained on the other half, averaged over splits.
 
     None where a half has too few rows of a label. A split is two arrays of positions.
@@ -167,6 +151,25 @@ def cross_fit_flags(
                 return None
             flags[held_out] += train(training).predict(part.rows.X[held_out])
     return flags / len(splits)
+
+
+def cross_fit_delta(
+    part: Labelled, folds: Sequence[NDArray[np.intp]], train: Train
+) -> HeldOutDelta | None:
+    """Δ of classifiers trained on all folds but one; scores of folds are pooled by average rank.
+
+    None where a fold has too few rows of a label. A fold is an array of positions.
+    """
+    inside = [fold[part.signs[fold] != 0] for fold in folds]
+    tests = [part.take(fold) for fold in inside]
+    if min(test.smallest for test in tests) < MIN_ROWS // 2:
+        return None
+    rest = [np.concatenate([*inside[:k], *inside[k + 1 :]]) for k in range(len(inside))]
+    ranks = []
+    for scores, _ in cross_fit(zip(map(part.take, rest), tests, strict=True), train):
+        ranks.append([rankdata(some) / len(some) for some in scores])
+    pooled = [np.concatenate(of_folds) for of_folds in zip(*ranks, strict=True)]
+    return largest_delta(pooled, part.take(np.concatenate(inside)))
 
 
 # -- families of classifiers, whose statistic on the training rows is a value of its own -----------
@@ -269,9 +272,9 @@ def _train_gaussian(part: Labelled, seed: int) -> Trained:
         trained = _train_widths(part, seed)
         return Trained(lambda U: trained.predict(U / scale), lambda U: trained.scores(U / scale))
     parts = cross_fit([(first, second), (second, first)], partial(_train_widths, seed=seed))
-    scores = [half.trained.scores(half.test.rows.X) for half in parts]
-    signs = np.concatenate([half.test.signs for half in parts])
-    weights = np.concatenate([half.test.balanced_weights() for half in parts])
+    scores = [some for some, _ in parts]
+    signs = np.concatenate([test.signs for _, test in parts])
+    weights = np.concatenate([test.balanced_weights() for _, test in parts])
     mass = masses(signs[None], weights).values[0]
     cuts = [
         best_cut(np.concatenate(width), mass, one_sided=True) for width in zip(*scores, strict=True)
@@ -349,6 +352,14 @@ def _train_widths(part: Labelled, seed: int, widths: Sequence[int] = range(_WIDT
     return Trained(lambda new: scores(new)[0] > 0, scores)
 
 
+def _train_panel(part: Labelled, seed: int) -> Trained:
+    """Several classifiers, each with scores of its own; the first decides."""
+    panel = [
+        CLASSIFIERS[key].train(part, seed) for key in ("gaussian-widths", "large-trees", "mlp")
+    ]
+    return Trained(panel[0].predict, lambda U: [s for one in panel for s in one.scores(U)])
+
+
 def _kernels(left: Array, right: Array, gammas: Sequence[float]) -> Iterator[Array]:
     """Yield a kernel for each gamma; each gamma is four times the one before."""
     kernel = rbf_kernel(left, right, gamma=gammas[0])
@@ -366,5 +377,6 @@ CLASSIFIERS: Mapping[str, Classifier] = {
     "logistic": Classifier(_train_logistic),
     "gaussian-widths": Classifier(_train_widths),
     "large-trees": Classifier(partial(_train_trees, max_iter=100, max_leaf_nodes=31)),
+    "panel": Classifier(_train_panel),
 }
 """By name; the panel of audits are the first four."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
 
+from fairpca._present import points_text
 from fairpca.linalg import Array
 from fairpca.metrics._rules import Signs
 
@@ -71,8 +72,8 @@ class HeldOut:
         return asdict(self)
 
     def text(self) -> str:
-        """Return the estimate with its interval."""
-        return f"{self.estimate:.3f} ({self.low:.3f} to {self.high:.3f})"
+        """Return the estimate with its interval, in percentage points."""
+        return points_text(self.estimate, self.low, self.high)
 
 
 class _Side(NamedTuple):

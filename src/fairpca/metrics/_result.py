@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._present import html_table, label
+from fairpca._present import html_table, label, points
 from fairpca.linalg import Array
 from fairpca.metrics._inference import HeldOut
 from fairpca.metrics._rules import Classifier, in_words
@@ -178,7 +178,7 @@ class DeltaResult:
     >>> float(result), result.worst.rates
     (1.0, {'a': 0.0, 'b': 1.0})
     >>> result
-    Δ = 1.000, linear (half-spaces), method exact
+    Δ = 100.0 points, linear (half-spaces), method exact
       sensitive_feature: b vs a (50 and 50 rows)
       flags a 0.0 %, b 100.0 %, where direction · u > 49.5
     """
@@ -234,7 +234,7 @@ class DeltaResult:
     def __repr__(self) -> str:
         worst = self.worst
         lines = [
-            f"Δ = {self.value:.3f}, {self.family} ({_FAMILY_NAMES[self.family]}), "
+            f"Δ = {points(self.value)} points, {self.family} ({_FAMILY_NAMES[self.family]}), "
             f"method {self.method}",
             f"  {worst.label()} ({worst.n_rows[1]} and {worst.n_rows[0]} rows)",
         ]
@@ -244,11 +244,13 @@ class DeltaResult:
             lines.append(f"  flags {shares}, {in_words(worst.classifier)}")
         if self.null is not None:
             lines.append(
-                f"  permuted groups: mean {self.null.mean:.3f}, 95 % quantile "
-                f"{self.null.quantile:.3f}, p = {self.null.p_value:.3g}"
+                f"  permuted groups: mean {points(self.null.mean)}, 95 % quantile "
+                f"{points(self.null.quantile)}, p = {self.null.p_value:.3g}"
             )
             if self.null.n_rows < self.n_rows:
-                lines.append(f"  of {self.null.n_rows} rows, which have Δ = {self.null.value:.3f}")
+                lines.append(
+                    f"  of {self.null.n_rows} rows, which have Δ = {points(self.null.value)}"
+                )
         if worst.held_out is not None:
             lines.append(f"  on held-out rows: {worst.held_out.text()}")
         if worst.note:
@@ -256,16 +258,18 @@ class DeltaResult:
         if len(self.pairs) > 1:
             lines.append(f"  largest of {len(self.pairs)} pairs:")
             for row in sorted(self.pairs, key=lambda row: -row.value)[:10]:
-                lines.append(f"    {row.value:.3f}  {row.label()}")
+                lines.append(f"    {points(row.value)}  {row.label()}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = [
-            (pair.label(), " / ".join(map(str, pair.n_rows)), pair.value, *_null_cells(pair.null),
+            (pair.label(), " / ".join(map(str, pair.n_rows)), points(pair.value),
+             *_null_cells(pair.null),
              None if pair.held_out is None else pair.held_out.text())
             for pair in sorted(self.pairs, key=lambda pair: -pair.value)[:10]
         ]  # fmt: skip
-        title = f"Δ = {self.value:.3f}, {self.family} ({_FAMILY_NAMES[self.family]}), {self.method}"
+        family = f"{self.family} ({_FAMILY_NAMES[self.family]})"
+        title = f"Δ = {points(self.value)} points, {family}, {self.method}"
         head = (
             "pair",
             "rows",
@@ -286,6 +290,8 @@ def _null_dict(null: NullSummary | None) -> dict[str, Any]:
     return {key: None if null is None else getattr(null, name) for key, name in names.items()}
 
 
-def _null_cells(null: NullSummary | None) -> tuple[float | None, ...]:
+def _null_cells(null: NullSummary | None) -> tuple[Any, ...]:
     """Return the value that is compared, mean, quantile and p-value of a null, for a table."""
-    return (None,) * 4 if null is None else (null.value, null.mean, null.quantile, null.p_value)
+    if null is None:
+        return (None,) * 4
+    return (*map(points, (null.value, null.mean, null.quantile)), null.p_value)

@@ -237,15 +237,16 @@ class _Audit:
         effort: Any,
     ) -> None:
         self._rows, self._names, self._places = rows, names, places
-        self._settings, self._effort = settings, effort
+        self._settings = settings
         self._how = {key: settings[key] for key in ("compare", "joint", "reference")}
         self._seed = settings["random_state"]
         groups = rows.binarized_at_median()
         self._sample = groups.sample(effort.rows, self._seed)
+        self._targets = self._form_targets()
+        self._effort = effort = effort.shared(len(self._targets))
         drawn = groups.draw(effort.null_rows, (self._seed, 1))
         self._in_sample = groups.take(drawn)
         self._small = _small_groups(groups, settings["min_group"], settings["joint"])
-        self._targets = self._form_targets()
         self._splits = [
             self._sample.halves((self._seed, repeat)) for repeat in range(effort.repeats)
         ]
@@ -277,8 +278,7 @@ class _Audit:
         bound = largest_gaussian_bound(_without_small(strata, least))
         return {
             "n_components": place.stop - place.start,
-            "mean_gap": largest_gap(large, "mean_gap"),
-            "cov_gap": largest_gap(large, "cov_gap"),
+            "gaps": {name: largest_gap(large, name) for name in ("mean_gap", "cov_gap")},
             "gaussian_bound": bound,
             "contrasts": tuple(table),
             "in_sample": [],
@@ -312,6 +312,7 @@ class _Audit:
             small_groups=tuple(self._small),
             effort=effort,
             settings=settings,
+            n_pairs=len(self._targets),
         )
 
     def _comparisons(self) -> Iterator[tuple[Comparison, list[Rates]]]:

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairpca._present import html_table, interval
+from fairpca._present import label as group_label
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics.bounds import Share, check_limits, difference, ratio
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Level, Rows, encode_groups
 from fairpca.rows._checks import check_weights
 from fairpca.rows._pairs import intersection, known_rows
-from fairpca.rows.groups import encode_units
+from fairpca.rows.groups import combine, encode_units
 
 _Flags = NDArray[np.bool_]
 MEASURES = ("selection", "above median", "true positives", "false positives")
@@ -47,6 +49,8 @@ class GroupRate:
         Rate over the highest, with its interval.
     left_out : str
         Why the group is not compared; empty where it is.
+    stratum : str
+        The stratum of `control_features` inside which groups are compared, such as "job=cook".
 
     Examples
     --------
@@ -70,6 +74,7 @@ class GroupRate:
     ratio_low: float | None = None
     ratio_high: float | None = None
     left_out: str = ""
+    stratum: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,7 +123,8 @@ class DecisionReport:
         lines = [f"{self.n_rows} rows; intervals at {self.confidence:.0%}".replace("%", " %")]
         lines += [f"{name}: {count} rows of unknown group" for name, count in self.unknown.items()]
         for rate in self.rates:
-            text = f"{rate.measure}, {rate.attribute}={rate.group}: "
+            text = f"{rate.measure}, {rate.attribute}={rate.group}"
+            text += f" where {rate.stratum}: " if rate.stratum else ": "
             if rate.rate is not None:
                 text += f"{rate.rate:.3f} ({rate.rate_low:.3f} to {rate.rate_high:.3f})"
             text += f" of {rate.n_rows}"
@@ -127,6 +133,18 @@ class DecisionReport:
                 text += f", impact ratio {rate.impact_ratio:.2f} ({span})"
             lines.append(text + (f", left out: {rate.left_out}" if rate.left_out else ""))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (r.measure, group_label(r.attribute, r.group, stratum=r.stratum), r.n_rows, r.rate,
+             interval(r.rate_low, r.rate_high), r.impact_ratio, interval(r.ratio_low, r.ratio_high),
+             r.left_out)
+            for r in self.rates
+        ]  # fmt: skip
+        head = ("measure", "group", "rows", "rate", "interval", "ratio", "interval", "left out")
+        title = f"Rates of {self.n_rows} rows"
+        unknown = [f"{name}: {count} rows of unknown group" for name, count in self.unknown.items()]
+        return html_table(rows, head=head, title=title, note="; ".join(unknown))
 
 
 def decision_rates(
@@ -137,6 +155,7 @@ def decision_rates(
     label: Any = None,
     positive: Any = None,
     joint: bool = True,
+    control_features: Any = None,
     sample_weight: Any = None,
     units: Any = None,
     min_group: int = 30,
@@ -159,6 +178,9 @@ def decision_rates(
         The value of `decision` and `label` that means selected; the larger one by default.
     joint : bool, default True
         Whether intersections of several attributes are groups, too.
+    control_features : array-like or data frame, optional
+        Strata inside which groups are compared; rows without one are left out. The median of
+        `score` stays that of all rows.
     sample_weight : array-like of shape (n,), optional
         Row weights.
     units : array-like of shape (n,), optional
@@ -200,6 +222,7 @@ def decision_rates(
                 parameter=name,
             )
     attributes, unknown = _attributes(sensitive_features, n_rows, joint)
+    strata = _strata(control_features, n_rows)
     weights = check_weights(sample_weight, n_rows, of="decision")
     counted = np.ones(n_rows, dtype=bool) if weights is None else weights > 0
     codes = None if units is None else encode_units(units, n_rows, "decision")[0]
@@ -207,11 +230,12 @@ def decision_rates(
         rate
         for measure, flags, inside in _measures(columns, positive, counted)
         for attribute, known in attributes
+        for stratum, here in strata
         for rate in _compare(
-            GroupRate(measure, attribute.name, "", 0, 0),
+            GroupRate(measure, attribute.name, "", 0, 0, stratum=stratum),
             attribute,
             flags,
-            (known, known & inside),
+            (known & here, known & inside & here),
             (weights, codes),
             (min_group, confidence),
         )
@@ -245,6 +269,28 @@ def _attributes(
         everywhere = np.logical_and.reduce([known for _, known in columns])
         columns.append((intersection(groups.categorical), everywhere))
     return columns, unknown
+
+
+def _strata(control_features: Any, n_rows: int) -> list[tuple[str, _Flags]]:
+    """Return the name and the rows of each stratum; without any, all rows."""
+    if control_features is None:
+        return [("", np.ones(n_rows, dtype=bool))]
+    columns = encode_groups(
+        control_features, n_rows=n_rows, of="decision", unknown=UNKNOWN_GROUP,
+        argument="control_features",
+    )  # fmt: skip
+    if columns.numeric:
+        raise GroupsError(
+            f"control_features column {columns.numeric[0].name!r} holds numbers: bin it first.",
+            parameter="control_features",
+        )
+    known = np.logical_and.reduce([known_rows(column) for column in columns.categorical])
+    member, strata = combine(columns.categorical), []
+    for number, row in enumerate(np.unique(member, return_index=True)[1]):
+        if known[row]:
+            levels = [f"{c.name}={c.levels[c.codes[row]]}" for c in columns.categorical]
+            strata.append((", ".join(levels), member == number))
+    return strata
 
 
 def _measures(

@@ -10,6 +10,7 @@ from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca._choices import COMPARE
+from fairpca._present import label
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._rules import Signs
@@ -74,7 +75,8 @@ def cov_gap(
     U, sensitive_features, joint, reference, control_features, sample_weight
         As in `mean_gap`.
     compare : {"one-vs-rest", "pairs", "reference"}, default "one-vs-rest"
-        As in `mean_gap`; `FairPCA.cov_gap_` is the same figure.
+        As in `mean_gap`; `FairPCA.cov_gap_` is the same figure of the groups that the fit
+        compares. Here every group of two rows or more counts; `audit` says whose gap is largest.
 
     Returns
     -------
@@ -95,7 +97,8 @@ def cov_gap(
 def gaps_of(rows: Rows, compare: str, joint: bool, reference: Any) -> tuple[float, float]:
     """Return the largest mean gap and covariance gap, over the contrasts of all groups."""
     gaps = table_of_gaps(rows, compare, joint, reference)
-    return largest_gap(gaps, "mean_gap"), largest_gap(gaps, "cov_gap")
+    mean, cov = (largest_gap(gaps, name)[name] for name in ("mean_gap", "cov_gap"))
+    return mean, cov
 
 
 def table_of_gaps(rows: Rows, compare: str, joint: bool, reference: Any) -> list[dict[str, Any]]:
@@ -110,15 +113,22 @@ def table_of_gaps(rows: Rows, compare: str, joint: bool, reference: Any) -> list
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def largest_gap(table: Sequence[dict[str, Any]], name: str) -> float:
-    """Return the largest of one kind of gap."""
-    values = [row[name] for row in table if row[name] is not None]
-    if not values:
+def largest_gap(table: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the contrast with the largest of one kind of gap."""
+    known = [row for row in table if row[name] is not None]
+    if not known:
         raise GroupsError(
             "No two groups of at least two rows each can be compared: merge small groups, or use "
             "fewer control features."
         )
-    return float(max(values))
+    return max(known, key=lambda row: row[name])
+
+
+def contrast_text(row: dict[str, Any]) -> str:
+    """Name the two sides of a contrast, with their rows."""
+    pair = label(row["attribute"], row["positive"], row["negative"], row["stratum"])
+    sizes = (row["n_positive"], row["n_negative"])[: 2 if row["negative"] else 1]
+    return f"{pair} ({' / '.join(f'{size:,}' for size in sizes)} rows)"
 
 
 def mmd2(

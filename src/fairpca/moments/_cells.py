@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from scipy.sparse import csc_array, diags_array, issparse
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.rows._checks import rows_at_once
+
+if TYPE_CHECKING:
+    from fairpca.moments._targets import Targets
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -80,6 +83,7 @@ class Cell:
     z_scatter: FloatArray  # (m,): sum of w (z - z_mean)², each attribute on its own
     cross: FloatArray  # (m, p): sum of w (z - z_mean)(x - mean)
     third: FloatArray  # (m, p, p): sum of w (z - z_mean)(x - mean)(x - mean)ᵀ
+    targets: Targets | None = None  # of the rows that have them
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -106,7 +110,7 @@ def summarise(
     parts = []
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        x = matrix[part] if is_sparse else _take_rows(matrix, part)
+        x = matrix[part] if is_sparse else take_rows(matrix, part)
         x = x.astype(np.float64, copy=False)
         z, w = attributes.take(part, axis=0), None if weights is None else weights.take(part)
         parts.append(_summarise_sparse(x, z, w) if is_sparse else _summarise_batch(x, z, w))
@@ -121,21 +125,21 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
     n, p = len(rows), matrix.shape[1]
     origin = matrix[rows[0]].astype(np.float64)
     # Distances from a row, so that a constant column is exactly constant.
-    guess = origin + (_take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
+    guess = origin + (take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
     step = max(_PIECE_NUMBERS // max(p, 1), 4 * p)
     shift, scatter = np.zeros(p), np.zeros((p, p))
     for start in range(0, n, step):
-        x = _take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)
+        x = take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)
         x -= guess
         shift += np.ones(len(x)) @ x
         scatter += x.T @ x
     shift /= n
     scatter -= n * np.outer(shift, shift)
     no_attributes = (*np.zeros((3, 0)), np.zeros((0, p)), np.zeros((0, p, p)))
-    return Cell(n, float(n), *_sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
+    return Cell(n, float(n), *sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
 
 
-def _take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
+def take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
     """Copy rows along the layout of the matrix: six times faster on the columns of a data frame."""
     if matrix.flags.f_contiguous:
         return matrix.T.take(rows, axis=1).T
@@ -169,10 +173,10 @@ def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, Floa
     x -= centre
     rest = (w @ x) / total
     x -= rest
-    return _sum_exactly(centre, rest)
+    return sum_exactly(centre, rest)
 
 
-def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the rounded sum and its rounding error (Knuth)."""
     total = a + b
     b_used = total - a
@@ -181,7 +185,8 @@ def _sum_exactly(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def check_sums(cell: Cell) -> None:
     """Catch values so large that their squares are not numbers any more."""
-    if not all(np.isfinite(value).all() for value in vars(cell).values() if np.size(value)):
+    arrays = [value for value in vars(cell).values() if isinstance(value, np.ndarray)]
+    if not np.isfinite(cell.weight) or not all(np.isfinite(value).all() for value in arrays):
         raise InvalidInputError(
             "X holds NaN or infinite values, or values too large to be squared: drop those rows or "
             "rescale the columns.",
@@ -190,7 +195,7 @@ def check_sums(cell: Cell) -> None:
 
 
 def merge(cells: Sequence[Cell]) -> Cell:
-    """Moments of the union of disjoint sets of rows, from their moments alone."""
+    """Moments of the union of disjoint sets of rows, from their moments alone, without targets."""
     # Every part is moved to the common mean (Chan, Golub and LeVeque for the second order; the
     # third order follows from expanding (z + b)(x + a)(x + a)ᵀ, where single deviations sum to
     # zero).
@@ -199,8 +204,8 @@ def merge(cells: Sequence[Cell]) -> Cell:
     w = np.array([cell.weight for cell in cells])
     total = float(w.sum())
     with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-        mean, a = _common_mean([(cell.mean, cell.mean_rest) for cell in cells], w, total)
-        z_mean, b = _common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
+        mean, a = common_mean([(cell.mean, cell.mean_rest) for cell in cells], w, total)
+        z_mean, b = common_mean([(cell.z_mean, cell.z_mean_rest) for cell in cells], w, total)
         scatter = (a * w[:, None]).T @ a
         cross = (b * w[:, None]).T @ a
         third = np.einsum("gm,gi,gj->mij", b * w[:, None], a, a)
@@ -220,14 +225,14 @@ def merge(cells: Sequence[Cell]) -> Cell:
     return union
 
 
-def _common_mean(
+def common_mean(
     means: Sequence[tuple[FloatArray, FloatArray]], w: FloatArray, total: float
 ) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
     """Return the mean of the union with its rest, and the distance of each part's mean from it."""
     origin, origin_rest = means[0]
     distance = np.stack([(mean - origin) + (rest - origin_rest) for mean, rest in means])
     step = (w @ distance) / total
-    return _sum_exactly(origin, origin_rest + step), distance - step
+    return sum_exactly(origin, origin_rest + step), distance - step
 
 
 def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
@@ -235,20 +240,29 @@ def mean_difference(plus: Cell, minus: Cell) -> FloatArray:
     return (plus.mean - minus.mean) + (plus.mean_rest - minus.mean_rest)
 
 
-def map_features(cell: Cell, linear: Callable[[FloatArray], FloatArray]) -> Cell:
-    """Moments of a linear function of the features, which `linear` applies along the last axis."""
+def map_features(
+    cell: Cell,
+    linear: Callable[[FloatArray], FloatArray],
+    place: Callable[[FloatArray, FloatArray], FloatArray] | None = None,
+) -> Cell:
+    """Moments of a linear function of the features, which `linear` applies along the last axis.
+
+    Where the function has a constant, `place` returns the new mean from a mean and its rest.
+    """
 
     def both(matrices: FloatArray) -> FloatArray:  # L M Lᵀ
         return symmetrize(linear(linear(matrices).swapaxes(-1, -2)))
 
-    return replace(
-        cell,
-        mean=linear(cell.mean),
-        mean_rest=linear(cell.mean_rest),
-        scatter=both(cell.scatter),
-        cross=linear(cell.cross),
-        third=both(cell.third),
-    )
+    def first_order(part: Any) -> Any:
+        mean, rest = linear(part.mean), linear(part.mean_rest)
+        if place is not None:
+            mean, rest = place(part.mean, part.mean_rest), np.zeros_like(mean)
+        return replace(part, mean=mean, mean_rest=rest, cross=linear(part.cross))
+
+    mapped: Cell = replace(first_order(cell), scatter=both(cell.scatter), third=both(cell.third))
+    if cell.targets is None:
+        return mapped
+    return replace(mapped, targets=tuple((key, first_order(part)) for key, part in cell.targets))
 
 
 _BY_ATTRIBUTE = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")

@@ -26,7 +26,7 @@ from fairpca.moments._small_groups import (
 )
 from fairpca.moments._table import Key, Table
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
-from fairpca.rows import Level
+from fairpca.rows import UNKNOWN_GROUP, Level
 from fairpca.rows._pairs import check_compare, face
 
 # A cross table with more combinations than this has its empty cells counted, not listed.
@@ -48,12 +48,16 @@ def form_contrasts(
 
     The two groups of every contrast (all rows and None: a numeric attribute) are added to `sides`.
     """
-    levels = {name: table.levels(position) for position, name in enumerate(table.categorical)}
+    levels = {
+        name: tuple(level for level in table.levels(position) if level != UNKNOWN_GROUP)
+        for position, name in enumerate(table.categorical)
+    }
     references = check_compare(levels, compare, reference)
     _check_attributes(table, levels, min_group_size)
     builder = _Builder(min_group_size, sides=[] if sides is None else sides)
     joint = joint and len(levels) > 1
-    present = dict.fromkeys(key[: len(levels)] for key in table.cells)
+    keys = (key[: len(levels)] for key in table.cells)
+    present = dict.fromkeys(key for key in keys if UNKNOWN_GROUP not in key)
     for stratum, cells in strata_of(table):
         for position, (name, choices) in enumerate(levels.items()):
             groups = groups_of(cells, position)
@@ -63,9 +67,10 @@ def form_contrasts(
                 negative = None if minus is None else (minus,)
                 among = kept if minus is None and (plus,) in kept else groups
                 builder.compare((name,), stratum, among, (plus,), negative, small)
-        small, kept = builder.find_small(cells) if joint else (frozenset(), {})
+        known = {key: cell for key, cell in cells.items() if UNKNOWN_GROUP not in key}
+        small, kept = builder.find_small(known) if joint else (frozenset(), {})
         for key in present if joint else ():
-            among = kept if key in kept else cells
+            among = kept if key in kept else known
             builder.compare(table.categorical, stratum, among, key, None, small)
         for position, name in enumerate(table.numeric):
             builder.correlate(name, stratum, position, merge(list(cells.values())))
@@ -257,9 +262,11 @@ def _name(columns: Sequence[str], levels: Sequence[Level]) -> str:
 
 
 def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
-    """Merge the cells of a stratum by their level of one attribute."""
+    """Merge the cells of a stratum by their level of one attribute, where it is known."""
     gathered: dict[Key, list[Cell]] = {}
     for key, cell in cells.items():
+        if key[position] == UNKNOWN_GROUP:
+            continue
         gathered.setdefault((key[position],), []).append(cell)
     return {level: merge(parts) for level, parts in gathered.items()}
 
@@ -287,7 +294,8 @@ def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Itera
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
-        pairs = {(key[first], key[second]) for key in table.cells}
+        keys = ((key[first], key[second]) for key in table.cells)
+        pairs = {key for key in keys if UNKNOWN_GROUP not in key}
         first_decides = len(pairs) == len(levels[one])
         second_decides = len(pairs) == len(levels[other])
         if first_decides and second_decides:
@@ -309,7 +317,9 @@ def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCov
         if joint and len(names) > 1:
             attribute = " × ".join(names)
             entries += [
-                (attribute, " × ".join(map(str, key)), stratum, cell) for key, cell in cells.items()
+                (attribute, " × ".join(map(str, key)), stratum, cell)
+                for key, cell in cells.items()
+                if UNKNOWN_GROUP not in key
             ]
             continue
         for position, attribute in enumerate(names):

@@ -9,6 +9,7 @@ root is taken: the roots of single folds would bring the noise back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -175,7 +176,9 @@ def _cov_squares(gaps: FloatArray) -> FloatArray:
 
 
 def _names(folds: Iterable[Fold]) -> list[str]:
-    return list(dict.fromkeys(name for fold in folds for name in fold))
+    """Contrasts that more than one fold has, where there are any: the largest of one is noise."""
+    counts = Counter(name for fold in folds for name in fold)
+    return [name for name, count in counts.items() if count > 1] or list(counts)
 
 
 def _summary(squares: Sequence[float] | FloatArray) -> HeldOutGap:

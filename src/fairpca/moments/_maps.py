@@ -23,7 +23,6 @@ from scipy.sparse import csr_array, hstack, issparse
 
 from fairpca.moments._cells import (
     ROUNDING,
-    Cell,
     FloatArray,
     Standardization,
     centre,
@@ -170,12 +169,10 @@ def align(left: Content, right: Content) -> tuple[Span | None, Table, Table]:
 def move(table: Table, T: FloatArray, t: FloatArray) -> Table:
     """Moments of Ty + t."""
 
-    def moved(cell: Cell) -> Cell:
-        mean = T @ (cell.mean + cell.mean_rest) + t
-        cell = map_features(cell, lambda values: values @ T.T)
-        return replace(cell, mean=mean, mean_rest=np.zeros(len(t)))
+    def place(mean: FloatArray, rest: FloatArray) -> FloatArray:
+        return np.asarray(T @ (mean + rest) + t)
 
-    return table.map(moved)
+    return table.map(lambda cell: map_features(cell, lambda values: values @ T.T, place))
 
 
 def embed(content: Content, index: NDArray[np.intp], size: int) -> Content:
@@ -199,13 +196,11 @@ def rescale(content: Content, by: Standardization) -> Content:
     if span is not None:
         return span.mapped(table, (span.origin - centre) / scale, span.basis / scale)
 
-    def rescaled(cell: Cell) -> Cell:
-        # Products are divided by one scale after the other: the product of two may underflow.
-        mean = ((cell.mean - centre) + cell.mean_rest) / scale
-        cell = map_features(cell, lambda values: values / scale)
-        return replace(cell, mean=mean, mean_rest=np.zeros_like(mean))
+    def place(mean: FloatArray, rest: FloatArray) -> FloatArray:
+        return np.asarray(((mean - centre) + rest) / scale)
 
-    return table.map(rescaled), None
+    # Products are divided by one scale after the other: the product of two may underflow.
+    return table.map(lambda cell: map_features(cell, lambda values: values / scale, place)), None
 
 
 def find_scaling(

@@ -66,6 +66,8 @@ class ExpectedGaps:
         Of the bound.
     refits : int
         Number of fits behind the covariance gap.
+    counted : {"rows", "units"}, default "rows"
+        What the noise is reckoned by.
 
     Examples
     --------
@@ -82,13 +84,14 @@ class ExpectedGaps:
     n_new: int | None
     confidence: float
     refits: int
+    counted: str = "rows"
 
     def text(self, unit: str = "features") -> str:
         """One sentence in one of the units, ``"features"`` or ``"deviations"``."""
         gaps = self.features if unit == "features" else self.deviations
         new = gaps.mean_gap if gaps.mean_gap_new is None else gaps.mean_gap_new
         where = "new data" if self.n_new is None else f"{self.n_new} new rows"
-        bound = "no bound with so few rows for so many features"
+        bound = f"no bound with so few {self.counted} for so many features"
         if np.isfinite(gaps.mean_bound):
             bound = f"at most {number(gaps.mean_bound)} ({100 * self.confidence:g} %)"
         if self.n_new is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy as np
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, Span
 from fairpca.moments._table import Key, Table
+from fairpca.moments._targets import TargetPart, Targets
 from fairpca.moments.group_moments import GroupMoments
 
 
 def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return all that moments are, as a JSON header and arrays; the one place that stores cells."""
+    """Return all that released moments are, as a JSON header and arrays."""
     table, span, indicators = moments.table, moments.span, moments.indicators
     header: dict[str, Any] = {
         "n_features": moments.n_features,
@@ -23,10 +25,21 @@ def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]
         "controls": table.controls,
         "keys": list(table.cells),  # JSON keeps str, int, bool and float apart, floats exactly
     }
+    if moments.columns is not None:
+        header["origins"] = moments.columns
+    if moments.merged:
+        header["merged"] = moments.merged
     size = moments.n_features + (len(indicators.incomplete) if indicators else 0)
     arrays = _stack(list(table.cells.values()), len(span or range(size)), len(table.numeric))
     if span is not None:
         arrays |= {"span_origin": span.origin, "span_basis": span.basis}
+    if table.targets:
+        cells = enumerate(table.cells.values())
+        parts = [(place, *part) for place, cell in cells for part in cell.targets or ()]
+        header |= {"targets": table.targets, "numeric_targets": table.numeric_targets}
+        header["target_keys"] = [(place, *key) for place, key, _ in parts]
+        flat = [part.flat() for *_, part in parts]
+        arrays["target_parts"] = np.array(flat, dtype=np.float64).reshape(len(flat), -1)
     if indicators is not None:
         header |= {"columns": indicators.columns, "incomplete": indicators.incomplete}
         arrays["fill"] = indicators.fill
@@ -49,15 +62,31 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
     if "span_basis" in arrays:
         span = Span(arrays.pop("span_origin"), arrays.pop("span_basis"))
         _check_span(span, width)
-    _check_arrays(arrays, _stack([], width if span is None else len(span), len(numeric)), len(keys))
+    size = width if span is None else len(span)
+    columns, targets = _read_targets(header, arrays.pop("target_parts", None), size)
+    _check_arrays(arrays, _stack([], size, len(numeric)), len(keys))
     n_rows, weights = arrays.pop("n_rows").tolist(), arrays.pop("weight").tolist()
     cells = {
         key: Cell(n, weight, **{name: stack[index].copy() for name, stack in arrays.items()})
         for index, (key, n, weight) in enumerate(zip(keys, n_rows, weights, strict=True))
     }
+    if columns:
+        places = enumerate(cells.items())
+        cells = {key: replace(cell, targets=targets.get(i, ())) for i, (key, cell) in places}
     names = None if names is None else tuple(names)
-    table = Table(attributes, numeric, controls, cells)
-    return GroupMoments(header["n_features"], names, table, span, indicators)
+    table = Table(attributes, numeric, controls, cells, *columns)
+    origins = header.get("origins")
+    if origins is not None and len(origins) != header["n_features"]:
+        raise ValueError("the columns of the features are not as many")
+    return GroupMoments(
+        header["n_features"],
+        names,
+        table,
+        span,
+        indicators,
+        columns=None if origins is None else tuple(origins),
+        merged=tuple(map(str, header.get("merged", ()))),
+    )
 
 
 def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
@@ -79,6 +108,24 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
     stacked["n_rows"] = np.array([cell.n_rows for cell in cells], dtype=np.int64)
     stacked["weight"] = np.array([cell.weight for cell in cells], dtype=np.float64)
     return stacked
+
+
+def _read_targets(
+    header: dict[str, Any], flat: FloatArray | None, p: int
+) -> tuple[list[tuple[str, ...]], dict[int, Targets]]:
+    """Return the names of targets and numeric ones, and the targets of cells by their places."""
+    targets: dict[int, Targets] = {}
+    if flat is None:
+        return [], targets
+    names, numeric = columns = [tuple(header[part]) for part in ("targets", "numeric_targets")]
+    if list(names) != sorted(set(names)) or not set(numeric) <= set(names):
+        raise ValueError("its targets are not sorted, or a number is none of them")
+    for (place, *labels), row in zip(header["target_keys"], flat, strict=True):
+        if len(labels) != len(names) - len(numeric):
+            raise ValueError("a target has too many labels, or too few")
+        part = TargetPart.from_flat(row, p, len(numeric))
+        targets[place] = (*targets.get(place, ()), (tuple(labels), part))
+    return columns, targets
 
 
 def _read_indicators(header: dict[str, Any], fill: FloatArray) -> MissingIndicators:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from fairpca._choices import MIN_ROWS
 from fairpca._present import html_table
-from fairpca.exceptions import GroupsError
+from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._cells import (
     Cell,
     check_sums,
@@ -18,10 +19,18 @@ from fairpca.moments._cells import (
     summarise,
     with_attribute,
 )
-from fairpca.rows import MAX_FLOAT_LEVELS, Level, Rows, sort_levels
-from fairpca.rows.groups import check_levels, combine
+from fairpca.moments._targets import TargetPart, merge_targets, sum_targets, with_number
+from fairpca.rows import UNKNOWN_GROUP, Level, Rows, sort_levels
+from fairpca.rows.groups import (
+    check_levels,
+    combine,
+    holds_numbers,
+    is_number,
+    labels_are_numbers,
+)
 from fairpca.rows.rows import numeric_strata_error
 
+Part = TypeVar("Part", Cell, TargetPart)
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""
 
@@ -38,6 +47,8 @@ class Table:
     numeric: tuple[str, ...]
     controls: tuple[str, ...]
     cells: Mapping[Key, Cell]
+    targets: tuple[str, ...] = ()  # columns to predict, sorted
+    numeric_targets: tuple[str, ...] = ()  # those that are numbers
     categorical: tuple[str, ...] = field(init=False)  # attributes that name groups
     key_names: tuple[str, ...] = field(init=False)  # of each position of a key
 
@@ -52,6 +63,22 @@ class Table:
     def levels(self, position: int) -> tuple[Level, ...]:
         """Levels that occur at one position of the keys, sorted."""
         return sort_levels({key[position] for key in self.cells})
+
+    @property
+    def label_targets(self) -> tuple[str, ...]:
+        """Targets that are labels."""
+        return tuple(name for name in self.targets if name not in self.numeric_targets)
+
+    def labels(self, name: str) -> tuple[Level, ...]:
+        """Labels of a target that occur, sorted."""
+        place = self.label_targets.index(name)
+        cells = self.cells.values()
+        return sort_levels({key[place] for cell in cells for key, _ in cell.targets or ()})
+
+    def name_key(self, key: Key) -> str:
+        """Name the cell of a key."""
+        pairs = zip(self.key_names, key, strict=True)
+        return ", ".join(f"{name}={level}" for name, level in pairs) or "all rows"
 
     # Pairs, because formats other than pickle know no keys that are tuples.
     def __getstate__(self) -> dict[str, Any]:
@@ -85,11 +112,17 @@ def tabulate(rows: Rows) -> Table:
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
             cells[key] = summarise(rows.X, values, rows.weights, members)
         check_sums(cells[key])
+        if rows.targets is not None:
+            cells[key] = replace(cells[key], targets=sum_targets(rows, members))
     attributes, controls = (
         () if part is None else part.names for part in (rows.groups, rows.strata)
     )
     names = tuple(attribute.name for attribute in numeric)
-    return _canonical(Table(attributes, names, controls, cells))
+    table = Table(attributes, names, controls, cells)
+    if rows.targets is not None:
+        numbers = tuple(column.name for column in rows.targets.numeric)
+        table = replace(table, targets=rows.targets.names, numeric_targets=numbers)
+    return _canonical(table)
 
 
 def merge_tables(left: Table, right: Table) -> Table:
@@ -102,11 +135,16 @@ def merge_tables(left: Table, right: Table) -> Table:
             left = _as_numeric(left, name)
         elif name in left.numeric and name not in right.numeric:
             right = _as_numeric(right, name)
+    for name in left.targets:
+        if name in right.numeric_targets and name not in left.numeric_targets:
+            left = _target_as_number(left, name)
+        elif name in left.numeric_targets and name not in right.numeric_targets:
+            right = _target_as_number(right, name)
     right = _reorder(right, left)
     parts = list(left.cells.items()) + list(right.cells.items())
-    merged = replace(left, cells=_merge_parts(parts, len(left.key_names)))
+    merged = replace(left, cells=_merge_parts(parts, len(left.key_names), _merge_cells))
     for position, name in enumerate(merged.key_names):
-        if not _holds_numbers(merged.levels(position)):
+        if not holds_numbers(merged.levels(position)):
             continue
         if name in merged.controls:
             raise numeric_strata_error([name])
@@ -115,24 +153,39 @@ def merge_tables(left: Table, right: Table) -> Table:
     for position, name in enumerate(merged.key_names):
         argument = "control_features" if name in merged.controls else "sensitive_features"
         check_levels(name, merged.levels(position), argument)
+    for name in merged.label_targets:
+        if labels_are_numbers(name, merged.labels(name)):
+            merged = _target_as_number(merged, name)
     return _canonical(merged)
 
 
-def _holds_numbers(levels: Sequence[Level]) -> bool:
-    """Whether levels of several batches are numbers together: fractions, and more than two."""
-    if len(levels) <= MAX_FLOAT_LEVELS or not all(map(_is_number, levels)):
-        return False
-    return any(isinstance(level, float) and not level.is_integer() for level in levels)
+def _target_as_number(table: Table, name: str) -> Table:
+    """Turn a target of number labels into a number; nothing is lost by it."""
+    position = table.label_targets.index(name)
+    if words := [label for label in table.labels(name) if not is_number(label)]:
+        raise InvalidInputError(
+            f"the target {name!r} is a number in some moments and a label in others (for example "
+            f"{words[0]!r}): give it the same type in every batch.",
+            parameter="y",
+        )
+    numeric = tuple(n for n in table.targets if n in table.numeric_targets or n == name)
+    width = len(table.label_targets) - 1
 
+    def converted(cell: Cell) -> Cell:
+        parts: list[tuple[Key, TargetPart]] = []
+        for key, part in cell.targets or ():
+            number = with_number(part, numeric.index(name), float(key[position]))
+            parts.append((key[:position] + key[position + 1 :], number))
+        return replace(cell, targets=tuple(_merge_parts(parts, width, merge_targets).items()))
 
-def _is_number(level: Level) -> bool:
-    return isinstance(level, int | float) and not isinstance(level, bool)
+    return replace(table.map(converted), numeric_targets=numeric)
 
 
 def _check_columns(left: Table, right: Table) -> None:
     pairs = (
         ("sensitive_features", left.attributes, right.attributes),
         ("control_features", left.controls, right.controls),
+        ("y", left.targets, right.targets),
     )
     for argument, ours, theirs in pairs:
         if set(ours) != set(theirs):
@@ -145,7 +198,7 @@ def _check_columns(left: Table, right: Table) -> None:
 def _as_numeric(table: Table, name: str) -> Table:
     """Turn a column of number levels into a numeric attribute; nothing is lost by it."""
     position = table.key_names.index(name)
-    others = [level for level in table.levels(position) if not _is_number(level)]
+    others = [level for level in table.levels(position) if not is_number(level)]
     if others:
         raise GroupsError(
             f"sensitive_features column {name!r} is numeric in some moments and names groups "
@@ -159,7 +212,7 @@ def _as_numeric(table: Table, name: str) -> Table:
         (key[:position] + key[position + 1 :], with_attribute(cell, place, float(key[position])))
         for key, cell in table.cells.items()
     ]
-    cells = _merge_parts(parts, len(table.key_names) - 1)
+    cells = _merge_parts(parts, len(table.key_names) - 1, _merge_cells)
     return replace(table, numeric=numeric, cells=cells)
 
 
@@ -177,8 +230,20 @@ def _reorder(table: Table, model: Table) -> Table:
     return replace(model, cells=cells)
 
 
-def _merge_parts(parts: Iterable[tuple[Key, Cell]], width: int) -> dict[Key, Cell]:
-    """Merge the cells that share a key; `width` is the length of the keys."""
+def _merge_cells(cells: Sequence[Cell]) -> Cell:
+    """Merge cells and their targets."""
+    if len(cells) == 1 or cells[0].targets is None:
+        return merge(cells)
+    parts = [part for cell in cells for part in cell.targets or ()]
+    width = len(parts[0][0]) if parts else 0
+    targets = _merge_parts(parts, width, merge_targets)
+    return replace(merge(cells), targets=tuple((key, targets[key]) for key in sort_levels(targets)))
+
+
+def _merge_parts(
+    parts: Iterable[tuple[Key, Part]], width: int, union: Callable[[Sequence[Part]], Part]
+) -> dict[Key, Part]:
+    """Merge the parts that share a key; `width` is the length of the keys."""
     parts = list(parts)
     names: list[dict[Level, Level]] = [{} for _ in range(width)]
     for key, _ in parts:
@@ -186,11 +251,17 @@ def _merge_parts(parts: Iterable[tuple[Key, Cell]], width: int) -> dict[Key, Cel
             current = chosen.setdefault(level, level)
             if _WIDTH[type(level)] > _WIDTH[type(current)]:
                 chosen[level] = level
-    gathered: dict[Key, list[Cell]] = {}
-    for key, cell in parts:
+    gathered: dict[Key, list[Part]] = {}
+    for key, part in parts:
         name = tuple(chosen[level] for level, chosen in zip(key, names, strict=True))
-        gathered.setdefault(name, []).append(cell)
-    return {key: merge(cells) for key, cells in gathered.items()}
+        gathered.setdefault(name, []).append(part)
+    return {key: union(same) for key, same in gathered.items()}
+
+
+def relabel(table: Table, name: Callable[[Key, Cell], Key]) -> Table:
+    """Give cells other keys; those that then share one are merged."""
+    parts = [(name(key, cell), cell) for key, cell in table.cells.items()]
+    return _canonical(replace(table, cells=_merge_parts(parts, len(table.key_names), _merge_cells)))
 
 
 def _canonical(table: Table) -> Table:
@@ -222,6 +293,10 @@ class MomentsReprMixin:
         parts += [f"{name}: numeric" for name in self.numeric_attributes]
         if self.controls:
             parts.append(f"strata: {', '.join(self.controls)}")
+        parts += [f"target: {name}" for name in self.targets]
+        small = sum(cell.n_rows < MIN_ROWS for cell in self.table.cells.values())
+        if small:
+            parts.append(f"{small} cell{'s' * (small > 1)} with fewer than {MIN_ROWS} rows")
         return f"GroupMoments({'; '.join(parts)})"
 
     def _repr_html_(self) -> str:
@@ -242,8 +317,8 @@ class MomentsReprMixin:
         --------
         >>> import numpy as np
         >>> from fairpca import GroupMoments
-        >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"])
-        GroupMoments(3 rows, 3 features; sensitive_feature: 'a' 2, 'b' 1)
+        >>> GroupMoments.from_arrays(np.eye(20), ["a", "b"] * 10)
+        GroupMoments(20 rows, 20 features; sensitive_feature: 'a' 10, 'b' 10)
         >>> GroupMoments.from_arrays(np.eye(3), ["a", "b", "a"]).counts("sensitive_feature")
         {'a': 2, 'b': 1}
         """
@@ -274,9 +349,20 @@ class MomentsReprMixin:
         return self.table.controls
 
     @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of the columns to predict, sorted."""
+        return self.table.targets
+
+    @property
     def n_samples(self) -> int:
         """Number of rows with a positive weight."""
         return sum(cell.n_rows for cell in self.table.cells.values())
+
+    @property
+    def n_labelled(self) -> int:
+        """Number of those rows whose groups are known."""
+        cells = self.table.cells.items()
+        return sum(cell.n_rows for key, cell in cells if UNKNOWN_GROUP not in key)
 
     @property
     def weight(self) -> float:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairpca._choices import MIN_ROWS
 from fairpca._present import html_table, label
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, top_eigenpairs
@@ -72,6 +73,25 @@ class ContrastTable(dict[str, list[Any]]):
         rows = list(zip(*self.values(), strict=True))
         note = f"{len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         return html_table(rows[:_SHOWN], head=[name.replace("_", " ") for name in self], note=note)
+
+    def small(self, min_rows: int = MIN_ROWS) -> list[bool]:
+        """Tell which contrasts have gaps of a group with fewer rows, which are nearly persons'."""
+        columns = ("n_positive", "n_negative", "negative", "mean_gap")
+        rows = zip(*(self[name] for name in columns), strict=True)
+        return [
+            gap is not None and (min(one, other) if name else one) < min_rows
+            for one, other, name, gap in rows
+        ]
+
+    def without_small(self, min_rows: int = MIN_ROWS) -> ContrastTable:
+        """Return the table without the gaps of groups that have fewer rows."""
+        table = {name: list(column) for name, column in self.items()}
+        for index in [i for i, small in enumerate(self.small(min_rows)) if small]:
+            for name in table:
+                if "_gap" in name:
+                    table[name][index] = None
+            table["status"][index] = f"not written: fewer than {min_rows} rows"
+        return ContrastTable(table)
 
 
 class Note(NamedTuple):

@@ -91,13 +91,15 @@ class FoldedMoments:
         numeric: Iterable[str] = (),
         feature_names: Iterable[str] | None = None,
         units: Any = None,
+        y: Any = None,
     ) -> FoldedMoments:
         """Sum the rows of a matrix, as `GroupMoments.from_arrays` does, in at least 2 folds.
 
         Rows with the same label in `units` (people, sites, households) share a fold.
         """
         parts = (sensitive_features, control_features, sample_weight)
-        rows = Rows.read(X, *parts, numeric=numeric, feature_names=feature_names, units=units)
+        names: dict[str, Any] = {"numeric": numeric, "feature_names": feature_names}
+        rows = Rows.read(X, *parts, **names, units=units, y=y)
         return cls.from_rows(rows, folds)
 
     @classmethod
@@ -195,10 +197,10 @@ def check_folds(folds: Any) -> None:
         )
 
 
-def with_folds(rows: Rows, folds: int, columns: Sequence[int | str] | None = None) -> Rows:
-    """Add the half of the fold of each row as a last stratum; `columns` as in `Rows.folds`."""
+def with_folds(rows: Rows, folds: int) -> Rows:
+    """Add the half of the fold of each row as a last stratum."""
     # Twice as many folds are the halves of as many: fold k consists of 2k and 2k + 1.
-    column = Attribute(FOLD, tuple(range(2 * folds)), rows.folds(2 * folds, columns))
+    column = Attribute(FOLD, tuple(range(2 * folds)), rows.folds(2 * folds))
     strata = rows.strata or Groups.none(len(rows))
     if FOLD in strata.names:
         raise GroupsError(f"control_features has a column named {FOLD!r}: rename it.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairpca._choices import MIN_ROWS
 from fairpca.exceptions import InvalidInputError, warn_user
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Pooled, Standardization, merge
@@ -32,7 +33,9 @@ from fairpca.moments._maps import (
     rescale,
     with_zeros,
 )
+from fairpca.moments._release import align_features, release
 from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabulate
+from fairpca.moments._targets import TargetMoments, pool_targets
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
 
@@ -63,6 +66,11 @@ class GroupMoments(MomentsReprMixin):
     one_hot : tuple of int, or None
         Places of the indicators of one-hot encoded columns, where means stand for missing values,
         among which they cannot be seen; None: they can be found in the moments.
+    columns : tuple of str, or None
+        Column that each feature comes from, where text was one-hot encoded: moments in which other
+        values occur can then be added, and lack none of them.
+    merged : tuple of str
+        Cells that were added to a cell "other", because they had few rows.
 
     Examples
     --------
@@ -81,6 +89,8 @@ class GroupMoments(MomentsReprMixin):
     span: Span | None = None
     indicators: MissingIndicators | None = None
     one_hot: tuple[int, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    merged: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -92,6 +102,7 @@ class GroupMoments(MomentsReprMixin):
         *,
         numeric: Iterable[str] = (),
         feature_names: Iterable[str] | None = None,
+        y: Any = None,
     ) -> GroupMoments:
         """Sum the rows of a matrix.
 
@@ -108,9 +119,13 @@ class GroupMoments(MomentsReprMixin):
             Weights ≥ 0; rows of weight zero are left out altogether.
         numeric, feature_names
             As for `Rows.read`.
+        y : array-like, Series or data frame, optional
+            What the features are to predict, for `FairPCA(target_weight=…)`: numbers or labels, one
+            or several columns. Rows in which one is missing count in all other moments.
         """
         parts = (sensitive_features, control_features, sample_weight)
-        return cls.from_rows(Rows.read(X, *parts, numeric=numeric, feature_names=feature_names))
+        names: dict[str, Any] = {"numeric": numeric, "feature_names": feature_names}
+        return cls.from_rows(Rows.read(X, *parts, **names, y=y))
 
     @classmethod
     def from_rows(
@@ -179,22 +194,15 @@ class GroupMoments(MomentsReprMixin):
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
             return NotImplemented
-        if self.n_features != other.n_features:
-            raise InvalidInputError(
-                f"moments of {self.n_features} and of {other.n_features} features cannot be merged."
-            )
-        names = self.feature_names or other.feature_names
-        if other.feature_names not in (None, names):
-            raise InvalidInputError(
-                f"moments of different features cannot be merged: {names} and "
-                f"{other.feature_names}. Use the same columns in the same order for every batch."
-            )
-        both = (((m.table, m.span), m.indicators) for m in (self, other))
+        left, right = align_features(self, other)
+        both = (((m.table, m.span), m.indicators) for m in (left, right))
         mine, theirs, indicators = merge_indicators(*both)
         span, *tables = align(mine, theirs)
-        one_hot = self.one_hot if self.one_hot == other.one_hot else None
-        merged = merge_tables(*tables)
-        return GroupMoments(self.n_features, names, merged, span, indicators, one_hot)
+        names, columns = left.feature_names or right.feature_names, left.columns or right.columns
+        one_hot = left.one_hot if left.one_hot == right.one_hot else None
+        merged = tuple(sorted({*left.merged, *right.merged}))
+        parts = (merge_tables(*tables), span, indicators, one_hot, columns, merged)
+        return GroupMoments(left.n_features, names, *parts)
 
     def coordinates(self) -> GroupMoments:
         """Moments of coordinates in the span of the rows; `self` where there is no span.
@@ -246,6 +254,25 @@ class GroupMoments(MomentsReprMixin):
             return pooled
         basis, (weight, mean, covariance) = self.span.basis, pooled
         return Pooled(weight, self.span.place(mean), symmetrize(basis.T @ covariance @ basis))
+
+    def target_moments(
+        self, columns: Sequence[tuple[str, Level | None]] | None = None
+    ) -> TargetMoments | None:
+        """Moments of targets and `coordinates`; None where no row has a target.
+
+        `columns` are those of other moments, to have the same numbers and indicators in the same
+        order; None: all that there are.
+        """
+        table = self.coordinates().table
+        if columns is None:
+            labels = table.label_targets
+            indicators = [(name, label) for name in labels for label in table.labels(name)]
+        else:
+            indicators = [(name, label) for name, label in columns if label is not None]
+        parts = [cell.targets or () for cell in table.cells.values()]
+        if not any(parts):
+            return None
+        return pool_targets(parts, table.label_targets, table.numeric_targets, indicators)
 
     def standardization(self, *, famd: bool = False) -> Standardization:
         """Mean and scale by which the features become centred with unit variance.
@@ -355,29 +382,43 @@ class GroupMoments(MomentsReprMixin):
             raise InvalidInputError("the moments hold no rows: add a batch with rows first.")
         return group_covariances(whole.table, self.n_features, joint=joint)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        min_rows: int = MIN_ROWS,
+        merge_small: bool = False,
+    ) -> Path:
         """Write the moments to an ``.npz`` file, without pickle; return its path.
 
-        The file appears complete or not at all, and replaces a file of the same name.
+        The file appears complete or not at all, and replaces a file of the same name. Cells with
+        few rows are refused: the sums of a single row are that row.
 
         Parameters
         ----------
         path : str or path
             Where to; ``.npz`` is added to a name that does not end in it, as NumPy does.
+        min_rows : int, default 10
+            Rows that each cell needs, and that every value of a column of zeros and ones (or of
+            missing values) needs in it. 1 writes whatever there is, single persons included.
+        merge_small : bool, default False
+            Whether cells with fewer rows are added to a cell "other" of their stratum, which the
+            file and every fit from it say. It needs `min_rows` rows too.
 
         Examples
         --------
         >>> import os, tempfile
-        >>> moments = GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"])
+        >>> moments = GroupMoments.from_arrays([[1.0], [3.0]] * 10, ["a", "b"] * 10)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = moments.save(os.path.join(folder, "batch"))
         ...     path.name, GroupMoments.load(path).n_samples
-        ('batch.npz', 2)
+        ('batch.npz', 20)
         """
         from fairpca._files import write_npz  # not needed by a fit
         from fairpca.moments._storage import pack_moments
 
-        return write_npz(path, _FORMAT, *pack_moments(self))
+        released = release(self, min_rows, merge_small=merge_small)
+        return write_npz(path, _FORMAT, *pack_moments(released))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GroupMoments:

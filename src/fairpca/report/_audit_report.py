@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairpca._choices import MIN_ROWS
 from fairpca._present import shorten
 from fairpca._progress import Progress
 from fairpca.estimators import FairPCA
@@ -22,7 +23,7 @@ from fairpca.report._explorer import explorer
 from fairpca.report._loadings import LoadingsDisplay
 from fairpca.report._page import AuditPage, Picture
 from fairpca.report._scores import BeforeAfterDisplay, caption
-from fairpca.report._summary import Fitted, fit_both, summarise
+from fairpca.report._summary import Fitted, fit_both, scores_of, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
 
@@ -45,6 +46,7 @@ def audit_report(
     sample_weight: Any = None,
     numeric: Iterable[str] = (),
     units: Any = None,
+    y: Any = None,
     effort: str = "standard",
     folds: int = 5,
     hold_out: float = 0.0,
@@ -70,6 +72,9 @@ def audit_report(
     hold_out : float, default 0
         Share of the rows that the model is not fitted to. They are the ones that are audited, so
         that the figures are of new data; 0 audits the rows that were fitted.
+    y : array-like, optional
+        What a model with `target_weight` is to predict: the page then has the AUC of logistic
+        models on the components, and how they decide by group.
     name, title : str
         What the data are called, and the title of the page.
     about : mapping, optional
@@ -100,7 +105,7 @@ def audit_report(
     if not isinstance(X, Rows):
         unknown = UNKNOWN_GROUP if options.get("missing_groups") == "leave-out" else None
         parts = (sensitive_features, control_features, sample_weight)
-        rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown, units=units)
+        rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown, units=units, y=y)
     details = {
         "name": name,
         "title": title,
@@ -130,11 +135,12 @@ def audit_report(
         known = rows.take(np.flatnonzero(~held_out)).of_known_group()
         rows, options = rows.take(np.flatnonzero(held_out)), _of_rows(options, held_out)
         details["n_fitted"] = len(known)
-    fitted = fit_both(known, model, folds)
-    known = rows.of_known_group() if hold_out else known
-    plain, fair = (_scores(fit, rows.X) for fit in (fitted.plain, fitted.fair))
-    options = {"against": {PLAIN: plain}, "effort": effort, "progress": progress, **options}
-    report = audit(rows.with_features(fair), **options)
+    measured = rows.of_known_group() if hold_out else None
+    fitted = fit_both(known, model, folds, measured)
+    known = known if measured is None else measured
+    plain, fair = (scores_of(fit, rows.X) for fit in (fitted.plain, fitted.fair))
+    options["against"] = {PLAIN: plain, **(options.get("against") or {})}
+    report = audit(rows.with_features(fair), effort=effort, progress=progress, **options)
     return make_page(report, details, known, fitted)
 
 
@@ -148,6 +154,8 @@ def _of_rows(options: Mapping[str, Any], kept: Any) -> dict[str, Any]:
         }
     if (original := options.get("original")) is not None:
         chosen["original"] = np.asarray(original)[kept]
+    others = (options.get("against") or {}).items()
+    chosen["against"] = {name: np.asarray(matrix)[kept] for name, matrix in others}
     return chosen
 
 
@@ -158,13 +166,6 @@ def _without_columns(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in columns} | named
 
 
-def _scores(model: Any, X: Any) -> Any:
-    """Component scores of a matrix whose columns are known to be those of the model."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a matrix has no names
-        return np.asarray(model.transform(X), dtype=np.float64)
-
-
 def make_page(
     report: AuditReport,
     about: Mapping[str, Any],
@@ -173,7 +174,6 @@ def make_page(
 ) -> AuditPage:
     """Summarise an audit and draw its pictures."""
     summary = summarise(report, about=about, rows=rows, fitted=fitted)
-    tradeoff = [] if fitted is None else summary["fit"]["tradeoff"]
     drawings: dict[str, Callable[[], Any]] = {}
     if report.representations[0].held_out:
         drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
@@ -183,9 +183,9 @@ def make_page(
         groups = rows.binarized_at_median().groups
         for column in () if groups is None else groups.categorical[:_ATTRIBUTES]:
             drawings[f"before_after {column.name}"] = partial(_before_after, column, rows, fitted)
-        if len(tradeoff) > 1:
-            drawings["tradeoff"] = lambda: _tradeoff(tradeoff)
-            path = explorer(rows, fitted, tradeoff, report.settings)
+        if len(fitted.path) > 1:
+            drawings["tradeoff"] = lambda: _tradeoff(summary["fit"]["tradeoff"])
+            path = explorer(rows, fitted, report.settings)
     pictures = {name: _as_png(draw) for name, draw in drawings.items()}
     return AuditPage(summary, pictures, report.notes, path)
 
@@ -210,13 +210,15 @@ def _as_png(draw: Callable[[], Any]) -> Picture:
 def _before_after(column: Attribute, rows: Rows, fitted: Fitted) -> Any:
     """Draw the largest groups of an attribute on plain and on fair components."""
     sizes = np.bincount(column.codes, minlength=len(column.levels))
-    shown_groups = min(_GROUPS, int(np.count_nonzero(sizes)))  # unknown groups have no rows here
+    # Unknown groups have no rows here, and the points of a small one would be persons.
+    enough = int(np.count_nonzero(sizes >= MIN_ROWS)) or int(np.count_nonzero(sizes))
+    shown_groups = min(_GROUPS, enough)
     largest = np.sort(np.argsort(-sizes, kind="stable")[:shown_groups])
     shown = np.isin(column.codes, largest)
     codes = np.searchsorted(largest, column.codes[shown])
     names = tuple(shorten(column.levels[index]) for index in largest)
     models = {"Plain PCA": fitted.plain, "Fair PCA": fitted.fair}
-    scores = {name: _scores(model, rows.X)[shown] for name, model in models.items()}
+    scores = {name: scores_of(model, rows.X)[shown] for name, model in models.items()}
     captions = {
         name: caption(
             float(np.sum(model.explained_variance_ratio_)), model.mean_gap_, model.cov_gap_

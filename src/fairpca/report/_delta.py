@@ -109,7 +109,8 @@ class DeltaDisplay(Display):
             low = min([0.0, *(span[1] for span in spans)])
             ax.set_xlim(min(low - 0.03, -0.03), 1.03)
             ax.tick_params(axis="y", length=0)
-            ax.set_xlabel("Δ: difference in selection rates (0: equal, 1: groups separated)")
+            ax.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g}")
+            ax.set_xlabel("Δ: difference in selection rates, in points (0: equal, 100: separated)")
             ax.set_title("How well classifiers predict the group")
             # Under the name of the axis, whatever the height.
             below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.72 / height), "ncols": 3}

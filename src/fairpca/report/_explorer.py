@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
-from fairpca._present import interval, number, percent, points, shorten
+from fairpca._choices import PANEL
+from fairpca._present import NOTHING, interval, number, percent, points, shorten
+from fairpca.estimators import FairPCA
+from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit
+from fairpca.moments import GroupMoments
 from fairpca.report._display import feature_names, same_sign
-from fairpca.report._summary import Fitted
+from fairpca.report._summary import Fitted, PathPoint, at_penalty, scores_of
 from fairpca.rows import Rows
 
 _POINTS = 400  # rows drawn: enough to see a shape, few enough to move at once
@@ -21,28 +24,21 @@ _ADVERSARY = "gaussian"
 _DIGITS = 4
 
 
-class PathPoint(NamedTuple):
-    """A model on a path: its setting in words, its components, and figures as they are shown."""
-
-    label: str
-    components: Any
-    shown: dict[str, str]
-    chosen: bool = False
-
-
-def explorer(
-    rows: Rows, fitted: Fitted, tradeoff: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
-) -> dict[str, Any]:
+def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Scores of some rows, ellipses of all rows, loadings and figures, point by point."""
     fair, plain = fitted.fair, fitted.plain
     matrix = rows.X.toarray() if hasattr(rows.X, "toarray") else np.asarray(rows.X)
     matrix = (matrix - fair.mean_) / (1.0 if fair.scale_ is None else fair.scale_)
-    path = [_point(fitted, place, entry) for place, entry in enumerate(tradeoff)]
-    _add_delta(rows, matrix, path, settings)
+    shown = [_shown(point.figures) for point in fitted.path]
+    if isinstance(fair, FairPCA):
+        deltas = _deltas(rows, matrix, fitted, settings)
+        for figures, delta in zip(shown, deltas, strict=True):
+            figures[f"Δ on held-out rows, {PANEL[_ADVERSARY]}"] = delta
     drawn = np.sort(rows.draw(_POINTS, 0))
     attributes = [_attribute(column) for column in rows.binarized_at_median().groups.categorical]  # type: ignore[union-attr]
     names, reference, drawings = feature_names(fair), plain.components_, []
-    for point in (PathPoint("plain PCA", plain.components_, {}), *path):
+    start = PathPoint(plain.components_, {"penalty": None, "chosen": False})
+    for point, figures in zip((start, *fitted.path), ({}, *shown), strict=True):
         components = same_sign(np.asarray(point.components), reference)
         reference = components  # so that no picture is turned over between two neighbours
         scores = matrix @ components[:2].T
@@ -50,17 +46,17 @@ def explorer(
             scores = np.column_stack([scores, np.zeros(len(scores))])
         drawings.append(
             {
-                "label": point.label,
-                "chosen": point.chosen,
-                "shown": point.shown,
+                "label": f"penalty {point.figures['penalty']:.3g}" if figures else "plain PCA",
+                "chosen": point.figures["chosen"],
+                "shown": figures,
                 "scores": _rounded(scores[drawn].T),
                 "ellipses": [_ellipses(scores, codes, shown) for _, codes, shown in attributes],
                 "loadings": [_loadings(component, names) for component in components[:2]],
             }
         )
-    of_leakage = hasattr(fair, "leakage_")
     return {
-        "slider": f"Penalty on the {'leakage' if of_leakage else 'covariance gap'}",
+        "slider": f"Penalty on the {'covariance gap' if isinstance(fair, FairPCA) else 'leakage'}",
+        "halves": fitted.held_out is None,
         "plain": drawings[0],
         "points": drawings[1:],
         "attributes": [
@@ -70,41 +66,44 @@ def explorer(
     }
 
 
-def _point(fitted: Fitted, place: int, entry: Mapping[str, Any]) -> PathPoint:
-    """Return a point of a trade-off with its components; FairPCA is fitted to all rows again."""
-    fair = fitted.fair
-    if hasattr(fair, "path_components_"):
-        components = fair.path_components_[place]
-    elif entry["chosen"]:
-        components = fair.components_
-    else:
-        settings = {"cov_weight": entry["penalty"], "cov_tol": None, "certify": False}
-        model = clone(fair).set_params(n_components=fair.n_components_, **settings)
-        components = model.fit_moments(fitted.moments).components_
-    shown = {"variance kept": percent(entry["variance"])}
+def _shown(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Figures of a point as they are shown."""
+    shown = {"variance kept": percent(figures["variance"])}
     for key, name in (("mean_gap", "mean gap"), ("cov_gap", "covariance gap")):
-        if key in entry:
-            shown[name] = number(entry[key])
-    if entry.get("delta") is not None:
-        error = f"± {points(entry['delta_error'])}"
-        shown["Δ, components refitted to halves"] = f"{points(entry['delta'])} {error}"
-    return PathPoint(f"penalty {entry['penalty']:.3g}", components, shown, entry["chosen"])
+        if key in figures:
+            shown[name] = number(figures[key])
+    if figures.get("delta") is not None:
+        error = f"± {points(figures['delta_error'])}"
+        shown["Δ, estimated for new data"] = f"{points(figures['delta'])} {error} points"
+    return shown
 
 
-def _add_delta(rows: Rows, matrix: Any, path: list[PathPoint], settings: Mapping[str, Any]) -> None:
-    """Measure every point on the same rows by one adversary; the panel would take minutes."""
-    scores = {str(place): matrix @ point.components.T for place, point in enumerate(path)}
+def _deltas(rows: Rows, matrix: Any, fitted: Fitted, settings: Mapping[str, Any]) -> list[str]:
+    """Audit every point by one adversary, on rows that its components were not fitted to."""
+    path = fitted.path
+    if fitted.held_out is not None:
+        scores = [matrix @ point.components.T for point in path]
+    else:  # the rows were fitted: fit again to one half, and audit the other
+        half = rows.folds(2) == 0
+        moments = GroupMoments.from_rows(rows.take(np.flatnonzero(~half)))
+        rows = rows.take(np.flatnonzero(half))
+        try:
+            models = [at_penalty(fitted.fair, one.figures["penalty"], moments) for one in path]
+        except InvalidInputError:  # a group in one half only
+            return [NOTHING] * len(path)
+        scores = [scores_of(model, rows.X) for model in models]
     kept = ("compare", "joint", "reference", "confidence", "min_group", "random_state")
-    first = rows.with_features(scores.pop("0"))
     how = {name: settings[name] for name in kept}
-    report = audit(
-        first, against=scores, effort="quick", adversaries=(_ADVERSARY,), families=(), **how
-    )
-    for point, measured in zip(path, report.representations, strict=True):
-        worst = measured.headline
-        if worst is not None:
-            span = interval(worst.low, worst.high, points)
-            point.shown[f"Δ, {worst.comparison.adversary}"] = f"{points(worst.estimate)} ({span})"
+    how |= {"effort": "quick", "adversaries": (_ADVERSARY,), "families": ()}
+    others = {str(place): some for place, some in enumerate(scores[1:])}
+    report = audit(rows.with_features(scores[0]), against=others, **how)
+    headlines = [one.headline for one in report.representations]
+    return [
+        f"{points(worst.estimate)} ({interval(worst.low, worst.high, points)}) points"
+        if worst is not None
+        else NOTHING
+        for worst in headlines
+    ]
 
 
 def _attribute(column: Any) -> tuple[dict[str, Any], Any, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._present import label, number, records, shorten
+from fairpca.estimators._expected_gaps import check_moments
 from fairpca.exceptions import InvalidInputError
 from fairpca.report._display import (
     FAIR,
@@ -143,9 +144,8 @@ class GroupLossDisplay(Display):
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> GroupLossDisplay:
         """Draw the losses of a fitted `FairPCA`, and those of plain components of its moments."""
-        moments = getattr(estimator, "moments_", None)
-        if moments is None:
-            raise InvalidInputError("the groups are known from moments, and this model has none.")
+        check_moments(estimator, "this picture of the groups")
+        moments = estimator.moments_
         if estimator.scale_ is not None:
             moments = moments.standardized((estimator.mean_, estimator.scale_))
         groups = moments.expanded().group_covariances(estimator.joint)

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,9 @@ from fairpca._present import (
     percent,
     points,
     share,
+    verdict,
     visible,
+    with_error,
 )
 from fairpca.exceptions import InvalidInputError
 
@@ -203,13 +206,14 @@ def _contrast(entry: Mapping[str, Any]) -> str:
 
 
 def _certified(certificate: Mapping[str, Any]) -> str:
-    return optimality(certificate["gap"]) if certificate["certified"] else "not computed"
+    text = optimality(certificate["gap"]) + (" (proven)" if certificate["proven"] else "")
+    return text if certificate["certified"] else "not computed"
 
 
 def _certificate_words(certificate: Mapping[str, Any]) -> str:
     text: str = _prose()["certificate_words"]["close" if certificate["certified"] else "none"]
     figures = {name: number(certificate[name]) for name in ("objective", "bound")}
-    return text.format(**figures, proven=optimality(certificate["gap"]))
+    return text.format(**figures, verdict=verdict(certificate))
 
 
 def _markdown(value: Any) -> str:
@@ -222,10 +226,14 @@ _FILTERS: dict[str, Any] = {
     "number": number,
     "share": share,
     "percent": percent,
-    "points": lambda value: points(value).replace("-", "−"),
+    "points": points,
     "pvalue": p_value,
     "span": lambda ends, unit="share": interval(ends[0], ends[1], _FILTERS[unit]),
     "points_span": lambda entry: interval(entry["low"], entry["high"], _FILTERS["points"]),
+    "measured": lambda held, name: with_error(held[name], held[f"{name}_error"]),
+    "incomplete": lambda held: (
+        not all(isfinite(v) for v in held.values() if not isinstance(v, dict))
+    ),
     "like": _like,
     "heat": _heat,
     "pair": _pair,

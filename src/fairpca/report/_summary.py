@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from fairpca._present import records
+from fairpca._present import delta_request, records
 from fairpca.estimators import FairPCA
-from fairpca.estimators._comparison import fit_with_plain, held_out_summary
+from fairpca.estimators._comparison import (
+    PARTS,
+    fit_with_plain,
+    held_out_summary,
+    hold_out_summary,
+)
+from fairpca.estimators._expected_gaps import expected_figures
+from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import FairnessWarning
+from fairpca.linalg import Array
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.report._display import feature_names, same_sign
+from fairpca.report._target import target_figures
 from fairpca.rows import Rows
 
 if TYPE_CHECKING:  # loaded only where it is fitted
@@ -30,29 +39,80 @@ _BLOCK = 4096
 _LOADINGS = 8  # features named for each component
 
 
+class PathPoint(NamedTuple):
+    """Components on a path of penalties, and their figures."""
+
+    components: Array
+    figures: dict[str, Any]
+
+
 class Fitted(NamedTuple):
-    """A fair fit, plain components, moments of the same rows, and by fold if there are folds."""
+    """A fair fit, plain components, moments of these rows, folds of them or of held-out rows."""
 
     fair: FairPCA | DeltaFairPCA
     plain: FairPCA
     moments: GroupMoments
     folded: FoldedMoments | None
+    held_out: FoldedMoments | None = None
+    path: tuple[PathPoint, ...] = ()
+
+    def measured(self, model: Any) -> dict[str, float] | None:
+        """Return figures of rows that a model was not fitted to, as ``fairpca fit`` has them."""
+        if self.held_out is not None:
+            return hold_out_summary(model, self.plain, self.held_out)
+        return None if self.folded is None else held_out_summary(_unfitted(model), self.folded)
 
 
-def fit_both(rows: Rows, model: FairPCA | DeltaFairPCA, folds: int = 5) -> Fitted:
-    """Fit a model and plain components to rows."""
-    folded = FoldedMoments.from_rows(rows, folds) if folds else None
-    total = GroupMoments.from_rows(rows) if folded is None else folded.total
+def fit_both(
+    rows: Rows,
+    model: FairPCA | DeltaFairPCA,
+    folds: int = 5,
+    held_out: Rows | None = None,
+) -> Fitted:
+    """Fit a model, a path of penalties and plain components to rows."""
+    measured = None if held_out is None else FoldedMoments.from_rows(held_out, PARTS)
     fair = clone(model)
     if isinstance(fair, FairPCA):
-        return Fitted(fair, fit_with_plain(fair, total), total, folded)
+        folded = FoldedMoments.from_rows(rows, folds) if folds and measured is None else None
+        total = GroupMoments.from_rows(rows) if folded is None else folded.total
+        fitted = Fitted(fair, fit_with_plain(fair, total), total, folded, measured)
+        look_at_scores(fair, rows)
+        return fitted._replace(path=_path(fitted) if folds else ())
+    total = GroupMoments.from_rows(rows)
     fair.fit_sample(rows, total)
     shared = set(FairPCA().get_params()) & set(fair.get_params()) - {"mean_tol", "n_components"}
     settings = {name: getattr(fair, name) for name in shared}
     plain = FairPCA(fair.n_components_, mean_tol=None, cov_weight=0.0, **settings)
+    path = tuple(map(PathPoint, fair.path_components_, records(fair.path_)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairnessWarning)  # the fair fit has said it
-        return Fitted(fair, plain.fit_moments(total), total, None)
+        return Fitted(fair, plain.fit_moments(total), total, None, measured, path)
+
+
+def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
+    """Fit along penalties of the covariance gap, and measure rows that were not fitted."""
+    fair: Any = fitted.fair
+    if fair.objective != "total" or hasattr(fair, "balance_"):
+        return ()
+    penalties: Sequence[float] = PENALTIES
+    chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight
+    if chosen is not None:
+        penalties = sorted({*PENALTIES, float(chosen)})
+    path = []
+    for penalty in penalties:
+        model = fair if penalty == chosen else at_penalty(fair, penalty, fitted.moments)
+        if (figures := fitted.measured(model)) is not None:
+            about = {"penalty": penalty, "chosen": penalty == chosen}
+            path.append(PathPoint(model.components_, {**about, **figures}))
+    return tuple(path)
+
+
+def at_penalty(fair: Any, penalty: float, moments: GroupMoments) -> Any:
+    """Fit a copy with another penalty on the covariance gap."""
+    model = _unfitted(fair).set_params(cov_weight=penalty, cov_tol=None, certify=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairnessWarning)
+        return model.fit_moments(moments)
 
 
 def summarise(
@@ -69,7 +129,7 @@ def summarise(
         "data": _data(report, rows, about),
         "verdict": _verdict(audit),
         "audit": audit,
-        "fit": None if fitted is None else _fit(fitted),
+        "fit": None if fitted is None else _fit(fitted, rows),
         "record": {
             "date": about.get("date"),
             "versions": {
@@ -103,18 +163,23 @@ def digest(rows: Rows) -> str:
 
 def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> dict[str, Any]:
     """Say what was audited: rows, features, groups with their sizes, unknown ones."""
-    groups = []
+    groups, units = [], None if rows is None else rows.units
     numbers = rows.groups.numeric if rows is not None and rows.groups is not None else ()
     if rows is not None and rows.groups is not None:
         for column in rows.binarized_at_median().groups.categorical:  # type: ignore[union-attr]
             counts = np.bincount(column.codes, minlength=len(column.levels))
             for level, count in zip(column.levels, counts.tolist(), strict=True):
-                small = count < report.settings["min_group"]
                 entry = {"attribute": column.name, "group": level, "n_rows": count}
+                if units is not None:
+                    code = column.levels.index(level)
+                    entry["n_units"] = len(np.unique(units[column.codes == code]))
+                small = entry.get("n_units", count) < report.settings["min_group"]
                 groups += [{**entry, "share": count / len(rows), "small": small}] if count else []
     return {
         "name": about.get("name") or "",
         "n_rows": report.n_rows,
+        "n_units": report.n_units,
+        "unit": about.get("unit") or "units",
         "n_components": report.representations[0].n_components,
         "features": list(about.get("features") or ()),
         "attributes": list(about.get("attributes") or ()),
@@ -139,21 +204,24 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fit(fitted: Fitted) -> dict[str, Any]:
+def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
-    fair, plain, moments, folded = fitted
+    fair, plain, moments = fitted[:3]
     certificate = fair.certificate_.as_dict()
     return {
         "n_components": int(fair.n_components_),
         "standardized": bool(fair.standardize),
         "fair": _figures(fair),
         "plain": _figures(plain),
-        "held_out": None if folded is None else held_out_summary(_unfitted(fair), folded),
+        "held_out": fitted.measured(fair),
+        "expected": expected_figures(fair),
+        "target": target_figures(fair, plain, rows),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
         "groups": _groups(fair, plain, moments),
         "loadings": _loadings(fair, plain),
-        "tradeoff": _tradeoff(fair, folded),
+        "tradeoff": [point.figures for point in fitted.path],
+        "request": delta_request(fair),
     }
 
 
@@ -165,6 +233,13 @@ def _figures(model: Any) -> dict[str, Any]:
     }
 
 
+def scores_of(model: Any, X: Any) -> Array:
+    """Component scores of a matrix whose columns are known to be those of the model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a matrix has no names
+        return np.asarray(model.transform(X), dtype=np.float64)
+
+
 def _unfitted(model: Any) -> Any:
     """Return a copy with as many components as the model has."""
     return clone(model).set_params(n_components=model.n_components_)
@@ -172,7 +247,8 @@ def _unfitted(model: Any) -> Any:
 
 def contrast_rows(model: Any) -> list[dict[str, Any]]:
     """Return one entry for each contrast, those with the largest gaps left first."""
-    return sorted(records(model.contrasts_), key=lambda row: -(row["cov_gap"] or 0.0))
+    rows = records(model.contrasts_.without_small())
+    return sorted(rows, key=lambda row: -(row["cov_gap"] or 0.0))
 
 
 def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, Any]]:
@@ -209,22 +285,3 @@ def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
         ]
         for component, other in zip(fair.components_, others, strict=True)
     ]
-
-
-def _tradeoff(fair: FairPCA | DeltaFairPCA, folded: FoldedMoments | None) -> list[dict[str, Any]]:
-    """Fit along penalties of the covariance gap, and measure every fold that was left out."""
-    if hasattr(fair, "leakage_"):
-        return records(fair.path_)
-    if folded is None or fair.objective != "total" or hasattr(fair, "balance_"):
-        return []
-    penalties: Sequence[float] = PENALTIES
-    chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight
-    if chosen is not None:
-        penalties = sorted({*PENALTIES, float(chosen)})
-    points = []
-    for penalty in penalties:
-        model = _unfitted(fair).set_params(cov_weight=penalty, cov_tol=None)
-        figures = held_out_summary(model, folded)
-        if figures is not None:
-            points.append({"penalty": penalty, "chosen": penalty == chosen, **figures})
-    return points

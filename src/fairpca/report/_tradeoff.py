@@ -279,9 +279,9 @@ def _measured(model: Any, test: Any, groups: Any, function: Callable[[Any, Any],
 
 
 def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
-    """Plain components, measured as the path was: by halves, on rows that nothing was fitted to."""
-    from fairpca.adversary import PathTarget
-    from fairpca.estimators._path_delta import held_out_deltas
+    """Plain components, measured on the rows that were fitted by classifiers cross-fitted there."""
+    from fairpca.adversary import form_targets
+    from fairpca.estimators._path_delta import own_delta, trainer
 
     matrix = check_matrix(X)[0]
     if getattr(estimator, "scale_", None) is not None:
@@ -289,7 +289,9 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     rows = Rows.attach(matrix, groups, strata, numeric=estimator.numeric or ())
     random = np.random.default_rng(0)
     sample = rows.sample(estimator.max_rows, random)
-    problem = (estimator._form_contrasts, len(estimator.components_), None)
-    [delta] = held_out_deltas(sample, *problem, [PathTarget(0.0)], random, estimator.family)
-    kept = plain_model(estimator, X, groups).explained_variance_ratio_
-    return _Point(delta.value, float(np.sum(kept)))
+    targets, order = form_targets(sample, estimator._form_contrasts)
+    sample, plain = sample.take(order), plain_model(estimator, X, groups)
+    scores = np.asarray(sample.X @ plain.components_.T)
+    how = (targets.binary(), trainer(estimator.family, random), random)
+    delta = own_delta(scores, sample, *how)
+    return _Point(delta.value, float(np.sum(plain.explained_variance_ratio_)))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from fairpca.exceptions import InvalidInputError, Setting
+from fairpca.exceptions import IdentifierWarning, InvalidInputError, Setting, warn_user
 from fairpca.rows._columns import Mask, find_missing, weights_error
 from fairpca.rows._containers import check_unique, column_names
 
@@ -280,27 +280,35 @@ def merge_unique(parts: Iterable[Mapping[str, Unique]]) -> dict[str, Unique]:
     return total
 
 
-def find_identifiers(unique: Mapping[str, Unique], n_rows: int) -> list[str]:
-    """Names of columns that are different in every row by design: by their range, or by name."""
-    if n_rows < _MIN_ROWS:
-        return []
-    return [
+def warn_of_identifiers(
+    unique: Mapping[str, Unique], n_rows: int, *, of_table: bool = True
+) -> None:
+    """Warn of columns that are different in every row by design: by their range, or by name.
+
+    Of a table, whose columns nobody has chosen, other whole numbers that all differ are named too.
+    """
+    # What is different in every batch may still come again: there must be room for all rows.
+    rooms = {name: column.high - column.low + 1.0 for name, column in unique.items()}
+    names = [name for name, room in rooms.items() if _MIN_ROWS <= n_rows <= room]
+    certain = [
         name
-        for name, (low, high, pairs) in unique.items()
-        # What is different in every batch may still come again: there must be room for all rows.
-        if n_rows <= (room := high - low + 1.0)
-        and (pairs / room >= _EXPECTED_PAIRS or is_identifier(name))
+        for name in names
+        if unique[name].pairs / rooms[name] >= _EXPECTED_PAIRS or is_identifier(name)
     ]
-
-
-def identifier_text(names: Sequence[str]) -> str:
-    """Say that features are identifiers."""
-    shown, many = ", ".join(map(repr, names)), len(names) > 1
-    return (
-        f"{'columns' if many else 'column'} {shown} {'have' if many else 'has'} another value in "
-        "every row: that is an identifier, which says nothing about new rows. Leave it out of the "
-        "features."
-    )
+    others = [name for name in names if name not in certain] if of_table else []
+    for some, value, meaning in (
+        (certain, "value", "that is an identifier, which says nothing about new rows. Leave"),
+        (others, "whole number", "if it names rows or persons, leave"),
+    ):
+        if some:
+            shown, many = ", ".join(map(repr, some)), len(some) > 1
+            warn_user(
+                IdentifierWarning(
+                    f"{'columns' if many else 'column'} {shown} {'have' if many else 'has'} "
+                    f"another {value} in every row: {meaning} it out of the features.",
+                    settings=[("drop", some)] if of_table else (),
+                )
+            )
 
 
 def check_levels(

@@ -15,7 +15,10 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.rows._containers import column_names, missing_groups_error, read_columns
 
 PARTS = ("sensitive_features", "control_features", "sample_weight")
-"""The arguments that go with the features, in the order of every signature; units may follow."""
+"""The arguments that go with the features, in the order of every signature."""
+
+ALIGNED = (*PARTS, "units", "y")
+"""All that may go with the features."""
 
 
 def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
@@ -84,8 +87,10 @@ def close_names(name: str, known: Sequence[Any]) -> list[Any]:
 
 def check_apart(parts: Mapping[str, Sequence[str]]) -> None:
     """Refuse a column that plays two parts at once; it would be compared to itself."""
-    words = dict(zip((*PARTS, "units"), ("sensitive", "control", "weight", "unit"), strict=True))
+    words = dict(zip(ALIGNED, ("sensitive", "control", "weight", "unit", "target"), strict=True))
     for first, second in combinations(words, 2):
+        if (first, second) == (PARTS[1], "y"):
+            continue  # strata of the target: equalised odds
         both = [name for name in parts.get(first, ()) if name in parts.get(second, ())]
         if both:
             raise GroupsError(
@@ -217,11 +222,11 @@ def _count_nan(X: Any, incomplete: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def missing_in_parts(
-    *parts: Any, own: bool = False, numeric: Container[str] = ()
+    *parts: Any, own: Container[str] = (), numeric: Container[str] = ()
 ) -> Iterator[Mask]:
     """Mark the rows that lack a group, a stratum or a weight, by argument and column.
 
-    Where those without a group have their `own`, only numbers and weights can be missing.
+    In the arguments of `own` missing groups have a name, so that only numbers can be missing.
     """
     for argument, values in zip(PARTS, parts, strict=True):
         is_weight = argument == "sample_weight"
@@ -232,7 +237,7 @@ def missing_in_parts(
         except GroupsError:  # what they are is refused elsewhere, in other words for weights
             continue
         for column in columns:
-            if is_weight or not own or column.name in numeric:
+            if argument not in own or column.name in numeric:
                 yield argument, column.name, column.missing
 
 

@@ -111,9 +111,7 @@ def halves(
     return np.sort(order[::2]), np.sort(order[1::2])
 
 
-def fold_of(
-    rows: Rows, n_folds: int, columns: Sequence[int | str] | None = None, *, apart: bool = False
-) -> NDArray[np.intp]:
+def fold_of(rows: Rows, n_folds: int, *, apart: bool = False) -> NDArray[np.intp]:
     """Return the fold of each row, 0 to n_folds - 1; `Rows.folds` says how.
 
     `apart` gives folds that are independent of those without it.
@@ -122,16 +120,24 @@ def fold_of(
         keys = np.arange(rows.units.max(initial=0) + 1, dtype=np.uint64)
         words = (keys if rows.unit_keys is None else rows.unit_keys)[rows.units]
     else:
-        # Names are not hashed: an array and a frame of the same numbers have the same folds.
-        places = range(rows.X.shape[1]) if columns is None else columns
-        keys = np.array([_key(f"x{place}") for place in places], dtype=np.uint64)
-        words = _sparse_words(rows.X, keys) if issparse(rows.X) else _words(rows.X, keys)
-        # Nor are groups: of rows that repeat, all groups are held out together. Else a held-out
-        # part would have copies of one group only, and a gap that nobody has.
+        words = hash_rows(rows.X) if rows.keys is None else rows.keys
     words = _mixed(words, 0xFF51AFD7ED558CCD)
     if apart:
         words = _mixed(words, 0xC4CEB9FE1A85EC53)
     return ((words >> np.uint64(32)) * np.uint64(n_folds) >> np.uint64(32)).astype(np.intp)
+
+
+def hash_rows(X: Any, columns: Sequence[int | str] | None = None) -> Words:
+    """Hash the features of rows; `columns` says what stands for each feature, if not its place.
+
+    A batch of a stream has indicators of the levels that it holds: they go by their levels.
+    """
+    # Names are not hashed: an array and a frame of the same numbers have the same folds. Nor are
+    # groups: of rows that repeat, all groups are held out together. Else a held-out part would have
+    # copies of one group only, and a gap that nobody has.
+    places = range(X.shape[1]) if columns is None else columns
+    keys = np.array([_key(f"x{place}") for place in places], dtype=np.uint64)
+    return _sparse_words(X, keys) if issparse(X) else _words(X, keys)
 
 
 def _mixed(words: Words, factor: int) -> Words:

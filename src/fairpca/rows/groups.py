@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._choices import MAX_CELLS
-from fairpca.exceptions import GroupsError
+from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.rows._columns import check_numeric
 from fairpca.rows._containers import Column, read_columns
 from fairpca.rows._sampling import label_keys
@@ -26,6 +26,9 @@ Level: TypeAlias = str | int | bool | float
 # Up to this many distinct values a column of fractions is a group label (0.5/1.5), beyond it a
 # number. Moments of batches apply the same rule to the union of their values.
 MAX_FLOAT_LEVELS = 2
+# The same of whole numbers in a target: up to this many are labels, more are numbers.
+MAX_NUMBER_LABELS = 20
+_MAX_LABELS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +174,77 @@ def encode_units(
         return column.codes, label_keys(column.levels, "unit")
     labels, codes = np.unique(groups.numeric[0].values, return_inverse=True)  # fractions
     return codes.astype(np.intp, copy=False), label_keys(labels.tolist(), "unit")
+
+
+def encode_targets(values: Any, n_rows: int, of: str = "X") -> Groups:
+    """Turn columns to predict into labels and numbers; a missing value is the code −1, or NaN.
+
+    Types are as in `encode_groups`, but more than 20 different whole numbers are numbers.
+    """
+    encoded = []
+    for column in read_columns(values, "y", unknown=""):
+        if len(column.values) != n_rows:
+            raise InvalidInputError(
+                f"y has {len(column.values)} rows but {of} has {n_rows}: give one value for each "
+                f"row of {of}.",
+                parameter="y",
+            )
+        known = ~column.missing
+        complete = Column(column.name, column.values[known], column.missing[known])
+        encoded.append(as_target(_encode_column(complete, "y", False), known))
+    return join_targets(encoded, n_rows)
+
+
+def as_target(
+    column: Attribute | NumericAttribute, known: NDArray[np.bool_]
+) -> Attribute | NumericAttribute:
+    """Spread the `known` values of a target over all rows; many whole numbers are numbers."""
+    if isinstance(column, NumericAttribute):
+        values = column.values
+    elif labels_are_numbers(column.name, column.levels):
+        values = np.array(column.levels, dtype=np.float64)[column.codes]
+    else:
+        codes = np.full(len(known), -1, dtype=np.intp)
+        codes[known] = column.codes
+        return Attribute(column.name, column.levels, codes)
+    every = np.full(len(known), np.nan)
+    every[known] = values
+    return NumericAttribute(column.name, every)
+
+
+def join_targets(columns: Iterable[Attribute | NumericAttribute], n_rows: int) -> Groups:
+    """Sort targets by their names, so that no order of columns shows."""
+    ordered = sorted(columns, key=lambda column: column.name)
+    categorical = tuple(column for column in ordered if isinstance(column, Attribute))
+    numeric = tuple(column for column in ordered if isinstance(column, NumericAttribute))
+    return Groups(categorical, numeric, tuple(column.name for column in ordered), n_rows)
+
+
+def labels_are_numbers(name: str, labels: Sequence[Level]) -> bool:
+    """Whether labels of a target are numbers together; refuse labels that nothing can predict."""
+    if holds_numbers(labels, MAX_NUMBER_LABELS):
+        return True
+    check_levels(name, labels, "y")
+    if len(labels) > _MAX_LABELS:
+        raise InvalidInputError(
+            f"the target {name!r} has more than {_MAX_LABELS} different labels: put them into "
+            "classes, or name another column.",
+            parameter="y",
+        )
+    return False
+
+
+def holds_numbers(levels: Sequence[Level], most: float = np.inf) -> bool:
+    """Whether levels are numbers: more than two, with fractions, or more than `most` in all."""
+    if len(levels) <= MAX_FLOAT_LEVELS or not all(map(is_number, levels)):
+        return False
+    fractions = any(isinstance(level, float) and not level.is_integer() for level in levels)
+    return fractions or len(levels) > most
+
+
+def is_number(level: Level) -> bool:
+    """Whether a level is a number, which a boolean is not."""
+    return isinstance(level, int | float) and not isinstance(level, bool)
 
 
 def _check_numbers_known(column: Column, forced: set[str], argument: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from fairpca.rows.groups import (
     check_cells,
     combine,
     encode_groups,
+    encode_targets,
     encode_units,
 )
 
@@ -56,6 +57,8 @@ class Rows:
         stay together in folds, halves and draws. None: every row is its own unit.
     unit_keys : ndarray of uint64, or None
         For each code a number that follows from the unit's label, the same in every batch.
+    targets : Groups or None
+        What the features are to predict, sorted by name; a missing value is the code −1, or NaN.
 
     Examples
     --------
@@ -72,6 +75,8 @@ class Rows:
     feature_names: tuple[str, ...] | None = None
     units: NDArray[np.intp] | None = None
     unit_keys: NDArray[np.uint64] | None = None
+    targets: Groups | None = None
+    keys: NDArray[np.uint64] | None = None
 
     @classmethod
     def read(
@@ -102,7 +107,7 @@ class Rows:
         **options
             numeric: names of the sensitive columns that are numbers whatever their type;
             feature_names: names of the features, where X does not have any; units: labels, of any
-            kind, of the units that rows belong to.
+            kind, of the units that rows belong to; y: what the features are to predict.
         """
         parts = (sensitive_features, control_features, sample_weight)
         known = sensitive_features if unknown is None else None
@@ -162,6 +167,7 @@ class Rows:
         unknown: str | None = None,
         unknown_strata: str | None = None,
         units: Any = None,
+        y: Any = None,
     ) -> Rows:
         """Add groups, strata and weights to a matrix that has been checked; as `read` otherwise.
 
@@ -199,8 +205,11 @@ class Rows:
                 raise report.error(of) from None
             raise
         check_cells((groups, strata))
-        codes = (None, None) if units is None else encode_units(units, n_rows, of)
-        return cls(X, groups, strata, weights, names, *codes)
+        rows = cls(X, groups, strata, weights, names)
+        if units is not None:
+            codes, keys = encode_units(units, n_rows, of)
+            rows = replace(rows, units=codes, unit_keys=keys)
+        return rows if y is None else replace(rows, targets=encode_targets(y, n_rows, of))
 
     def __post_init__(self) -> None:
         for part in (self.groups, self.strata):
@@ -250,6 +259,8 @@ class Rows:
             strata=None if self.strata is None else self.strata.take(rows),
             weights=None if self.weights is None else self.weights[rows],
             units=None if self.units is None else self.units[rows],
+            targets=None if self.targets is None else self.targets.take(rows),
+            keys=None if self.keys is None else self.keys[rows],
         )
 
     def with_features(self, X: Any) -> Rows:
@@ -333,26 +344,15 @@ class Rows:
         """Split positions at random into two halves, every cell by itself; units stay whole."""
         return halves(self.cells(), seed, self.units)
 
-    def folds(self, n_folds: int, columns: Sequence[int | str] | None = None) -> NDArray[np.intp]:
-        """Return the fold of each row, 0 to n_folds - 1, decided by its unit or features.
+    def folds(self, n_folds: int) -> NDArray[np.intp]:
+        """Return the fold of each row, 0 to `n_folds` - 1, decided by its unit or features."""
+        return fold_of(self, n_folds)
 
-        Parameters
-        ----------
-        n_folds : int
-            Number of folds.
-        columns : sequence, optional
-            What stands for each feature instead of its place, where batches do not have the same
-            features: a batch of a stream has indicators of the levels that it holds.
-        """
-        return fold_of(self, n_folds, columns)
-
-    def held_out(
-        self, share: float, columns: Sequence[int | str] | None = None
-    ) -> NDArray[np.bool_]:
+    def held_out(self, share: float) -> NDArray[np.bool_]:
         """Mark the rows to hold out, about a `share` of them; a unit is held out as a whole.
 
         It is decided by the features of the row, or by its unit, and so is the same in every order
-        and batch, and independent of `folds`; `columns` is as there.
+        and batch, and independent of `folds`.
 
         Examples
         --------
@@ -362,7 +362,7 @@ class Rows:
         >>> bool(abs(Rows(X).held_out(0.25).mean() - 0.25) < 0.05)
         True
         """
-        return fold_of(self, _PARTS, columns, apart=True) < round(share * _PARTS)
+        return fold_of(self, _PARTS, apart=True) < round(share * _PARTS)
 
     def binarized_at_median(self) -> Rows:
         """Return rows whose numeric attributes are groups: up to the median, and above."""

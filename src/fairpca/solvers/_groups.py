@@ -38,7 +38,7 @@ def solve_groups(reduced: ReducedProblem, options: Options) -> Outcome:
         return _constrained(reduced, reduced.groups, bound, options)
     basis, n_iter = _ascend_all(reduced, reduced.groups, bound, options)
     method = "exact" if len(reduced.groups.S) <= 2 else "weighted"
-    return Outcome(basis, bound, bound.n_iter + n_iter, method, bound.status)
+    return Outcome(basis, bound, bound.n_iter + n_iter, method)
 
 
 def _relax(free: ReducedProblem, groups: GroupObjectives, options: Options) -> Bound:
@@ -132,4 +132,4 @@ def _constrained(
         proven = solve_tight(reduced, options, best)
         n_iter += proven.n_iter
         bound = min(proven, free, key=lambda at: at.value)
-    return Outcome(best.basis, bound, n_iter, "refined", bound.status)
+    return Outcome(best.basis, bound, n_iter, "refined", best.status)

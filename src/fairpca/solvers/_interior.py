@@ -177,7 +177,7 @@ class InteriorPoint:
         X, Z = self.X, self.Z
         box, cuts = (symmetrize(np.linalg.inv(part)) for part in (Z.box, Z.cuts))
         inverse = ConePoint(box, cuts, 1.0 / Z.rows)
-        newton = _ConeNewton(self, inverse)
+        newton = self._linearized(inverse)
         parts = (Z.box, Z.cuts, X.box, X.cuts)
         roots = [np.linalg.inv(np.linalg.cholesky(part)) for part in parts]
         # Predict: as if X·Z = 0 could be had at once. How much of the gap is left after the longest
@@ -201,12 +201,86 @@ class InteriorPoint:
         dual = min(1.0, share * _longest(roots[2:], X.rows, dX))
         if not max(primal, dual) > _SHORTEST_STEP:
             raise np.linalg.LinAlgError("no way on")
-        split = len(dy) - self.n_slacks
-        self.Y = self.Y + primal * self.vectors.smat(dy[:split])
-        self.t = self.t + primal * dy[split:]
-        self.Z = self._slacks(self.Y, self.t)
+        self._advance(primal * dy)
         moved = X.moved(dual, dX)
         self.X = ConePoint(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
+
+    def _linearized(self, inverse: ConePoint) -> _ConeNewton | _DenseNewton:
+        return _ConeNewton(self, inverse)
+
+    def _advance(self, dy: Array) -> None:
+        split = len(dy) - self.n_slacks
+        self.Y = self.Y + self.vectors.smat(dy[:split])
+        self.t = self.t + dy[split:]
+        self.Z = self._slacks(self.Y, self.t)
+
+
+class DensePoint(InteriorPoint):
+    """The same iteration for maximise gradient·y with Z(y) = start + Σ y_iA_i inside the cone."""
+
+    # `maps` are the A_i: (N, 1, n, n) of the box, (N, K, M, M) of cuts, (N, J) of rows. It starts
+    # inside with y = 0, and from multipliers of one size that need not be feasible yet.
+
+    def __init__(self, start: ConePoint, maps: ConePoint, gradient: Array, accuracy: float) -> None:
+        self.maps, self.gradient, self.accuracy = maps, gradient, accuracy
+        self.Z, self.y = start, np.zeros(len(gradient))
+        level = float(np.linalg.norm(gradient))
+        box, cuts = (np.broadcast_to(np.eye(Z.shape[-1]), Z.shape) for Z in start[:2])
+        self.X = ConePoint(level * box, level * cuts, level * np.ones(len(start.rows)))
+
+    def step(self, number: int) -> Status | None:
+        """One iteration; end where gap and dual residual are small, or where there is no way on."""
+        try:
+            self._move()
+        except np.linalg.LinAlgError:
+            return Status.UNSETTLED
+        is_solved = self.X.dot(self.Z) <= self.accuracy and self.left <= self.accuracy
+        return Status.CONVERGED if is_solved else None
+
+    def _linearized(self, inverse: ConePoint) -> _DenseNewton:
+        newton = _DenseNewton(self, inverse)
+        self.left = float(np.abs(self.gradient + newton.taken(self.X)).max())
+        return newton
+
+    def _advance(self, dy: Array) -> None:
+        self.Z = self.Z.moved(1.0, _DenseNewton.change(self.maps, dy))
+
+
+class _DenseNewton:
+    """The linearised optimality conditions of `DensePoint`: H = Σ A(X ⊗ Z⁻¹)Aᵀ."""
+
+    def __init__(self, at: DensePoint, inverse: ConePoint) -> None:
+        self.at, self.inverse, (box, cuts, rows) = at, inverse, at.maps
+        H = (rows * (at.X.rows * inverse.rows)) @ rows.T
+        for part, X, Zi in ((box, at.X.box, inverse.box), (cuts, at.X.cuts, inverse.cuts)):
+            # tr A_iXA_jZ⁻¹ = ⟨LᵀA_iR, LᵀA_jR⟩ with X = LLᵀ and Z⁻¹ = RRᵀ.
+            L, R = np.linalg.cholesky(X), np.linalg.cholesky(Zi)
+            scaled = (np.swapaxes(L, 1, 2) @ (part @ R)).reshape(len(part), -1)
+            H += scaled @ scaled.T
+        self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
+
+    def taken(self, X: ConePoint) -> Array:
+        """A*(X)."""
+        pairs = zip(self.at.maps, X, strict=True)
+        return np.asarray(sum(part.reshape(len(part), -1) @ value.ravel() for part, value in pairs))
+
+    @staticmethod
+    def change(maps: ConePoint, dy: Array) -> ConePoint:
+        """A(dy)."""
+        return ConePoint(*(np.tensordot(dy, part, 1) for part in maps))
+
+    def direction(self, wish: ConePoint) -> tuple[Array, ConePoint, ConePoint]:
+        """Return changes of y, slacks and multipliers; `wish`: the latter if slacks stood still."""
+        at, inverse, X = self.at, self.inverse, self.at.X
+        right = at.gradient + self.taken(X.moved(1.0, wish))
+        dy = scipy.linalg.cho_solve(self.factor, right, check_finite=False)
+        dZ = self.change(at.maps, dy)
+        dX = ConePoint(
+            wish.box - symmetrize(X.box @ dZ.box @ inverse.box),
+            wish.cuts - symmetrize(X.cuts @ dZ.cuts @ inverse.cuts),
+            wish.rows - X.rows * inverse.rows * dZ.rows,
+        )
+        return dy, dZ, dX
 
 
 class _ConeNewton:

@@ -48,6 +48,8 @@ _SOLVED = 1e-11
 # In units of the covariance: what is added to every factorised matrix at least, and along V.
 _SMALLEST_SHIFT = 1e-3
 _ALONG_BASIS = 100.0
+# Directions of less curvature, as a share of the largest, are not stretched any further.
+_SMALLEST_CURVATURE = 0.02
 # Penalties weaker than this share of the strongest are left out of an ascent.
 _WEAKEST = 1e-4
 # How far from infinite the weights are where complementarity is to hold.
@@ -84,6 +86,18 @@ def ascend(lagrangian: Lagrangian, V: Array, accuracy: float, most: int) -> tupl
             return V, number + 1, spent
         V = moved
     return V, _ASCENT_STEPS, spent
+
+
+def stretch(lagrangian: Lagrangian, V: Array) -> tuple[Array, Array]:
+    """Turn V until Λ is diagonal; return it and 1/√ of the diagonal of the curvature (p, d)."""
+    # In these units the curvature is about one in every direction, so that gradients alone lead
+    # far, without a factorisation: h_ij = λ_j − S_ii + Σ G_c,jj Q_c,ii.
+    point, problem = _BasisPoint(lagrangian, V), lagrangian.problem
+    lagrangian.M, lagrangian.slope = point.centre, point.size / lagrangian.unit
+    h = point.inner - np.diag(problem.S)[:, None]
+    h += np.einsum("cii,cjj->ij", problem.Q, point.G) + (problem.F**2).T @ point.b[:, None]
+    h = np.abs(h)
+    return point.V, 1.0 / np.sqrt(np.maximum(h, _SMALLEST_CURVATURE * h.max()))
 
 
 def polish(

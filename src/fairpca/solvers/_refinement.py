@@ -1,7 +1,8 @@
 """Local optimisation on the Grassmann manifold by an augmented Lagrangian.
 
 Small problems ascend by L-BFGS, large ones by Newton's method, which takes over where L-BFGS gets
-nowhere and finds the last digits of all.
+nowhere and finds the last digits. Bases of many columns ascend by L-BFGS in coordinates stretched
+by the diagonal of the curvature: Newton's method would factorise one matrix for each column.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import scipy.optimize
 
 from fairpca.linalg import Array, shrink_means
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
-from fairpca.solvers._newton import ascend, polish
+from fairpca.solvers._newton import ascend, polish, stretch
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._solution import Snapshot, Status, Watch, drive
 
@@ -29,6 +30,10 @@ _LAST_GRADIENT = 1e-8
 # Where L-BFGS needs more than this the problem is ill-conditioned, and Newton's method takes over.
 _INNER_ITERATIONS = 100
 _OUTER_ITERATIONS = 40
+# Of many columns: steps before they are stretched again, and the gain of a round, as a share of the
+# objective, below which the rest is not worth its time. L-BFGS' memory costs more than evaluating.
+_STRETCHED_ITERATIONS, _STRETCHED_MEMORY, _STRETCHED_GAIN = 50, 8, 1e-6
+_STRETCHED_GRADIENT, _STRETCHED_ENTRIES = 1e-6, 15000
 # Evaluations, not iterations, are what costs: on kinks a line search takes many.
 _INNER_EVALUATIONS = 200
 # Of one ascent, and of all ascents of a solve together.
@@ -108,12 +113,14 @@ class Ascent:
         self.problem, self.lagrangian, self.V = lagrangian.problem, lagrangian, start
         self.known, self.most = known, most
         has_groups = lagrangian.w is not None
-        self.is_newton = is_newton and not has_groups
         self.may_turn = self.problem.suits_newton and not has_groups
-        self.next_polish = -1.0 if has_groups else _POLISH_FROM
+        self.is_stretched = self.problem.has_many_columns
+        self.is_newton = is_newton and not has_groups and not self.is_stretched
+        self.next_polish = -1.0 if has_groups or self.is_stretched else _POLISH_FROM
         self.n_iter, self.spent, self.raised = 0, 0, 0
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
+        self.objective = -np.inf
         # Objective, basis and weights of the groups there.
         self.best: tuple[float, Array | None, Array | None] = (-np.inf, None, lagrangian.w)
         self.unlike, self.weight_raises = np.inf, 0
@@ -138,13 +145,16 @@ class Ascent:
             # Under a penalty the shared bound s plays the limit's part: B_c may not exceed it.
             excess = max(self.problem.cov_gap(self.V) - new.s, 0.0)
             self.violation = max(excess / max(self.problem.cov_scale, 1e-300), self.violation)
-        self.ended = self._end(new)
-        if self.violation > max(0.25 * last, TIGHTLY_FEASIBLE):
+        self.ended = self._end_stretched() if self.is_stretched else self._end(new)
+        if self.violation > max((0.1 if self.is_stretched else 0.25) * last, TIGHTLY_FEASIBLE):
             self._press(steps)
         # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
         if self.is_newton:
             wanted = min(0.3 * self.accuracy, 0.01 * self.change)
             self.accuracy = max(wanted, 0.1 * _LAST_GRADIENT)
+        elif self.is_stretched:
+            wanted = min(0.3 * self.accuracy, 0.1 * self.change)
+            self.accuracy = max(wanted, _STRETCHED_GRADIENT)
         else:
             wanted = max(0.1 * min(self.accuracy, self.change), _LAST_GRADIENT)
             self.accuracy = max(wanted, 0.01 * self.violation)
@@ -199,12 +209,24 @@ class Ascent:
                 self.lagrangian.M, self.lagrangian.b = multipliers.M, multipliers.b
                 return Status.CONVERGED
             self.next_polish *= 0.1
-        is_lost = self.raised > _MOST_RAISES and self.violation > TIGHTLY_FEASIBLE
-        if is_lost or self.spent > self.most:
+        if self._is_lost or self.spent > self.most:
             return self.status_at_limit
         is_settled = self.violation <= TIGHTLY_FEASIBLE and self.change <= _SETTLED
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else None
+
+    def _end_stretched(self) -> Status | None:
+        """End where a round brings nothing that a certificate of so many columns could tell."""
+        last, self.objective = self.objective, self.problem.objective(self.V)
+        gain = abs(self.objective - last)
+        is_inside = self.problem.violation(self.V) <= FEASIBLE
+        if is_inside and gain <= _STRETCHED_GAIN * max(abs(self.objective), self.lagrangian.unit):
+            return Status.CONVERGED
+        return Status.UNSETTLED if self.spent > self.most or self._is_lost else None
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.raised > _MOST_RAISES and self.violation > TIGHTLY_FEASIBLE
 
     @property
     def status_at_limit(self) -> Status:
@@ -225,28 +247,33 @@ def _ascend_by_gradients(
     # The function is constant along the orbit Y·R, so its gradient is (I − VVᵀ)·gradient(V)·root⁻¹
     # and needs no retraction. Y drifts away from orthonormal columns, which costs only digits.
     # Those of many columns cost more than calling them.
-    cost = 1 + lagrangian.contrasts * V.size // _ENTRIES_PER_EVALUATION
+    memory, iterations, entries = _MEMORY, _INNER_ITERATIONS, _ENTRIES_PER_EVALUATION
+    D: Array = np.ones(1)
+    if lagrangian.problem.has_many_columns:
+        (V, D), memory = stretch(lagrangian, V), _STRETCHED_MEMORY
+        iterations, entries = _STRETCHED_ITERATIONS, _STRETCHED_ENTRIES
+    cost = 1 + lagrangian.contrasts * V.size // entries
 
     def evaluate(flat: Array) -> tuple[float, Array]:
-        basis, inverse = orthonormal_factor(flat.reshape(V.shape))
+        basis, inverse = orthonormal_factor(flat.reshape(V.shape) * D)
         at = lagrangian.evaluate(basis)
         gradient = 2.0 * (at.gradient - basis @ (basis.T @ at.gradient))
-        return at.value, (gradient @ inverse).ravel()
+        return at.value, ((gradient @ inverse) * D).ravel()
 
     result = scipy.optimize.minimize(
         evaluate,
-        V.ravel(),
+        (V / D).ravel(),
         jac=True,
         method="L-BFGS-B",
         options={
-            "maxiter": _INNER_ITERATIONS,
+            "maxiter": iterations,
             "maxfun": min(_INNER_EVALUATIONS, 1 + max(most, 0) // cost),
-            "maxcor": _MEMORY,
+            "maxcor": memory,
             "ftol": 0.0,
-            "gtol": accuracy * lagrangian.unit,
+            "gtol": accuracy * lagrangian.unit * float(np.median(D)),
         },
     )
-    V = orthonormal_factor(result.x.reshape(V.shape))[0]
+    V = orthonormal_factor(result.x.reshape(V.shape) * D)[0]
     return V, int(result.nit), int(result.nfev) * cost
 
 

@@ -9,12 +9,14 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fairpca._present import html_table, optimality
+from fairpca._present import html_table, verdict
 from fairpca._present import number as digits
 from fairpca.linalg import Array
 
 # Differences below this are rounding: the mean variance of a reduced problem is one.
 _ROUNDING = 1e-11
+# Gap up to which a basis counts as proven, unless a wider one was asked for.
+PROVEN = 0.01
 
 
 class Status(Enum):
@@ -115,17 +117,26 @@ class Certificate:
         ``(bound − relaxed_objective)/|bound|``: how far the relaxation itself is from solved.
     solver : str
         The method that found the basis.
-    converged : bool
-        False where an iteration limit was met; the bound holds all the same.
+    basis_settled : bool
+        Whether the ascent to the basis ended at a stationary point inside the constraints. The
+        solvers "tight" and "paper" round, and do not ascend.
+    bound_solved : bool
+        Whether the relaxation behind the bound was solved to `tol`; the bound holds all the same.
     criterion : {"total", "worst-variance", "worst-loss"}
         What the objective is about: all rows, or the group with the smallest value.
+    level : float
+        Gap up to which the basis counts as proven: 1 %, or `tol` where that is larger.
+    proven : bool
+        Whether the gap is at most `level`.
+    target_kept : float or None
+        J = tr VᵀTV of a fit with a target; the bound is then that of all bases that keep as much.
 
     Examples
     --------
     >>> from fairpca import Certificate
-    >>> Certificate(9.9, 10.0, 0.0, 0.1, 10.0, 0.0, "refined", True)
-    Certificate(within 1.0 % of optimal: objective=9.900, bound=10, mean_gap=0, cov_gap=0.100,
-    solver='refined', converged)
+    >>> Certificate(9.9, 10.0, 0.0, 0.1, 10.0, 0.0, "refined", True, True)
+    Certificate(within 1.0 % of optimal (proven): objective=9.900, bound=10, mean_gap=0,
+    cov_gap=0.100, solver='refined', basis_settled=True, bound_solved=True)
     """
 
     objective: float
@@ -135,33 +146,45 @@ class Certificate:
     relaxed_objective: float
     duality_gap: float
     solver: str
-    converged: bool
+    basis_settled: bool
+    bound_solved: bool
     criterion: str = "total"
+    level: float = PROVEN
+    target_kept: float | None = None
 
     @property
     def gap(self) -> float:
         """Relative distance from the bound."""
         return relative_gap(self.bound, self.objective)
 
+    @property
+    def proven(self) -> bool:
+        """Whether the gap is at most `level`."""
+        return self.gap <= self.level * (1.0 + _ROUNDING)
+
     def as_dict(self) -> dict[str, float | str | bool]:
         """Return all values, for JSON and tables."""
         fields = asdict(self)
+        if self.target_kept is None:
+            del fields["target_kept"]
         first = {"objective": fields.pop("objective"), "bound": fields.pop("bound")}
-        return {**first, "gap": self.gap, **fields}
+        return {"proven": self.proven, **first, "gap": self.gap, **fields}
 
     def __repr__(self) -> str:
         about = "" if self.criterion == "total" else f"{self.criterion} "
         return (
-            f"Certificate({optimality(self.gap)}: {about}"
+            f"Certificate({verdict(self.as_dict())}: {about}"
             f"objective={digits(self.objective)}, bound={digits(self.bound)}, "
             f"mean_gap={digits(self.mean_gap)}, cov_gap={digits(self.cov_gap)}, "
-            f"solver={self.solver!r}, {'converged' if self.converged else 'NOT converged'})"
+            f"{'' if self.target_kept is None else f'target_kept={digits(self.target_kept)}, '}"
+            f"solver={self.solver!r}, basis_settled={self.basis_settled}, "
+            f"bound_solved={self.bound_solved})"
         )
 
     def _repr_html_(self) -> str:
         words = {name: name.replace("_", " ") for name in self.as_dict()}
         rows = [(words[name], value) for name, value in self.as_dict().items() if name != "gap"]
-        return html_table(rows, title=optimality(self.gap))
+        return html_table(rows, title=verdict(self.as_dict()))
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from fairpca.solvers._exact import bounded_mean_basis
 from fairpca.solvers._problem import FEASIBLE, FairProblem, ReducedProblem, reduce_problem
 from fairpca.solvers._refinement import refine
 from fairpca.solvers._solution import (
+    PROVEN,
     Bound,
     Certificate,
     Options,
     Snapshot,
     Solution,
-    Status,
     relative_gap,
 )
 from fairpca.solvers._starts import (
@@ -124,7 +124,7 @@ def solve(
         highest = np.inf if bound is None else bound.value + _ROUNDING * float(np.trace(reduced.S))
         if has_limits and reduced.objective(outcome.basis) > highest:
             outcome = replace(outcome, basis=project_to_feasible(reduced, outcome.basis))
-        return _certify(problem, reduced, outcome)
+        return _certify(problem, reduced, outcome, tol)
 
 
 def _find(reduced: ReducedProblem, solver: str, options: Options) -> Outcome:
@@ -158,7 +158,7 @@ def _find(reduced: ReducedProblem, solver: str, options: Options) -> Outcome:
         bound = solve_tight(reduced, options)
     else:
         return refined_basis(reduced, solver, options)
-    return Outcome(_rounded(reduced, bound), bound, bound.n_iter, solver, bound.status)
+    return _round(reduced, bound, solver)
 
 
 def _whole_space(reduced: ReducedProblem) -> Outcome:
@@ -173,15 +173,18 @@ def _whole_space(reduced: ReducedProblem) -> Outcome:
     return Outcome(V, Bound(value, value, V, weights=weights), 0, "exact")
 
 
-def _rounded(reduced: ReducedProblem, bound: Bound) -> Array:
+def _round(reduced: ReducedProblem, bound: Bound, solver: str) -> Outcome:
     # The rounded point meets the limits only by chance; the nearest local optimum does.
     rounded = shrink_means(reduced.F, reduced.mean_limit, bound.rounded)
     if reduced.violation(rounded) <= FEASIBLE:
-        return rounded
-    return best_feasible(reduced, [refine(reduced, bound.rounded)]).basis
+        return Outcome(rounded, bound, bound.n_iter, solver)
+    best = best_feasible(reduced, [refine(reduced, bound.rounded)])
+    return Outcome(best.basis, bound, bound.n_iter, solver, best.status)
 
 
-def _certify(problem: FairProblem, reduced: ReducedProblem, outcome: Outcome) -> Solution:
+def _certify(
+    problem: FairProblem, reduced: ReducedProblem, outcome: Outcome, tol: float
+) -> Solution:
     """Order the components, and measure them and their bound in the user's units."""
     # Uncorrelated components, largest variance first, one sign convention.
     V = np.linalg.qr(reduced.basis @ outcome.basis)[0]
@@ -212,11 +215,14 @@ def _certify(problem: FairProblem, reduced: ReducedProblem, outcome: Outcome) ->
         relaxed_objective=relaxed,
         duality_gap=relative_gap(proven, relaxed),
         solver=outcome.method,
-        converged=outcome.status is Status.CONVERGED,
+        basis_settled=outcome.status.converged and outcome.method not in ("tight", "paper"),
+        bound_solved=outcome.bound is not None and bound.status.converged,
         criterion=objectives.criterion,
+        level=max(PROVEN, tol),
     )
+    status = outcome.status if bound.status.converged else bound.status
     weights = None if problem.group_covariances is None else bound.weights
-    return Solution(V, certificate, outcome.n_iter, outcome.status, weights)
+    return Solution(V, certificate, outcome.n_iter, status, weights)
 
 
 def _check(reduced: ReducedProblem, method: str, V: Array, above: float, size: float) -> None:

@@ -21,7 +21,7 @@ from fairpca.solvers._refinement import (
     nudge,
     refine,
 )
-from fairpca.solvers._solution import Bound, Options, Status, Watch, relative_gap
+from fairpca.solvers._solution import PROVEN, Bound, Options, Snapshot, Status, Watch, relative_gap
 from fairpca.solvers._tight import solve_tight
 
 # Share of the objective that must be left to gain for one more ascent of a large problem, and for
@@ -33,6 +33,8 @@ _WORTH_A_SEARCH = 5e-2
 _STIFF = 1000.0
 # Shares at which gaps count on a path from plain PCA to the problem, and evaluations for each.
 _PATH, _PATH_WORK = (0.02, 0.05, 0.1, 0.2, 0.5), 300
+# Beyond these the cost of the second-order bound, the twelfth power of the size, is not worth it.
+_MOST_LIFTED, _MOST_LIFTED_CONTRASTS = 8, 10
 # Evaluations that must be left for one more ascent.
 _LEAST_WORK = 1000
 # A limit of zero is aimed at as this share of the largest gap.
@@ -47,7 +49,7 @@ _MOST_WORK = MOST_EVALUATIONS // 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """A basis of the reduced problem, its bound (None: not computed), and its method."""
+    """A basis of the reduced problem, its bound (None: not computed), method and status."""
 
     basis: Array
     bound: Bound | None
@@ -75,10 +77,26 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
         # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
         candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status, spent=0))
     best = best_feasible(reduced, candidates)
+    bound = _lower(reduced, best, bound, options)
     if solver == "refined":
         best = _search_further(reduced, [*candidates, best], bound, watch)
-    status = best.status if bound.status.converged else bound.status
-    return Outcome(best.basis, bound, best.n_iter + bound.n_iter, solver, status)
+    return Outcome(best.basis, bound, best.n_iter + bound.n_iter, solver, best.status)
+
+
+def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Options) -> Bound:
+    """Lower the bound of a small problem, where it does not prove enough, by that of products."""
+    known = reduced.objective(best.basis)
+    is_small = reduced.size <= _MOST_LIFTED and len(reduced.Q) <= _MOST_LIFTED_CONTRASTS
+    if not is_small or relative_gap(bound.value, known) <= max(PROVEN, options.tol):
+        return bound
+    from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
+
+    value, status = lifted_bound(reduced, known)
+    if value >= bound.value:
+        return bound
+    if options.watch is not None:
+        options.watch(Snapshot("bound", bound.n_iter, value, known))
+    return replace(bound, value=value, relaxed_value=value, status=status)
 
 
 def _first_basis(reduced: ReducedProblem, solver: str, watch: Watch | None) -> Refined:
@@ -114,6 +132,8 @@ def _ascend_again(
 ) -> None:
     """Ascend from another start where the bound leaves more than `worth` to gain, and work."""
     left = MOST_EVALUATIONS - sum(candidate.spent for candidate in candidates)
+    if any(start is candidate.basis for candidate in candidates):
+        return  # the relaxation brought nothing to start from
     if left > _LEAST_WORK and not is_certified(reduced, candidates, bound, worth):
         known = [candidate.basis for candidate in candidates if candidate.status.converged]
         watch, is_bold = _below(watch, bound.value), worth >= _WORTH_A_GUESS

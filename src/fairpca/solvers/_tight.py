@@ -223,6 +223,8 @@ class _SubspaceRounds:
         if not is_part and not len(overlooked) and not is_short:
             self.share *= 0.1  # nothing to add: lifting lost what was left, so solve more closely
         is_new = is_new or (reduced.groups is not None and self.idle > 0)
+        if self.n_fixed and before == progress.bound - progress.relaxed:
+            return Status.STALLED  # the leading directions do not belong to P: more of them neither
         self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
         return self.status()
 

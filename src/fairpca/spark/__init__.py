@@ -224,9 +224,10 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable):
         return self._copyValues(FairPCAModel(fitted.fit_moments(moments)))
 
 
-class FairPCAModel(_Columns, Model, MLReadable):
+class FairPCAModel(_FairParams, Model, MLReadable):
     """What `FairPCA` fits: appends a vector of scores to a table, lazily, in Spark itself.
 
+    It has the parameters that it was fitted with, as ``model.getOrDefault("nComponents")``.
     `fitted` is the `fairpca.FairPCA`; its `save` writes the file that `fairpca transform` reads.
     """
 

@@ -6,7 +6,7 @@ missing value or an indicator is.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -17,12 +17,20 @@ import pyarrow.types as kinds
 
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
-from fairpca.moments._maps import MissingIndicators, embed, fill_missing
+from fairpca.moments._maps import fill_missing
+from fairpca.moments._release import place_features
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
 from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_unique, unique_columns
-from fairpca.rows._columns import MISSING_GROUP, PARTS, Mask, find_missing, weights_error
-from fairpca.rows.groups import check_cells, encode_units, too_many_cells
+from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
+from fairpca.rows._sampling import hash_rows
+from fairpca.rows.groups import (
+    as_target,
+    check_cells,
+    encode_units,
+    join_targets,
+    too_many_cells,
+)
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
@@ -79,11 +87,13 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
     n_rows, indicators = columns.n_rows, None
     columns = columns.filter(positive_rows(columns))  # before anything is learned from the rows
     rows, levels = to_rows(columns, roles)
+    if roles.hold_out or roles.folds:
+        rows = with_keys(rows, roles, levels)
     if roles.hold_out:
-        used = used_part(rows, levels, roles)
+        used = used_part(rows, roles)
         columns, rows = columns.filter(used), rows.take(np.flatnonzero(used))
     if roles.folds:
-        rows = with_folds(rows, roles.folds, fold_columns(roles, levels))
+        rows = with_folds(rows, roles.folds)
     unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
     if missing:
         masks = None
@@ -93,6 +103,7 @@ def _sum(columns: Columns, roles: Roles, missing: Iterable[str] = ()) -> Partial
         X, indicators = fill_missing(rows.X, _origins(roles, levels), masks)
         rows = replace(rows, X=X)
     moments = GroupMoments.from_rows(rows, indicators=indicators)
+    moments = replace(moments, columns=tuple(_origins(roles, levels)))
     return Partial(moments, levels, n_rows, unique=unique)
 
 
@@ -103,19 +114,19 @@ def refused(missing: Iterable[str], roles: Roles) -> bool:
     return roles.missing == "error" and bool(list(missing))
 
 
-def fold_columns(roles: Roles, levels: Levels) -> list[int | str]:
-    """Say what stands for each feature in folds: its place, and the level of an indicator."""
+def with_keys(rows: Rows, roles: Roles, levels: Levels) -> Rows:
+    """Add what decides the fold of a row: its features by place, its indicators by level."""
     # A batch knows only the levels that it holds, so that indicators have no place of their own.
     start = len(roles.features)
     indicators = [
         f"{start + place}={level}" for place, known in enumerate(levels.values()) for level in known
     ]
-    return [*range(start), *indicators]
+    return replace(rows, keys=hash_rows(rows.X, [*range(start), *indicators]))
 
 
-def used_part(rows: Rows, levels: Levels, roles: Roles) -> Any:
+def used_part(rows: Rows, roles: Roles) -> Any:
     """Mark the rows that are used: those that are held out, or all others."""
-    return rows.held_out(roles.hold_out, fold_columns(roles, levels)) == roles.only_held_out
+    return rows.held_out(roles.hold_out) == roles.only_held_out
 
 
 def held_out_column(columns: Columns, roles: Roles) -> pa.Array:
@@ -125,7 +136,7 @@ def held_out_column(columns: Columns, roles: Roles) -> pa.Array:
         _, used = count_missing(columns, roles, search_features=True)
     rows, levels = to_rows(columns.filter(used), roles)
     held_out = np.zeros(columns.n_rows, dtype=bool)
-    held_out[used] = used_part(rows, levels, replace(roles, only_held_out=True))
+    held_out[used] = with_keys(rows, roles, levels).held_out(roles.hold_out)
     return pa.array(held_out, mask=~used)
 
 
@@ -146,7 +157,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         )
     origins = _origins(roles, levels)
     summed = [part.moments for part in parts if part.moments is not None]
-    aligned = [_align(moments, names, origins) for moments in summed]
+    aligned = [place_features(moments, names, origins) for moments in summed]
     missing: dict[str, int] = {}
     for part in parts:
         for name, count in part.missing.items():
@@ -159,23 +170,6 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         missing=missing,
         unique=merge_unique(part.unique for part in parts if part.n_rows) if aligned else {},
     )
-
-
-def _align(moments: GroupMoments, names: tuple[str, ...], origins: list[str]) -> GroupMoments:
-    """Give moments all features; those they lack were zero in all rows that have their column."""
-    if moments.feature_names == names:
-        return moments
-    place = {name: index for index, name in enumerate(names)}
-    index = [place[name] for name in moments.feature_names or ()]
-    indicators, size = moments.indicators, len(names)
-    if indicators is not None:
-        fill = np.zeros(size)
-        fill[index] = indicators.fill
-        index += range(size, size + len(indicators.incomplete))
-        size += len(indicators.incomplete)
-        indicators = MissingIndicators(tuple(origins), indicators.incomplete, fill)
-    table, span = embed((moments.table, moments.span), np.array(index, dtype=np.intp), size)
-    return GroupMoments(len(names), names, table, span, indicators)
 
 
 def _add(parts: Sequence[GroupMoments], limit: int) -> GroupMoments:
@@ -232,10 +226,11 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
     for column in columns.weight.values():
         weights = check_weights(_weights(column), n_rows)
     groups = strata = None
+    own = dict.fromkeys(roles.own_group, roles.missing_level)
     if columns.sensitive:
-        groups = encode_columns(columns.sensitive, roles.numeric, PARTS[0], n_rows, roles.own_group)
+        groups = encode_columns(columns.sensitive, roles.numeric, PARTS[0], n_rows, own)
     if columns.control:
-        strata = encode_columns(columns.control, (), PARTS[1], n_rows, roles.own_group)
+        strata = encode_columns(columns.control, (), PARTS[1], n_rows, own)
     check_cells((groups, strata), roles.max_cells)
     matrix: Any = columns.matrix
     levels: Levels = {}
@@ -244,7 +239,10 @@ def to_rows(columns: Columns, roles: Roles) -> tuple[Rows, Levels]:
     units: tuple[Any, ...] = ()
     for name, column in columns.unit.items():
         units = encode_units(pa.table({name: column}), n_rows)
-    return Rows(matrix, groups, strata, weights, _feature_names(roles, levels), *units), levels
+    rows = Rows(matrix, groups, strata, weights, _feature_names(roles, levels), *units)
+    if columns.target:
+        rows = replace(rows, targets=_encode_targets(columns.target, n_rows))
+    return rows, levels
 
 
 def positive_rows(columns: Columns) -> Any:
@@ -268,7 +266,7 @@ def count_missing(
 
 def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Mask]:
     """Mark the rows that lack a value in each column that can have none."""
-    for argument, part in zip(("", "", *PARTS, "units"), columns.parts(), strict=True):
+    for argument, part in zip(("", "", *PARTS, "units"), columns.parts()[:-1], strict=True):
         searched = search_features or part is not columns.features
         for name, column in part.items():
             if argument in PARTS[:2] and name in roles.own_group:
@@ -298,13 +296,16 @@ def encode_columns(
     numeric: Iterable[str],
     argument: str,
     n_rows: int,
-    own_group: Container[str] = (),
+    own_group: Mapping[str, str] | None = None,
 ) -> Groups:
-    """Encode group columns as `encode_groups` does; only distinct values are looked at."""
+    """Encode group columns as `encode_groups` does; only distinct values are looked at.
+
+    `own_group` has the group of rows without a value, for columns that may lack one.
+    """
     encoded = [
         _encode(column, name, argument, [name])
         if name in numeric
-        else _encode_column(column, name, argument, name in own_group)
+        else _encode_column(column, name, argument, (own_group or {}).get(name))
         for name, column in columns.items()
     ]
     categorical = tuple(item for item in encoded if isinstance(item, Attribute))
@@ -313,11 +314,11 @@ def encode_columns(
 
 
 def _encode_column(
-    column: pa.Array, name: str, argument: str, own: bool
+    column: pa.Array, name: str, argument: str, own: str | None
 ) -> Attribute | NumericAttribute:
-    """Encode a column; where no value is a group of its `own`, rows without one have it."""
-    if own and (mask := absent(column)).any():
-        return _encode_own(column, mask, name, argument)
+    """Encode a column; rows without a value have the group `own` where it is given."""
+    if own is not None and (mask := absent(column)).any():
+        return _encode_own(column, mask, name, argument, own)
     values, codes = distinct(column)
     if len(values) > CACHED_LEVELS:
         encoded = _encode(values, name, argument)
@@ -328,16 +329,26 @@ def _encode_column(
     return Attribute(name, encoded.levels, encoded.codes[codes])
 
 
-def _encode_own(column: pa.Array, mask: Any, name: str, argument: str) -> Attribute:
-    known = _encode_column(column.filter(pa.array(~mask)), name, argument, own=False)
+def _encode_targets(columns: Mapping[str, pa.Array], n_rows: int) -> Groups:
+    """Encode targets as `encode_targets` does; a missing value is left open."""
+    encoded = []
+    for name, column in columns.items():
+        known = ~absent(column)
+        values = column if known.all() else column.filter(pa.array(known))
+        encoded.append(as_target(_encode_column(values, name, "y", None), known))
+    return join_targets(encoded, n_rows)
+
+
+def _encode_own(column: pa.Array, mask: Any, name: str, argument: str, own: str) -> Attribute:
+    known = _encode_column(column.filter(pa.array(~mask)), name, argument, None)
     if isinstance(known, NumericAttribute):
         raise GroupsError(
             f"{argument} column {name!r} holds numbers, of which {int(mask.sum())} are missing: "
             "drop those rows.",
             parameter=argument,
         )
-    levels = sort_levels({*known.levels, MISSING_GROUP})
-    codes = np.full(len(column), levels.index(MISSING_GROUP), dtype=np.intp)
+    levels = sort_levels({*known.levels, own})
+    codes = np.full(len(column), levels.index(own), dtype=np.intp)
     codes[~mask] = np.array([levels.index(level) for level in known.levels] or [0])[known.codes]
     return Attribute(name, levels, codes)
 

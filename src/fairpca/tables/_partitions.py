@@ -20,7 +20,7 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
-from fairpca.rows._columns import PARTS
+from fairpca.rows._columns import ALIGNED
 from fairpca.rows._sampling import MIN_DRAWN, smallest_keys
 from fairpca.tables._kernel import Partial, count_missing, positive_rows, to_rows
 from fairpca.tables._roles import Columns, Roles, check_numbers, decoded
@@ -42,7 +42,7 @@ def on_partition(
             )
     features = {} if issparse(X) else _arrow_columns(X, roles.features)
     check_numbers({name: column.type for name, column in features.items()})
-    columns = Columns(X.shape[0], features, {}, *(parts.get(name, {}) for name in PARTS))
+    columns = Columns(X.shape[0], features, {}, *(parts.get(name, {}) for name in ALIGNED))
     matrix = check_matrix(X)[0] if issparse(X) else None
     with single_blas_thread():
         return work(replace(columns, matrix=matrix), roles)

@@ -14,8 +14,16 @@ import pyarrow.types as kinds
 from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Groupless, Missing
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
+from fairpca.rows import UNKNOWN_GROUP
 from fairpca.rows._checks import not_numbers_error
-from fairpca.rows._columns import PARTS, check_apart, check_names, check_numeric
+from fairpca.rows._columns import (
+    ALIGNED,
+    MISSING_GROUP,
+    PARTS,
+    check_apart,
+    check_names,
+    check_numeric,
+)
 from fairpca.rows._containers import check_unique
 
 Names = str | Iterable[str] | None
@@ -32,6 +40,7 @@ class RoleOptions(TypedDict, total=False):
     max_levels: int
     folds: int
     unit: str | None
+    target: Names
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class Roles:
     folds: int = 0  # 0: one sum for all rows
     hold_out: float = 0.0  # share of the rows that is not used, or alone if `only_held_out`
     only_held_out: bool = False
+    target: tuple[str, ...] = ()  # what the features are to predict
     single: bool = False  # all features fit float32: batches are held in it, sums never are
 
     def __post_init__(self) -> None:
@@ -73,9 +83,10 @@ class Roles:
 
     @property
     def parts(self) -> tuple[tuple[str, ...], ...]:
-        """Names of features, categorical ones, groups, strata, weight and unit, in this order."""
+        """Names of features, categorical ones, groups, strata, weight, unit and target."""
         single = (as_names(self.weight), as_names(self.unit))
-        return (self.features, self.categorical, self.sensitive, self.control, *single)
+        groups = (self.sensitive, self.control, *single, self.target)
+        return (self.features, self.categorical, *groups)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -84,15 +95,21 @@ class Roles:
 
     @property
     def aligned(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of groups, strata, weights and units by argument."""
-        return dict(zip((*PARTS, "units"), self.parts[2:], strict=True))
+        """Return the columns of groups, strata, weights, units and targets by argument."""
+        return dict(zip(ALIGNED, self.parts[2:], strict=True))
 
     @property
     def own_group(self) -> frozenset[str]:
-        """Columns in which no value is a group of its own."""
+        """Columns in which a missing value has the group `missing_level`."""
         if self.missing_groups == "raise":
             return frozenset()
-        return frozenset((*self.sensitive, *self.control)) - frozenset(self.numeric)
+        strata = self.control if self.missing_groups == "own" else ()
+        return frozenset((*self.sensitive, *strata)) - frozenset(self.numeric)
+
+    @property
+    def missing_level(self) -> str:
+        """Name of the group of rows without one."""
+        return MISSING_GROUP if self.missing_groups == "own" else UNKNOWN_GROUP
 
 
 def assign_roles(
@@ -105,6 +122,7 @@ def assign_roles(
     numeric: Names = None,
     categorical: Names = None,
     unit: str | None = None,
+    target: Names = None,
     **options: Any,
 ) -> Roles:
     """Check the names against a schema and settle the part of every column."""
@@ -112,8 +130,8 @@ def assign_roles(
         if name is not None and not isinstance(name, str):
             problem = f"{word}={name!r}: give the name of one column."
             raise InvalidInputError(problem, parameter=parameter)
-    given = map(as_names, (sensitive, control, weight, unit))
-    groups = dict(zip((*PARTS, "units"), given, strict=True))
+    given = map(as_names, (sensitive, control, weight, unit, target))
+    groups = dict(zip(ALIGNED, given, strict=True))
     if not groups["sensitive_features"]:
         raise GroupsError(
             "sensitive names no column: give at least one protected attribute.",
@@ -127,8 +145,8 @@ def assign_roles(
     _check_names(schema, {**groups, "categorical": coded, "features": chosen})
     if both := [name for name in (*chosen, *coded) if name in taken]:
         raise InvalidInputError(
-            f"{both} cannot be features and groups or weights at the same time: copy the column "
-            "under another name if that is meant.",
+            f"{both} cannot be features and groups, weights or targets at the same time: copy the "
+            "column under another name if that is meant.",
             parameter="features",
         )
     check_apart(groups)
@@ -141,7 +159,7 @@ def assign_roles(
     check_numbers({name: schema.field(name).type for name in plain})
     single = all(schema.field(name).type in (pa.float32(), pa.float16()) for name in plain)
     parts = (plain, coded, groups[PARTS[0]], groups[PARTS[1]], weight, as_names(numeric), unit)
-    return Roles(*parts, single=single, **options)
+    return Roles(*parts, single=single, target=groups["y"], **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +173,7 @@ class Columns:
     control: Mapping[str, pa.Array] = field(default_factory=dict)
     weight: Mapping[str, pa.Array] = field(default_factory=dict)
     unit: Mapping[str, pa.Array] = field(default_factory=dict)
+    target: Mapping[str, pa.Array] = field(default_factory=dict)
     matrix: Any = field(default=None, kw_only=True)
     path: str = field(default="", kw_only=True)  # where the rows come from, for messages
 
@@ -166,7 +185,7 @@ class Columns:
 
     def parts(self) -> tuple[Mapping[str, pa.Array], ...]:
         """Return the columns of each part, in the order of `Roles.parts`."""
-        groups = (self.sensitive, self.control, self.weight, self.unit)
+        groups = (self.sensitive, self.control, self.weight, self.unit, self.target)
         return (self.features, self.categorical, *groups)
 
     def filter(self, rows: Any) -> Columns:

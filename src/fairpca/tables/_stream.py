@@ -19,13 +19,12 @@ import pyarrow.types as kinds
 from fairpca._progress import Counter
 from fairpca.exceptions import (
     DroppedRowsWarning,
-    IdentifierWarning,
     ImputedValuesWarning,
     InvalidInputError,
     warn_user,
 )
 from fairpca.moments import FoldedMoments
-from fairpca.rows._checks import check_levels, find_identifiers, identifier_text
+from fairpca.rows._checks import check_levels, warn_of_identifiers
 from fairpca.rows._columns import MissingReport, no_rows_error
 from fairpca.rows._containers import check_unique
 from fairpca.tables._kernel import Partial, merge_partials, refused, summarise
@@ -180,10 +179,10 @@ def _polars(frame: Any) -> Stream:
     import polars as pl
     from polars.selectors import by_name  # in which "*" and "^x.*$" are names, not patterns
 
-    if not hasattr(frame, "collect_batches"):
+    if tuple(map(int, pl.__version__.split(".")[:2])) < (1, 38):
         raise InvalidInputError(
-            f"polars {pl.__version__} cannot stream a LazyFrame: use polars 1.34 or newer, or "
-            "call .collect() first."
+            f"polars {pl.__version__} loses errors of a query that it streams: use polars 1.38 or "
+            "newer, or call .collect() first."
         )
 
     def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -330,9 +329,8 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
     n_rows = total.n_rows - total.incomplete
     missing = total.missing if roles.missing == "mean" else {}
     check_levels(total.levels, total.n_rows if missing else n_rows, missing)
-    if identifiers := find_identifiers(total.unique, n_rows):
-        warn_user(identifier_text(identifiers), IdentifierWarning)
-    moments = total.moments if named else replace(total.moments, feature_names=None)
+    warn_of_identifiers(total.unique, n_rows)
+    moments = total.moments if named else replace(total.moments, feature_names=None, columns=None)
     by_units = roles.unit is not None
     return FoldedMoments(roles.folds, moments, by_units) if roles.folds else moments
 

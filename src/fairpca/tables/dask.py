@@ -64,7 +64,7 @@ def moments_from_dask(
         Names of the protected columns of a data frame. For an array: a Dask or NumPy array with
         its rows, one column for each attribute.
     control, weight : str, iterable of str, or collection, optional
-        Strata and weights, likewise.
+        Strata and weights, likewise; so is the option `target`.
     features, **options
         As in `moments_from_files`. An array has no categorical features; its attributes are
         named ``sensitive_feature`` or ``sensitive_feature_0``, …
@@ -89,7 +89,8 @@ def moments_from_dask(
             raise InvalidInputError("an array has no names: features and categorical need a table.")
         if sensitive is None:
             raise GroupsError("sensitive is None: give an array with a value for each row.")
-        return DaskRows(data, sensitive, control, weight, **options).moments()
+        y: Any = options.pop("target", None)
+        return DaskRows(data, sensitive, control, weight, y=y, **options).moments()
     if not all(isinstance(name, str) for name in data.columns):  # as FairPCA.fit takes them
         data = data.rename(columns={name: str(name) for name in data.columns})
         named: tuple[Any, ...] = (sensitive, features, control)
@@ -165,12 +166,13 @@ class DaskRows:
         *,
         names: Sequence[str] | None = None,
         numeric: Names = None,
+        y: Any = None,
         **options: Any,
     ) -> None:
         empty, numbers = sample(X), as_names(numeric)
         control = None if sensitive is None else control
         self.X, self.is_named = X, names is not None
-        parts = zip(PARTS, (sensitive, control, weight), strict=True)
+        parts = zip((*PARTS, "y"), (sensitive, control, weight, y), strict=True)
         self.groups = {name: part for name, part in parts if part is not None}
         types = empty.dtypes if hasattr(empty, "dtypes") else [empty.dtype]
         label = getattr(getattr(weight, "_meta", weight), "name", None)  # of a Series
@@ -180,6 +182,7 @@ class DaskRows:
             control=_group_names(control, PARTS[1], ()),
             weight=None if weight is None else PARTS[2] if label is None else str(label),
             numeric=numbers,
+            target=_group_names(y, "y", ()),
             single=all(kind == np.float32 for kind in types),
             **options,
         )

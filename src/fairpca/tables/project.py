@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 from pyarrow import fs
 
-from fairpca._choices import MISSING, UNKNOWN, Missing, Unknown
+from fairpca._choices import HELD_OUT, MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import replacing
 from fairpca._progress import Counter, Progress
 from fairpca.exceptions import (
@@ -36,8 +36,6 @@ from fairpca.tables._roles import Columns, Names, Roles, as_names, check_choice,
 from fairpca.tables.table import Table
 
 OUTPUTS = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
-
-HELD_OUT = "held_out"  # name of the column that says which rows were not fitted
 
 # Numbers that are scored and written at once, a row group of a Parquet file: 64 MB of float64.
 WRITE_ELEMENTS = 1 << 23

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial, reduce
+from inspect import signature
 from typing import Any, Unpack
 
 import pyarrow as pa
@@ -149,10 +150,11 @@ def arrow_schema(data: Any) -> pa.Schema:
 
     if not hasattr(data, "mapInArrow"):
         raise InvalidInputError(f"data is a {type(data).__name__}: give a Spark data frame.")
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
     fields = []
     for field in data.schema.fields:
         try:
-            kind = to_arrow_type(field.dataType, timezone="UTC")
+            kind = to_arrow_type(field.dataType, **zone)
         except PySparkException:  # Arrow does not know it; neither a number nor a group
             kind = pa.struct([])
         fields.append(pa.field(field.name, kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Unpack
@@ -18,15 +18,17 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_levels
+from fairpca.rows._checks import check_levels, unique_columns, warn_of_identifiers
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
 from fairpca.tables._kernel import (
     Partial,
     check_finite,
     count_missing,
+    numbers,
     positive_rows,
     to_rows,
     used_part,
+    with_keys,
 )
 from fairpca.tables._roles import Columns, Names, RoleOptions, Roles, assign_roles, is_text
 from fairpca.tables._stream import (
@@ -124,9 +126,16 @@ class Table:
         return self.rows_with(roles, ())[0]
 
     def rows_with(
-        self, roles: Roles, columns: Iterable[str], only: Mapping[str, str] | None = None
+        self,
+        roles: Roles,
+        columns: Iterable[str],
+        only: Mapping[str, str] | None = None,
+        against: Mapping[str, tuple[Table, tuple[str, ...]]] | None = None,
     ) -> tuple[Rows, pa.Table]:
-        """Read what `rows` does, and some columns for the same rows; `only` those with a value."""
+        """Read what `rows` does, and some columns for the same rows; `only` those with a value.
+
+        Columns of other tables `against` them follow, as ``table: column``.
+        """
         others, only = list(columns), only or {}
         needed = [name for name in dict.fromkeys([*others, *only]) if name not in roles.columns]
         wanted = pa.schema([*self.role_schema(roles), *self.read_as(needed)])
@@ -134,6 +143,9 @@ class Table:
         size = batch_rows(len(wanted))
         batches = [batch for part in self.parts for batch in part.batches(wanted, size)]
         whole = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
+        for name, (other, chosen) in (against or {}).items():
+            whole = _with_columns(whole, name, other, chosen)
+            others += [f"{name}: {column}" for column in chosen]
         for name, value in only.items():
             whole = _with_value(whole, name, value)
         parts = Columns.of(whole, roles)
@@ -146,9 +158,12 @@ class Table:
         parts = parts.filter(used)
         check_finite(parts, roles)
         rows, levels = to_rows(parts, roles)
+        rows = with_keys(rows, roles, levels)  # before means fill what is missing, as in batches
         check_levels(levels, len(rows), missing if roles.missing == "mean" else {})
+        unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
+        warn_of_identifiers(unique, len(rows))
         if roles.hold_out:
-            part = used_part(rows, levels, roles)
+            part = used_part(rows, roles)
             rows, used[used] = rows.take(np.flatnonzero(part)), part
         if missing and roles.missing == "mean":
             rows = replace(rows, X=fill_means(rows.X, known_means(rows.X, rows.weights)))
@@ -157,7 +172,7 @@ class Table:
 
     def role_schema(self, roles: Roles) -> pa.Schema:
         """Columns of a pass and the types to read them as."""
-        floats = {*roles.features, *roles.numeric, roles.weight}
+        floats = {*roles.features, *roles.numeric, roles.weight, *roles.target}
         return self.read_as(roles.columns, floats)
 
     def read_as(
@@ -190,11 +205,37 @@ class Table:
                         f"{other.path}: column {name!r} is missing, which {first.path} has."
                     )
                 ours, theirs = (part.schema.field(name).type for part in (first, other))
-                if ours != theirs and not (is_text(ours) and is_text(theirs)):
+                alike = ours == theirs or (is_text(ours) and is_text(theirs))
+                if not alike and theirs != pa.null():  # as pandas 2 writes text of no rows
                     raise InvalidInputError(
                         f"{other.path}: column {name!r} is {theirs}, but {ours} in {first.path}: "
                         "write both with the same type."
                     )
+
+
+def _with_columns(
+    batch: pa.RecordBatch, name: str, other: Table, columns: Sequence[str]
+) -> pa.RecordBatch:
+    """Add columns of another table that has the same rows, in the same order."""
+    wanted = other.read_as(columns, columns)
+    size = batch_rows(len(wanted))
+    batches = [some for part in other.parts for some in part.batches(wanted, size)]
+    added = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
+    if len(added) != len(batch):
+        raise InvalidInputError(
+            f"{name} has {len(added)} rows, but the audited table has {len(batch)}: both must "
+            "have the same rows in the same order.",
+            parameter="against",
+        )
+    matrix = {column: numbers(added.column(column)).astype(np.float64) for column in columns}
+    for column, values in matrix.items():
+        if not np.isfinite(values).all():
+            raise InvalidInputError(
+                f"{name}: column {column!r} has missing or infinite values.", parameter="against"
+            )
+    names = [*batch.schema.names, *(f"{name}: {column}" for column in columns)]
+    arrays = [*batch.columns, *map(pa.array, matrix.values())]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _with_value(batch: pa.RecordBatch, name: str, value: str) -> pa.RecordBatch:
@@ -316,9 +357,9 @@ def moments_from_files(
             "error" counts the missing values of all columns and raises; "drop-rows" leaves the
             rows out and warns with their number; "mean" counts a missing feature (a missing
             category as well) as its mean over all rows, never over a group, and warns too.
-        missing_groups : {"raise", "own"}, default "raise"
+        missing_groups : {"raise", "own", "unlabelled"}, default "raise"
             What a row without a group (or stratum) is: an error, unless `missing` drops it, or one
-            of a group called missing.
+            of a group called missing; "unlabelled" is as in `FairPCA`.
         max_cells : int, default 1000
             Largest number of distinct combinations of groups.
         max_levels : int, default 1000
@@ -327,6 +368,9 @@ def moments_from_files(
             Sum the rows by fold, in the same pass, and return `FoldedMoments`; 0: all together.
         unit : str
             Column of persons, sites or households, whose rows share a fold.
+        target : str or iterable of str
+            Columns that the features are to predict, for `FairPCA(target_weight=…)`. A row in
+            which one is missing counts in all other moments.
 
     Raises
     ------

@@ -1,0 +1,174 @@
+"""Moments that leave their holder: no cell that is nearly a person, and features of one order.
+
+A cell of one row is that row. A column of zeros and ones with a single one among the rows of a cell
+is as telling: its products with the other columns are that row too, and so are those of a column
+that is missing once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from numbers import Integral
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairpca.exceptions import InvalidInputError
+from fairpca.moments._cells import Cell
+from fairpca.moments._maps import MissingIndicators, embed
+from fairpca.moments._table import Key, relabel
+
+if TYPE_CHECKING:
+    from fairpca.moments.group_moments import GroupMoments
+
+OTHER = "other"
+"""Group to which small cells are added."""
+_CLOSE = 1e-9  # relative, of the variance of zeros and ones
+_SHOWN = 5
+
+
+def release(moments: GroupMoments, min_rows: int, *, merge_small: bool = False) -> GroupMoments:
+    """Return moments that may be written, or refuse cells with fewer than `min_rows` rows."""
+    if isinstance(min_rows, bool) or not isinstance(min_rows, Integral) or min_rows < 1:
+        raise InvalidInputError(
+            f"min_rows={min_rows!r}: give a whole number of at least 1.", parameter="min_rows"
+        )
+    if merge_small:
+        moments = _merge_small(moments, int(min_rows))
+    table = moments.table
+    small = [
+        f"{table.name_key(key)} ({cell.n_rows} row{'s' * (cell.n_rows > 1)})"
+        for key, cell in table.cells.items()
+        if cell.n_rows < min_rows
+    ]
+    if small:
+        way = "Make strata coarser, leave" if merge_small else "Leave"
+        settings = [] if merge_small else [("merge_small", True)]
+        raise InvalidInputError(
+            f"{len(small)} of {len(table.cells)} cells have fewer than {min_rows} rows: "
+            f"{_listed(small)}. Sums of so few rows are nearly the rows themselves. {way} those "
+            "rows out, or write them with open eyes.",
+            settings=[*settings, ("min_rows", 1)],
+        )
+    rare = list(_rare_values(moments, int(min_rows))) if min_rows > 1 else []
+    if rare:
+        raise InvalidInputError(
+            f"columns tell fewer than {min_rows} rows of a cell from all others: {_listed(rare)}. "
+            "Their products with other columns are nearly the rows themselves. Leave such columns "
+            "out, put rare values into one class, or write them with open eyes.",
+            settings=[("min_rows", 1)],
+        )
+    return moments
+
+
+def _merge_small(moments: GroupMoments, min_rows: int) -> GroupMoments:
+    """Add small cells to the cell "other" of their stratum."""
+    table, width = moments.table, len(moments.table.categorical)
+
+    def name(key: Key, cell: Cell) -> Key:
+        return (OTHER,) * width + key[width:] if cell.n_rows < min_rows else key
+
+    keys = [key for key, cell in table.cells.items() if name(key, cell) != key]
+    merged = sorted({*moments.merged, *map(table.name_key, keys)})
+    return replace(moments, table=relabel(table, name), merged=tuple(merged))
+
+
+def _rare_values(moments: GroupMoments, min_rows: int) -> Iterator[str]:
+    """Name columns of zeros and ones, or of missing values, that mark a few rows of a cell."""
+    span, table = moments.span, moments.table
+    names = moments.feature_names or tuple(f"x{i}" for i in range(moments.n_features))
+    missing = () if moments.indicators is None else moments.indicators.incomplete
+    words = [*names, *(f"missing {name}" for name in missing)]
+    for key, cell in table.cells.items():
+        mean, variance = cell.mean, np.diag(cell.covariance)
+        if span is not None:
+            mean, variance = span.place(mean), span.spread(cell.covariance)
+        marked = np.minimum(mean, 1.0 - mean)
+        few = np.rint(marked * cell.n_rows)  # exact without weights
+        binary = np.abs(variance - mean * (1.0 - mean)) <= _CLOSE * np.abs(mean)
+        for place in np.flatnonzero(binary & (marked > _CLOSE) & (few < min_rows)):
+            count = f"{max(few[place], 1):.0f} of {cell.n_rows} rows"
+            yield f"{words[place]!r} ({count} of {table.name_key(key)})"
+        sizes = {", ".join(map(str, k)) or "known": part.n_rows for k, part in cell.targets or ()}
+        sizes["missing"] = cell.n_rows - sum(sizes.values()) if sizes else 0
+        for label, size in sizes.items():
+            if 0 < size < min_rows:
+                yield f"target {label} ({size} rows of {table.name_key(key)})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{'; '.join(names[:_SHOWN])}{more}"
+
+
+def align_features(left: GroupMoments, right: GroupMoments) -> tuple[GroupMoments, GroupMoments]:
+    """Give both the same features in the same order, with the indicators of either."""
+    ours, theirs = left.feature_names, right.feature_names
+    if left.columns is None or right.columns is None or ours == theirs:
+        if left.n_features != right.n_features:
+            raise InvalidInputError(
+                f"moments of {left.n_features} and of {right.n_features} features cannot be merged."
+            )
+        if ours != theirs and None not in (ours, theirs):
+            raise InvalidInputError(
+                f"moments of different features cannot be merged: {ours} and {theirs}. Use the "
+                "same columns in the same order for every batch."
+            )
+        return left, right
+    mine, other = _features_by_column(left), _features_by_column(right)
+    if lacking := sorted(mine.keys() ^ other.keys()):
+        where = "the later part" if lacking[0] in mine else "what is there so far"
+        raise InvalidInputError(
+            f"moments of different features cannot be merged: {where} lacks column {lacking[0]!r}. "
+            "Use the same columns in every part."
+        )
+    plain = [name for name in mine if name in mine[name]]
+    if both := [name for name in mine if (name in plain) != (name in other[name])]:
+        raise InvalidInputError(
+            f"moments of different features cannot be merged: column {both[0]!r} holds numbers in "
+            "one part and text in another. Give it the same type everywhere."
+        )
+    order = (*plain, *(name for name in mine if name not in plain))
+    pairs = [(f, name) for name in order for f in sorted({*mine[name], *other[name]})]
+    names, columns = tuple(f for f, _ in pairs), tuple(name for _, name in pairs)
+    return place_features(left, names, columns), place_features(right, names, columns)
+
+
+def _features_by_column(moments: GroupMoments) -> dict[str, list[str]]:
+    """Return the indicators of each column that is text; a number is its own feature."""
+    features: dict[str, list[str]] = {}
+    for name, column in zip(moments.feature_names or (), moments.columns or (), strict=True):
+        features.setdefault(column, []).append(name)
+    # A text column without any value has no indicator but that of missing values.
+    for column in () if moments.indicators is None else moments.indicators.incomplete:
+        features.setdefault(column, [])
+    return features
+
+
+def place_features(
+    moments: GroupMoments, names: tuple[str, ...], columns: Sequence[str]
+) -> GroupMoments:
+    """Give moments all features; those they lack were zero in all rows that have their column."""
+    if moments.feature_names == names:
+        return moments
+    place = {name: index for index, name in enumerate(names)}
+    index = [place[name] for name in moments.feature_names or ()]
+    indicators, size = moments.indicators, len(names)
+    if indicators is not None:
+        fill = np.zeros(size)
+        fill[index] = indicators.fill
+        index += range(size, size + len(indicators.incomplete))
+        size += len(indicators.incomplete)
+        indicators = MissingIndicators(tuple(columns), indicators.incomplete, fill)
+    table, span = embed((moments.table, moments.span), np.array(index, dtype=np.intp), size)
+    return replace(
+        moments,
+        n_features=len(names),
+        feature_names=names,
+        table=table,
+        span=span,
+        indicators=indicators,
+        one_hot=None,
+        columns=tuple(columns),
+    )

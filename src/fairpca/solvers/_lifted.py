@@ -1,0 +1,156 @@
+"""The second-order bound: projectors, the gap t and all their products, for a few dimensions.
+
+z = (1, x, t) with P = (d/m)I + Σx_iT_i for orthonormal traceless T_i, and Z in place of zzᵀ. What
+holds for products of projectors is linear in Z: P² = P, tP ∓ PQ_cP ⪰ 0, tr(Q_cP)² ≤ dt², and for
+the largest gap u that can matter (u − t)P ⪰ 0, t(I − P) ⪰ 0, (u − t)(I − P) ⪰ 0, t² ≤ ut. Under a
+limit t is no variable but the limit.
+
+Every multiplier proves a bound: with M_k ⪰ 0, b ≥ 0 and any Λ the objective of a basis is at most
+zᵀGz = objective + Σ⟨M_k, cut_k⟩ + Σb_j·row_j + ⟨Λ, P − P²⟩, a quadratic function of x and t. Where
+it is concave its maximum is the bound, and ‖x‖², which is the same for all projectors, can always
+make it concave (docs/design/tight-relaxation.md).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from fairpca.linalg import Array, symmetrize
+from fairpca.solvers._interior import ConePoint, DensePoint
+from fairpca.solvers._problem import ReducedProblem
+from fairpca.solvers._solution import Status, drive
+
+_ACCURACY, _MOST_STEPS = 1e-5, 60
+# What slack costs, in largest variances of all components: more than any limit is worth.
+_SLACK = 30.0
+_ROUNDING = 1e-11
+
+
+def lifted_bound(reduced: ReducedProblem, incumbent: float) -> tuple[float, Status]:
+    """Bound all bases that are better than a known value; d < size, no group objectives."""
+    lifted = _Lifted(reduced, incumbent)
+    point = lifted.pose()
+    status, _ = drive(point, _MOST_STEPS, None)
+    return max(lifted.prove(point), incumbent), status
+
+
+class _Lifted:
+    """Forms (n, n, ·, ·) that take Z to the matrices that are zero or positive semidefinite."""
+
+    def __init__(self, reduced: ReducedProblem, incumbent: float) -> None:
+        self.problem, m, d = reduced, reduced.size, reduced.d
+        T = _traceless(m)
+        # Of projectors ‖P − (d/m)I‖² = d − d²/m: with this scale ‖x‖² is the number of entries.
+        self.k = len(T)
+        E = np.concatenate([np.eye(m)[None] * d / m, np.sqrt((d - d * d / m) / self.k) * T])
+        has_t = reduced.limit is None and len(reduced.Q) > 0
+        self.n = self.k + 1 + has_t
+        self.E = np.concatenate([E, np.zeros((int(has_t), m, m))])  # t is no part of P
+        unit = reduced.cov_scale or 1.0
+        P = self._linear(self.E, 0)
+        self.zero = P - self._product(np.eye(m))
+        most = (reduced.limit or 0.0) / unit
+        bounds, self.cuts = most * P, []
+        if has_t:
+            # A better basis has no larger gap than plain PCA, which keeps the most variance, nor
+            # one that costs more than plain PCA is better than what is known.
+            values, V = reduced.leading(d)
+            most = min(reduced.cov_gap(V), (values.sum() - incumbent) / reduced.penalty) / unit
+            tI, bounds = self._linear(np.eye(m)[None], -1), self._linear(self.E, -1)
+            whole = self._linear(np.eye(m)[None], 0)
+            self.cuts = [P - bounds, tI - bounds, whole - tI - P + bounds]
+            bounds = most * bounds
+        self.S = np.einsum("ab,ijab->ij", reduced.S, P)
+        self.rows, square = [], d * most**2 * self._entries(-1 if has_t else 0)
+        for Q in reduced.Q / unit:
+            PQP = self._product(Q)
+            self.cuts += [bounds - PQP, bounds + PQP]
+            # ‖VᵀQV‖²_F = tr QPQP: what the two cuts do not know of, and most of what is gained.
+            self.rows.append(square - np.einsum("ab,ijab->ij", Q, PQP))
+        for f in reduced.F / np.sqrt(reduced.mean_scale or 1.0):
+            limit = reduced.mean_limit / reduced.mean_scale
+            self.rows.append(limit * self._entries(0) - np.einsum("a,b,ijab->ij", f, f, P))
+        if has_t:
+            t = 0.5 * (self._entries(0, -1) + self._entries(-1, 0))
+            self.rows.append(t - self._entries(-1))
+            self.S -= reduced.penalty * most * unit * t
+
+    def _entries(self, row: int, column: int | None = None) -> Array:
+        form = np.zeros((self.n, self.n))
+        form[row, row if column is None else column] = 1.0
+        return form
+
+    def _linear(self, E: Array, with_entry: int) -> Array:
+        # z_a·Σz_iE_i, for one entry a.
+        form = np.zeros((self.n, self.n, *E.shape[1:]))
+        form[with_entry, : len(E)] += 0.5 * E
+        form[: len(E), with_entry] += 0.5 * E
+        return form
+
+    def _product(self, Q: Array) -> Array:
+        return symmetrize(np.einsum("iab,bc,jcd->ijad", self.E, Q, self.E, optimize=True))
+
+    def pose(self) -> DensePoint:
+        """Return the interior-point method at the mean over all projectors, with room for cuts."""
+        n, m = self.n, self.problem.size
+        i, j = np.triu_indices(n)
+        basis, number = np.zeros((len(i), n, n)), np.arange(len(i))
+        basis[number, i, j] = basis[number, j, i] = np.where(i == j, 1.0, np.sqrt(0.5))
+        # The changes of Z that keep Z₀₀ = 1 and P² = P.
+        fixed = np.column_stack([_apply(self.zero, basis).reshape(len(i), -1), basis[:, 0, 0]])
+        maps = np.tensordot(scipy.linalg.null_space(fixed.T).T, basis, 1)
+        start = np.eye(n)
+        if n > self.k + 1:
+            start[0, -1], start[-1, 0], start[-1, -1] = 0.5, 0.5, 0.4
+        cuts = np.stack([_apply(form, start[None])[0] for form in self.cuts])
+        rows = np.array([np.vdot(form, start) for form in self.rows])
+        room = 0.1 + max(0.0, -float(np.linalg.eigvalsh(cuts).min()), -float(rows.min(initial=0.0)))
+        # The last variable is the slack of all cuts and rows.
+        blank = np.zeros((1, n, n))
+        box = np.concatenate([maps, blank])[:, None]
+        moved = [np.concatenate([_apply(form, maps), np.eye(m)[None]]) for form in self.cuts]
+        slopes = [np.append(maps.reshape(len(maps), -1) @ form.ravel(), 1.0) for form in self.rows]
+        slopes.append(np.append(np.zeros(len(maps)), 1.0))
+        cost = _SLACK * self.problem.d * float(self.problem.leading(1)[0][0])
+        gradient = np.append(maps.reshape(len(maps), -1) @ self.S.ravel(), -cost)
+        inside = ConePoint(start[None], cuts + room * np.eye(m), np.append(rows + room, room))
+        along = ConePoint(box, np.stack(moved, axis=1), np.column_stack(slopes))
+        return DensePoint(inside, along, gradient, _ACCURACY * cost / _SLACK)
+
+    def prove(self, point: DensePoint) -> float:
+        """Return the bound of the multipliers at hand, valid whatever they are."""
+        G = self.S.copy()
+        for M, form in zip(point.X.cuts, self.cuts, strict=True):
+            G += np.einsum("ab,ijab->ij", M, form)
+        for b, row in zip(point.X.rows[:-1], self.rows, strict=True):
+            G += b * row
+        # Λ makes βe₀e₀ᵀ − G as close as it can be to the multipliers of Z ⪰ 0.
+        forms = self.zero.reshape(self.n**2, -1)
+        known = np.column_stack([forms, -self._entries(0).ravel()])
+        weights = np.linalg.lstsq(known, -(G + point.X.box[0]).ravel(), rcond=None)[0]
+        G += (forms @ weights[:-1]).reshape(self.n, self.n)
+        G = symmetrize(G)
+        curvature = -G[1:, 1:]
+        lowest, size = float(np.linalg.eigvalsh(curvature)[0]), float(np.abs(G).max())
+        # ‖x‖² = k for all projectors, and t² ≤ t.
+        shift = max(0.0, -lowest) + _ROUNDING * size
+        slope, constant = G[1:, 0].copy(), G[0, 0] + shift * self.k
+        slope[self.k :] += 0.5 * shift
+        curvature += shift * np.eye(self.n - 1)
+        return float(constant + slope @ np.linalg.solve(curvature, slope))
+
+
+def _traceless(m: int) -> Array:
+    """Orthonormal symmetric matrices without trace (k, m, m)."""
+    i, j = np.triu_indices(m, 1)
+    off = np.zeros((len(i), m, m))
+    off[np.arange(len(i)), i, j] = off[np.arange(len(i)), j, i] = np.sqrt(0.5)
+    diagonals = scipy.linalg.null_space(np.ones((1, m))).T
+    return np.concatenate([off, diagonals[:, :, None] * np.eye(m)])
+
+
+def _apply(form: Array, Z: Array) -> Array:
+    """Matrices (N, m, m) of a form (n, n, m, m) at matrices Z (N, n, n)."""
+    flat = Z.reshape(len(Z), -1) @ form.reshape(Z[0].size, -1)
+    return np.asarray(flat.reshape(len(Z), *form.shape[2:]))

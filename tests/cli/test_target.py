@@ -1,0 +1,78 @@
+"""A target on the command line, and in the report."""
+
+import json
+
+import numpy as np
+import pytest
+from support import run_command
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    random = np.random.default_rng(0)
+    sex = random.choice(["f", "m"], 400)
+    X = random.normal(size=(400, 5)) * [3, 2, 2, 1, 1] + np.outer(sex == "m", [1, 1, 0, 0, 0.5])
+    income = np.where(X[:, 3] + X[:, 4] + random.normal(size=400) > 0, "high", "low")
+    path = tmp_path_factory.mktemp("target") / "people.csv"
+    lines = [",".join([*map(str, row), s, y]) for row, s, y in zip(X, sex, income, strict=True)]
+    path.write_text("\n".join(["a,b,c,d,e,sex,income", *lines]))
+    return path
+
+
+FIT = ("-s", "sex", "--target", "income", "--no-standardize")
+
+
+def test_fit_shows_what_the_target_keeps(people):
+    result = run_command("fit", people, *FIT, "--target-weight", "1")
+    assert result.exit_code == 0, result.output
+    for words in ("Variance of income that a linear model", "fair PCA without target",
+                  "and keeps as much of the target", "A bias in the target is"):  # fmt: skip
+        assert words in " ".join(result.output.split())
+    document = json.loads(run_command("fit", people, *FIT, "--target-weight", "1", "--json").stdout)
+    shares = {name: entry["r2"] for name, entry in document["held_out"]["target"].items()}
+    assert shares["components"] > shares["without_target"] + 0.1
+    assert shares["components"] > shares["plain"] + 0.1
+    assert document["target"]["kept"] > 0.5
+    assert document["data"]["features"] == list("abcde")
+    held_out = ("--target-weight", "1", "--hold-out", "0.3", "--json")
+    other = json.loads(run_command("fit", people, *FIT, *held_out).stdout)["held_out"]["target"]
+    assert other["components"]["r2"] > other["without_target"]["r2"] + 0.1
+
+
+def test_without_a_weight_nothing_changes(people):
+    document = json.loads(run_command("fit", people, *FIT, "--json").stdout)
+    assert "target" not in document
+    assert "target" not in document["held_out"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-s", "sex", "--target-weight", "1"), "give --target COL"),
+        ((*FIT, "--target-weight", "1", "--nonzero", "3"), "--nonzero knows no target"),
+        ((*FIT, "--target-weight", "1", "--delta", "0.1"), "--delta knows no target"),
+        ((*FIT, "--target-weight", "-1"), "--target-weight"),
+        ((*FIT, "--target-weight", "1", "--objective", "worst-loss"), "needs objective='total'"),
+    ],
+)
+def test_mistakes(people, options, words):
+    result = run_command("fit", people, *options)
+    assert result.exit_code != 0
+    assert words in result.output
+
+
+def test_report_has_decisions_by_group(people, tmp_path):
+    out = tmp_path / "page.html"
+    quick = ("--effort", "quick", "--adversaries", "linear", "--family", "linear")
+    result = run_command("report", people, *FIT, "--target-weight", "1", *quick, "-o", out)
+    assert result.exit_code == 0, result.output
+    page, figures = out.read_text(), json.loads(out.with_suffix(".json").read_text())
+    assert "What the components are for: income" in page
+    assert "the components keep the bias on purpose" in page
+    models = {entry["name"]: entry for entry in figures["fit"]["target"]["models"]}
+    with_target, without = models["fair PCA with target"], models["fair PCA without target"]
+    assert with_target["auc"] > without["auc"] + 0.1
+    assert {rate["group"] for rate in with_target["rates"]} == {"f", "m"}
+    selection = [r["rate"] for r in with_target["rates"] if r["measure"] == "selection"]
+    assert with_target["parity"] == pytest.approx(abs(selection[0] - selection[1]))
+    assert 0.0 <= with_target["odds"] <= 1.0

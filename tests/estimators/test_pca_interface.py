@@ -1,0 +1,128 @@
+"""The attributes and methods of scikit-learn's PCA, and the probabilistic model behind them."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA
+from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+
+from fairpca import DeltaFairPCA, FairPCA, FairPCACV, SparseFairPCA, load_model
+from fairpca.exceptions import InvalidInputError
+
+N, P = 300, 6
+rng = np.random.default_rng(0)
+GROUP = np.arange(N) % 2
+X = rng.normal(size=(N, P)) @ rng.normal(size=(P, P)) + np.outer(GROUP, rng.normal(size=P)) + 3.0
+
+MODELS = {
+    "defaults": FairPCA(2),
+    "means": FairPCA(3, cov_weight=0),
+    "scaled": FairPCA(3, cov_weight=0, standardize=True),
+    "whitened": FairPCA(2, cov_weight=0, whiten=True),
+    "all": FairPCA(None, cov_weight=0),
+    "delta": DeltaFairPCA(2, penalty=1.0),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fair(request):
+    return MODELS[request.param].fit(X, sensitive_features=GROUP)
+
+
+def test_without_groups_all_is_as_in_scikit_learn():
+    plain = FairPCA(2, missing_groups="ignore", cov_weight=0).fit(X)
+    pca = PCA(2).fit(X)
+    np.testing.assert_allclose(plain.singular_values_, pca.singular_values_)
+    assert plain.noise_variance_ == pytest.approx(pca.noise_variance_ * (N - 1) / N)
+    assert plain.n_samples_ == pca.n_samples_ == N
+    np.testing.assert_allclose(plain.get_covariance(), pca.get_covariance() * (N - 1) / N)
+    np.testing.assert_allclose(plain.get_precision(), pca.get_precision() * N / (N - 1))
+
+
+def test_the_likelihood_is_that_of_the_covariance(fair):
+    normal = multivariate_normal(fair.mean_, fair.get_covariance())
+    np.testing.assert_allclose(fair.score_samples(X), normal.logpdf(X), rtol=1e-8)
+    assert fair.score(X) == pytest.approx(normal.logpdf(X).mean())
+    np.testing.assert_allclose(fair.get_covariance() @ fair.get_precision(), np.eye(P), atol=1e-8)
+
+
+def test_the_covariance_has_the_variances_of_components_and_rows(fair):
+    directions = fair.components_ if fair.scale_ is None else fair.components_ / fair.scale_
+    inside = directions @ fair.get_covariance() @ directions.T
+    variances = np.maximum(fair.explained_variance_, fair.noise_variance_)
+    np.testing.assert_allclose(inside, np.diag(variances), atol=1e-10 * variances.max())
+    if (fair.explained_variance_ >= fair.noise_variance_).all() and fair.scale_ is None:
+        assert np.trace(fair.get_covariance()) == pytest.approx(np.trace(np.cov(X.T, bias=True)))
+
+
+def test_the_plain_pca_for_export_is_complete(fair):
+    plain = fair.to_sklearn()
+    assert {name for name in vars(PCA(2).fit(X)) if name.endswith("_")} <= {*vars(plain)}
+    above = (fair.explained_variance_ > fair.noise_variance_).all()  # else it divides by zero
+    if above and fair.scale_ is None and not fair.whiten:
+        np.testing.assert_allclose(plain.get_covariance(), fair.get_covariance(), rtol=1e-9)
+        np.testing.assert_allclose(plain.score_samples(X), fair.score_samples(X), rtol=1e-9)
+        back = plain.inverse_transform(plain.transform(X))
+        np.testing.assert_allclose(back, fair.inverse_transform(fair.transform(X)))
+
+
+def test_a_saved_model_scores_alike(tmp_path):
+    fair = FairPCA(2, cov_weight=0).fit(X, sensitive_features=GROUP)
+    again = load_model(fair.save(tmp_path / "model"))
+    assert again.score(X) == fair.score(X)
+
+
+def test_rows_without_a_density_are_said_to_have_none():
+    flat = np.column_stack([X[:, :2], X[:, :2].sum(axis=1)])
+    fair = FairPCA(2, missing_groups="ignore", cov_weight=0).fit(flat)
+    assert np.isfinite(fair.get_covariance()).all()
+    with pytest.raises(InvalidInputError, match="do not vary in all directions"):
+        fair.score(flat)
+
+
+def test_what_has_no_model_says_so():
+    with pytest.raises(NotFittedError):
+        FairPCA().score(X)
+    sparse = SparseFairPCA(2).fit(X, sensitive_features=GROUP)
+    assert not any(hasattr(sparse, name) for name in ("score", "score_samples", "get_covariance"))
+    old = FairPCA(2).fit(X, sensitive_features=GROUP)
+    del old.noise_variance_
+    with pytest.raises(InvalidInputError, match="of an older version: fit it again"):
+        old.score(X)
+
+
+def test_a_bare_grid_search_chooses_by_likelihood():
+    low = rng.normal(size=(N // 2, 2)) @ rng.normal(size=(2, P)) * 5
+    low = np.repeat(low + rng.normal(size=low.shape), 2, axis=0)  # both groups have the same rows
+    search = GridSearchCV(FairPCA(cov_weight=0), {"n_components": [1, 2, 3]}, cv=3)
+    search.fit(low, sensitive_features=GROUP)
+    assert search.best_params_ == {"n_components": 2}
+
+
+def test_a_grid_of_penalties_and_tolerances_leaves_out_what_excludes_itself():
+    grid = {"cov_weight": [None, 1.0], "cov_tol": [None, 5.0]}
+    search = GridSearchCV(FairPCA(1), grid, cv=2)
+    said = "cov_weight=1.0 and cov_tol=5.0 are both set"
+    with (
+        pytest.warns(FitFailedWarning, match=said),
+        pytest.warns(UserWarning, match="non-finite"),
+    ):
+        search.fit(X, sensitive_features=GROUP)
+    assert np.isnan(search.cv_results_["mean_test_score"]).sum() == 1
+    chosen = FairPCACV(1, cov_weights=[0.0, 1.0], cov_tols=[5.0, 9.0], folds=2)
+    chosen.fit(X, sensitive_features=GROUP)
+    pairs = [(p["cov_weight"], p["cov_tol"]) for p in chosen.cv_results_["params"]]
+    assert sorted(pairs, key=str) == [(0.0, None), (1.0, None), (None, 5.0), (None, 9.0)]
+
+
+@pytest.mark.parametrize("model", [FairPCA(2), FairPCA(2, standardize=True), MODELS["delta"]])
+@pytest.mark.parametrize("kind", [np.asarray, csr_array])
+def test_single_precision_stays(model, kind):
+    single = kind(X.astype(np.float32))
+    fair = model.fit(single, sensitive_features=GROUP)
+    assert fair.components_.dtype == fair.transform(single).dtype == np.float32
+    assert fair.inverse_transform(fair.transform(single)).dtype == np.float32
+    again = model.fit(X, sensitive_features=GROUP)
+    assert again.components_.dtype == np.float64

@@ -1,0 +1,167 @@
+"""Places in the source where one small change makes a fault, by its syntax tree."""
+
+import ast
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+OPERATORS = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+    ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+PAIRS = [("min", "max"), ("any", "all"), ("argmin", "argmax"), ("minimum", "maximum")]
+SWAPPED = dict(PAIRS) | {second: first for first, second in PAIRS}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One small change of an expression, and the lines that use it."""
+
+    file: str
+    place: tuple[int, int, int, int]  # first line and column, last line and column, in bytes
+    old: str
+    new: str
+    used: tuple[tuple[str, int], ...]  # files and lines that must run for it to matter
+
+    @property
+    def change(self):
+        """What is written instead of what."""
+        return f"{self.old} → {self.new}"
+
+    def apply(self, package):
+        """Write the fault into a copy of the package."""
+        path = Path(package, self.file)
+        lines = path.read_bytes().splitlines(keepends=True)
+        first, left, last, right = self.place
+        before, after = lines[first - 1][:left], lines[last - 1][right:]
+        lines[first - 1 : last] = [before + f"({self.new})".encode() + after]
+        path.write_bytes(b"".join(lines))
+
+
+def find_faults(source, packages):
+    """All faults of the files of some packages."""
+    trees = {
+        str(path.relative_to(source)): ast.parse(path.read_text())
+        for path in sorted(Path(source).rglob("*.py"))
+    }
+    uses = {}
+    for file, tree in trees.items():
+        _add_uses(uses, file, tree)
+    for file, tree in trees.items():
+        if file.split("/")[0] not in packages:
+            continue
+        for statement, node in _expressions(tree):
+            place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+            used = _used(file, statement, node, tree, uses)
+            for new in {ast.unparse(changed) for changed in _changes(node)} - {ast.unparse(node)}:
+                yield Fault(file, place, ast.unparse(node), new, used)
+
+
+def _used(file, statement, node, tree, uses):
+    """Lines that run when an expression matters: of a constant and a default those that use it."""
+    if isinstance(statement, ast.FunctionDef):  # a default
+        return tuple((file, line.lineno) for line in statement.body)
+    if statement in tree.body and isinstance(statement, ast.Assign):
+        names = [
+            n.id
+            for target in statement.targets
+            for n in ast.walk(target)
+            if isinstance(n, ast.Name)
+        ]
+        return tuple(
+            place
+            for name in names
+            for place in uses.get(name, ())
+            if name[0] != "_" or place[0] == file
+        )
+    return (file, node.lineno), (file, statement.lineno)
+
+
+def _add_uses(uses, file, tree):
+    """Note the lines inside of functions where names are read."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    uses.setdefault(node.id, set()).add((file, node.lineno))
+
+
+def _expressions(tree):
+    """Expressions that compute something, with their statements: no words, types or messages."""
+    stack = [(None, node) for node in tree.body]
+    while stack:
+        statement, node = stack.pop()
+        if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.stmt):
+            statement = node
+        elif isinstance(node, ast.expr):
+            yield statement, node
+        skipped = ("annotation", "returns", "decorator_list", "bases", "type_params")
+        for field, value in ast.iter_fields(node):
+            if field not in skipped:
+                children = value if isinstance(value, list) else [value]
+                stack += [(statement, child) for child in children if isinstance(child, ast.AST)]
+
+
+def _changes(node):
+    """Wrong expressions in place of a right one."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in OPERATORS:
+        yield _with(node, ops=[OPERATORS[type(node.ops[0])](), *node.ops[1:]])
+    elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS and not _is_text(node):
+        yield _with(node, op=OPERATORS[type(node.op)]())
+        if isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
+            yield node.left
+    elif isinstance(node, ast.BoolOp):
+        yield _with(node, op=OPERATORS[type(node.op)]())
+        yield node.values[0]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub | ast.Invert):
+        yield node.operand
+    elif isinstance(node, ast.IfExp):
+        yield _with(node, test=ast.UnaryOp(ast.Not(), node.test))
+    elif isinstance(node, ast.Constant) and type(node.value) is float and node.value:
+        yield from (ast.Constant(node.value * 10.0), ast.Constant(node.value / 10.0))
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        yield ast.Constant(node.value + 1)
+    elif isinstance(node, ast.Constant) and type(node.value) is bool:
+        yield ast.Constant(not node.value)
+    elif isinstance(node, ast.Call):
+        yield from _changed_calls(node)
+
+
+def _changed_calls(node):
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if name in SWAPPED:
+        field = "attr" if isinstance(node.func, ast.Attribute) else "id"
+        yield _with(node, func=_with(node.func, **{field: SWAPPED[name]}))
+    if len(node.args) >= 2 and not any(
+        isinstance(a, ast.Starred | ast.Constant) for a in node.args[:2]
+    ):
+        yield _with(node, args=[node.args[1], node.args[0], *node.args[2:]])
+
+
+def _with(node, **fields):
+    changed = copy.copy(node)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def _is_text(node):
+    return any(
+        isinstance(n, ast.JoinedStr) or isinstance(getattr(n, "value", 0), str)
+        for n in ast.walk(node)
+    )
+
+
+def wilson(hits, count, z=1.96):
+    """95 % interval of a share, by Wilson's score."""
+    share, extra = hits / count, z * z / count
+    middle = share + extra / 2.0
+    half = z * ((share * (1.0 - share) + extra / 4.0) / count) ** 0.5
+    return (middle - half) / (1.0 + extra), (middle + half) / (1.0 + extra)
