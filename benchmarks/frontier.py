@@ -34,9 +34,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from fairpca import DeltaFairPCA, FairPCA
-from fairpca.adversary import PathTarget, find_space, fit_path, random_frequencies
-from fairpca.estimators._delta_fair_pca import GAP_POINTS, PENALTIES
-from fairpca.estimators._path_delta import held_out_deltas
+from fairpca.adversary import find_space, random_frequencies
+from fairpca.estimators._path_delta import DeltaSearch
 from fairpca.linalg import complement_basis
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
@@ -45,8 +44,8 @@ from reproduction.datasets import load_dataset
 TRAIN_ROWS, TEST_ROWS, SVM_ROWS = 3500, 3000, 1500
 OURS = ("FairPCA", "DeltaFairPCA")
 DELTAS = (0.1, 0.2, 0.3)
-# Sets on whose first split the penalties of DeltaFairPCA were chosen, by leakage on held-out rows.
-CHOSEN_ON = ("adult", "image_segmentation", "statlog_landsat", "wine_quality")
+# The only sets on which constants may be chosen; the other ten are reported apart.
+CHOSEN_ON = ("adult", "image_segmentation", "magic", "statlog_landsat", "wine_quality")
 
 
 def rows_of(name, seed):
@@ -173,17 +172,24 @@ def mmd_basis(X, z, V, penalty, n_features=200, rounds=2):
 
 
 def ours(train, z, d, seed):
-    """Bases at all penalties, and Δ of the Gaussian family as the fit would measure it."""
+    """Bases of all searches, and Δ of the Gaussian family as the fit would report it."""
     rows = Rows.read(train, z)
     moments = GroupMoments.from_rows(rows)
     space = find_space(moments, moments.contrasts(), d, 0.0)
     random = np.random.default_rng(seed)
-    targets = [PathTarget(penalty) for penalty in PENALTIES]
-    path = fit_path(space, rows, GroupMoments.contrasts, targets, random, gap_points=GAP_POINTS)
-    targets = [point.target for point in path]
-    unseen = held_out_deltas(rows, GroupMoments.contrasts, d, 0.0, targets, random, "rbf")
-    points = zip(path, unseen, strict=True)
-    return [(p.target.penalty, space.ordered(p.basis), delta) for p, delta in points]
+    search = DeltaSearch(space, rows, GroupMoments.contrasts, 0.0, "rbf", random)
+    found = {}
+    for request in DELTAS:  # later searches also start from what earlier ones found
+        points, deltas, chosen = search.search(request)
+        for place, (point, delta) in enumerate(zip(points, deltas, strict=True)):
+            _, known = found.setdefault(id(point.basis), (point, {"delta": delta}))
+            if place == chosen:
+                within = delta.value <= request and request >= delta.chance
+                known[f"chosen_{request:g}"] = int(within)
+                known["delta"] = delta
+    return [
+        (point.target.penalty, space.ordered(point.basis), known) for point, known in found.values()
+    ]
 
 
 def measure(name, d, seed, *, with_peers):
@@ -201,8 +207,9 @@ def measure(name, d, seed, *, with_peers):
 
     for method, penalty, basis in peers(train, z, d) if with_peers else ():
         point(method, penalty, basis)
-    for penalty, basis, unseen in ours(train, z, d, seed):
-        more = {"delta": unseen.value, "error": unseen.error, "chance": unseen.chance}
+    for penalty, basis, known in ours(train, z, d, seed):
+        delta = known.pop("delta")
+        more = {"delta": delta.value, "error": delta.error, "chance": delta.chance} | known
         point("DeltaFairPCA", penalty, basis, **more)
     n_new = 1 / (z_new == 1).sum() + 1 / (z_new == 0).sum()
     return [row | {"test_error": float(np.sqrt(n_new)) / 2} for row in points]
@@ -249,28 +256,38 @@ def show(rows):
 
 
 def summary():
-    """How often a peer's point is matched, how often one of ours is beaten, and whether Δ holds."""
+    """How often a peer's point is matched, how often one of ours is beaten, and whether Δ holds.
+
+    Once for the sets on which constants were chosen, once for the others.
+    """
     rows = results.load("frontier")
-    cells = sorted({(r["data"], r["d"], r["split"]) for r in rows})
-    found, held = {"cells": len(cells)}, []
-    for cell in cells:
-        inside = [r for r in rows if (r["data"], r["d"], r["split"]) == cell]
-        path = [r for r in inside if r["method"] == "DeltaFairPCA"]
-        for delta in DELTAS:
-            reached = [r for r in path if r["delta"] <= delta]
-            if reached:
-                held.append(reached[0]["svm"] <= delta + 2 * reached[0]["test_error"])
-    fresh = [r for r in rows if r["split"] > 0 or r["data"] not in CHOSEN_ON]
+    measured = {(r["data"], r["d"], r["split"]) for r in rows if r["method"] == "DeltaFairPCA"}
+    rows = [r for r in rows if (r["data"], r["d"], r["split"]) in measured]
+    found = []
+    for part, inside in (("chosen on", True), ("others", False)):
+        some = [r for r in rows if (r["data"] in CHOSEN_ON) == inside]
+        if some:
+            found.append({"part": part} | counted(some))
+            print(found[-1], sorted(set(beaten(some, errors=2.0))))
+    results.save("frontier_summary", found, command="frontier.py summary")
+
+
+def counted(rows):
+    names = sorted({r["data"] for r in rows})
+    found = {"sets": names, "cells": len({(r["data"], r["d"], r["split"]) for r in rows})}
+    found["deltas"] = list(DELTAS)
+    claimed = [(r, delta) for r in rows for delta in DELTAS if r.get(f"chosen_{delta:g}") == 1]
+    found["requests"], found["exceeded"], found["panel_exceeded"] = len(claimed), 0, 0
+    for row, delta in claimed:
+        found["exceeded"] += row["svm"] > delta + 0.03
+        found["panel_exceeded"] += worst(row) > delta + 0.03
+    found["below_chance"] = sum(delta < row["chance"] for row, delta in claimed)
     found["peers"], found["matched"] = matched(rows)
     found["matched_with_error"] = matched(rows, errors=1.0)[1]
-    found["fresh_peers"], found["fresh_matched"] = matched(fresh)
-    found["mean_peers"], found["mean_matched"] = matched(averaged(rows))
-    lost = beaten(rows)
-    found |= {"beaten": len(lost), "beaten_by": len(set(lost)), "deltas": list(DELTAS)}
-    found["beaten_by_with_error"] = len(set(beaten(rows, errors=1.0)))
-    found |= {"requests": len(held), "exceeded": len(held) - int(np.sum(held))}
-    print(found, sorted(set(lost)))
-    results.save("frontier_summary", [found], command="frontier.py summary")
+    for errors in (0, 2):
+        lost = beaten(rows, errors=float(errors))
+        found |= {f"beaten_{errors}": len(lost), f"beaten_by_{errors}": len(set(lost))}
+    return found
 
 
 def sides(inside):
@@ -301,24 +318,6 @@ def beaten(rows, errors=0.0):
             if beats(peer, own, errors)
         ]
     return found
-
-
-def averaged(rows):
-    """Means over the splits of every method's points; the leakage to the worst adversary.
-
-    Points in gaps of the path have a penalty of their own in every split, and are left out.
-    """
-    parts = {}
-    for r in rows:
-        if r["method"] == "DeltaFairPCA" and r["penalty"] not in PENALTIES:
-            continue
-        parts.setdefault((r["data"], r["d"], r["method"], r["penalty"]), []).append(r)
-    means = []
-    for (data, d, method, penalty), some in parts.items():
-        leakages = dict.fromkeys(("svm", "trees", "net"), float(np.mean([worst(r) for r in some])))
-        row = {"data": data, "d": d, "split": 0, "method": method, "penalty": penalty}
-        means.append(row | leakages | {"variance": float(np.mean([r["variance"] for r in some]))})
-    return means
 
 
 def covers(own, peer, errors=0.0):

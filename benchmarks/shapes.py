@@ -90,7 +90,7 @@ def row(family, size, d, form, measured, certificate=None):
     line = {"family": family, "p": size, "d": d, "form": form}
     line |= {"ratio": round(measured[0], 2), "seconds": round(measured[1], 4)}
     if certificate is not None:
-        line |= {"gap": certificate.gap, "converged": certificate.converged}
+        line |= {"gap": certificate.gap, "settled": certificate.basis_settled}
     gap = "" if certificate is None else f"{100 * certificate.gap:8.4f}"
     print(
         f"{family:<9} {size:>6} {d:>3} {form:<28} {measured[0]:>8.1f} {measured[1]:>8.3f} {gap}",
