@@ -12,7 +12,7 @@ import numpy as np
 
 from fairpca._choices import OBJECTIVES
 from fairpca._files import npz_path
-from fairpca._present import records, visible
+from fairpca._present import delta_request, records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
@@ -269,6 +269,7 @@ def _document(result: Comparison) -> dict[str, Any]:
         chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance", "delta_verified")
         document["adversary"] = {
             "family": fair.family,
+            "request": delta_request(fair),
             **{name: getattr(fair, f"{name}_") for name in chosen},
             "path": records(fair.path_),
         }
