@@ -60,12 +60,12 @@ def test_own_delta_is_what_the_classifier_sees_and_refuses_few_rows(search, shor
 
 def test_a_share_of_the_optimism_of_bases_with_the_same_own_delta_is_added(search):
     point = search.coarse[-1]
-    search._own = lambda path, basis: HeldOutDelta(0.2, 0.03, 0.1)
+    search._own = lambda *_: HeldOutDelta(0.2, 0.03, 0.1)
     search._seen = np.array([-1.0, 0.2, 0.2, 1.0])
     search._optimism = np.array([9.0, 0.05, 0.15, -9.0])  # far away: these do not count
     found = search.measure(point)
-    assert found.value == pytest.approx(0.2 + 0.6 * 0.1, abs=1e-3)
-    assert found.error > np.hypot(0.03, 0.6 * 0.05)
+    assert found.value == pytest.approx(0.2 + 0.7 * 0.1, abs=1e-3)
+    assert found.error > np.hypot(0.03, 0.7 * 0.05)
     search._seen, search._optimism = np.full(2, 0.2), np.full(2, -0.9)
     assert search.measure(point).value == 0.0
 

@@ -37,7 +37,7 @@ _CLASSIFIER = dict(
 )
 _TRAINED_ROWS = 1750  # that points are compared by; a kernel classifier costs their square
 _SPLITS = 20  # how often rows are split anew where a half varies in too few directions
-_SHARE, _WIDTH = 0.6, 0.1  # of the optimism that is added; of its kernel mean in own
+_SHARE, _WIDTH = 0.7, 0.1  # of the optimism that is added; of its kernel mean in own
 _EXCESS = 0.3  # of the chance level, in the error
 _MARGIN = 0.5  # errors by which a point must stay below the request to be chosen
 _REPORTED = 3  # splits of the figure that is reported; none of them served to choose
