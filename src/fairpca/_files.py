@@ -27,6 +27,20 @@ VERSION = 1
 Content = TypeVar("Content")
 
 
+def place_problem(path: Path) -> str | None:
+    """Say why no file can be written at a path, by trying a temporary one in its directory."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            return "is a device or a pipe, not a file."
+        folder = path.resolve().parent
+        if not folder.is_dir():
+            return f"cannot be written: the directory {folder.name!r} does not exist."
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        return f"cannot be written: {getattr(error, 'strerror', None) or error}."
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[Any]:
     """Yield a temporary path; what is written there replaces `path`, or is gone after an error."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HELD_OUT
+from fairpca._files import place_problem
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
@@ -221,18 +222,11 @@ def check_query(options: Mapping[str, Any], has_files: bool) -> None:
 
 def check_place(option: str, path: Path, force: bool) -> None:
     """Refuse to replace a file, and places that cannot be written, before any work."""
-    try:
-        if path.is_file() and not force:
-            problem = "exists already: use --force to replace it."
-        elif path.exists() and not path.is_file() and not path.is_dir():
-            problem = "is a device or a pipe, not a file."
-        elif not (folder := path.resolve().parent).is_dir():
-            problem = f"cannot be written: the directory {folder.name!r} does not exist."
-        else:
-            return
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
-    raise click.ClickException(f"{option} {path} {problem}")
+    problem = place_problem(path)
+    if problem is None and path.is_file() and not force:
+        problem = "exists already: use --force to replace it."
+    if problem is not None:
+        raise click.ClickException(f"{option} {path} {problem}")
 
 
 def _is_text(kind: pa.DataType) -> bool:

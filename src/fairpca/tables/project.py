@@ -19,7 +19,7 @@ import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca._choices import HELD_OUT, MISSING, UNKNOWN, Missing, Unknown
-from fairpca._files import replacing
+from fairpca._files import place_problem, replacing
 from fairpca._progress import Counter, Progress
 from fairpca.exceptions import (
     DroppedRowsWarning,
@@ -278,8 +278,8 @@ def check_target(
     is_file = name.lower().endswith(OUTPUTS)
     if not is_file and (table.files is None or table.files.single or table.kind != "parquet"):
         raise _refused(f"{name}: the suffix decides the format: use one of {', '.join(OUTPUTS)}.")
-    if isinstance(system, fs.LocalFileSystem):
-        _check_place(name)
+    if isinstance(system, fs.LocalFileSystem) and (problem := place_problem(Path(name))):
+        raise _refused(f"{name} {problem}")
     place = resolved(system, path)
     for part in () if table.files is None else table.parts:
         source = resolved(part.filesystem, part.path)
@@ -306,21 +306,6 @@ def check_target(
 
 def _refused(problem: str) -> InvalidInputError:
     return InvalidInputError(problem, parameter="out")
-
-
-def _check_place(name: str) -> None:
-    """Refuse a local path that cannot be written."""
-    path = Path(name)
-    try:
-        exists, folder = path.exists(), path.resolve().parent
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        raise _refused(f"{name}: {getattr(error, 'strerror', None) or error}.") from None
-    if exists and not path.is_file() and not path.is_dir():
-        raise _refused(f"{name} is a device or a pipe, not a file.")
-    if not folder.is_dir():
-        raise _refused(f"{name}: the directory {folder.name!r} does not exist.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _refused(f"{name}: the directory is not writable.")
 
 
 def _check_directory(table: Table, name: str, place: str) -> None:
