@@ -15,6 +15,7 @@ OPERATORS = {
 PAIRS = [("min", "max"), ("any", "all"), ("argmin", "argmax"), ("minimum", "maximum")]
 # Arguments that decide about checks, copies and warnings, and not about an answer.
 UNCHANGED = ("strict", "check_finite", "copy", "stacklevel", "overwrite_a", "overwrite_b")
+SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd")  # in their arguments
 SWAPPED = dict(PAIRS) | {second: first for first, second in PAIRS}
 
 
@@ -144,8 +145,10 @@ def _changed_calls(node):
     if name in SWAPPED:
         field = "attr" if isinstance(node.func, ast.Attribute) else "id"
         yield _with(node, func=_with(node.func, **{field: SWAPPED[name]}))
-    if len(node.args) >= 2 and not any(
-        isinstance(a, ast.Starred | ast.Constant) for a in node.args[:2]
+    if (
+        name not in SYMMETRIC
+        and len(node.args) >= 2
+        and not any(isinstance(a, ast.Starred | ast.Constant) for a in node.args[:2])
     ):
         yield _with(node, args=[node.args[1], node.args[0], *node.args[2:]])
 
