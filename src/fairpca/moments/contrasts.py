@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -92,6 +92,21 @@ class ContrastTable(dict[str, list[Any]]):
                     table[name][index] = None
             table["status"][index] = f"not written: fewer than {min_rows} rows"
         return ContrastTable(table)
+
+
+def without_small_groups(
+    table: Mapping[str, list[Any]], min_rows: int = MIN_ROWS
+) -> dict[str, list[Any]]:
+    """Return a table of what groups keep without the figures of those that have fewer rows."""
+    about = ("attribute", "group", "stratum", "n_rows", "weight")
+    enough = [count >= min_rows for count in table["n_rows"]]
+    return {
+        name: [
+            value if large or name in about else None
+            for value, large in zip(column, enough, strict=True)
+        ]
+        for name, column in table.items()
+    }
 
 
 class Note(NamedTuple):
