@@ -146,8 +146,8 @@ def test_show_says_what_is_inside(tmp_path):
     ("words", "message"),
     [
         (["moments"], "name the table"),
-        (["moments", "x.csv", "-s", "sex"], "give --out FILE"),
-        (["moments", "x.csv", "--show", "x.npz"], "neither DATA nor --out"),
+        (["moments", __file__, "-s", "sex"], "give --out FILE"),
+        (["moments", __file__, "--show", "x.npz"], "neither DATA nor --out"),
         (["fit", "--moments"], "name the files that fairpca moments wrote"),
         (["fit", "--moments", __file__, "-s", "sex"], "--sensitive needs rows"),
         (["fit", "--moments", __file__, "--hold-out", "0.2"], "--hold-out needs rows"),
