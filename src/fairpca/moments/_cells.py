@@ -39,6 +39,10 @@ _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
 class Pooled(NamedTuple):
     """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
 
+    See Also
+    --------
+    GroupMoments.pooled : What makes it.
+
     Examples
     --------
     >>> from fairpca import GroupMoments
@@ -53,6 +57,10 @@ class Pooled(NamedTuple):
 
 class Standardization(NamedTuple):
     """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
+
+    See Also
+    --------
+    GroupMoments.standardized : What uses it.
 
     Examples
     --------

@@ -40,6 +40,10 @@ class Contrast:
     status : str
         ``"compared"``, ``"mean only: …"`` or ``"not compared: …"``.
 
+    See Also
+    --------
+    ContrastSet : All of them.
+
     Examples
     --------
     >>> import numpy as np
@@ -122,6 +126,10 @@ class ProjectedGaps(NamedTuple):
     `mean` has the lengths of the projected mean gaps, `cov` the spectral norms of the projected
     covariance gaps.
 
+    See Also
+    --------
+    ContrastSet.projected_gaps : What makes it.
+
     Examples
     --------
     >>> import numpy as np
@@ -147,6 +155,11 @@ class ContrastSet(Sequence[Contrast]):
         Number of features p.
     notes : tuple of Note
         Messages for the user.
+
+    See Also
+    --------
+    GroupMoments.contrasts : What makes it.
+    Contrast : One of them.
 
     Examples
     --------
@@ -251,6 +264,10 @@ class GroupCovariances:
         Its rows.
     covariances : ndarray of shape (K, p, p)
         Its covariance about its own mean, with its weight as divisor.
+
+    See Also
+    --------
+    GroupMoments.group_covariances : What makes it.
 
     Examples
     --------
