@@ -311,7 +311,7 @@ FIT = (
 )
 MOMENTS = (
     *_GROUP_COLUMNS, _SUMMED, *_FEATURES,
-    _columns(DATA, "--target", "Columns that are not features."),
+    _columns(DATA, "--target", "Columns to predict later: not features; their sums are written."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the moments to an .npz file, for fairpca fit --moments."),
     _path(OUTPUT, "--show", "Say what a file of moments holds."),
