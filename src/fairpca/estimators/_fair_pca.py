@@ -171,6 +171,14 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Columns of X that were named as groups, strata or weights, if there were any; `transform`
         leaves them out.
 
+    See Also
+    --------
+    FairPCACV : Tolerances and penalties chosen on held-out rows.
+    DeltaFairPCA : A limit on what classifiers of a family reach.
+    SparseFairPCA : Components of a few features each.
+    FairKernelPCA : The same in the feature space of a kernel.
+    fairpca.metrics.audit : How well the groups are still predicted.
+
     References
     ----------
     M. Olfat and A. Aswani (2019). Convex formulations for fair principal component analysis.

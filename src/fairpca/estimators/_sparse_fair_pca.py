@@ -113,6 +113,11 @@ class SparseFairPCA(FairPCA):
 feature_names_in_, other_columns_
         As for `FairPCA`.
 
+    See Also
+    --------
+    FairPCA : All features in every component; ``rotation="varimax"`` helps to read them.
+    fairpca.report.LoadingsDisplay : Loadings and their balance as a picture.
+
     Examples
     --------
     >>> from fairpca import SparseFairPCA

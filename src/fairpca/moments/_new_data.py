@@ -37,6 +37,10 @@ class GapForecast(NamedTuple):
     cov_gap : float or None
         Covariance gap on the population.
 
+    See Also
+    --------
+    ExpectedGaps : Where it is found.
+
     Examples
     --------
     >>> from fairpca.moments import GapForecast
@@ -68,6 +72,10 @@ class ExpectedGaps:
         Number of fits behind the covariance gap.
     counted : {"rows", "units"}, default "rows"
         What the noise is reckoned by.
+
+    See Also
+    --------
+    fairpca.FairPCA.expected_gaps : What makes it.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeAlias
 
@@ -42,6 +42,10 @@ class Contrast:
         ``"compared"``, ``"mean only: …"`` or ``"not compared: …"``.
     sides : tuple of (Cell or None, Cell or None)
         Moments of both sides, where they are known; all rows and None for a numeric attribute.
+
+    See Also
+    --------
+    ContrastSet : All of them.
 
     Examples
     --------
@@ -98,6 +102,21 @@ class ContrastTable(dict[str, list[Any]]):
         return ContrastTable(table)
 
 
+def without_small_groups(
+    table: Mapping[str, list[Any]], min_rows: int = MIN_ROWS
+) -> dict[str, list[Any]]:
+    """Return a table of what groups keep without the figures of those that have fewer rows."""
+    about = ("attribute", "group", "stratum", "n_rows", "weight")
+    enough = [count >= min_rows for count in table["n_rows"]]
+    return {
+        name: [
+            value if large or name in about else None
+            for value, large in zip(column, enough, strict=True)
+        ]
+        for name, column in table.items()
+    }
+
+
 class Note(NamedTuple):
     """A message for the user about a set of contrasts, and the class of the warning."""
 
@@ -110,6 +129,10 @@ class ProjectedGaps(NamedTuple):
 
     `mean` has the lengths of the projected mean gaps, `cov` the spectral norms of the projected
     covariance gaps.
+
+    See Also
+    --------
+    ContrastSet.projected_gaps : What makes it.
 
     Examples
     --------
@@ -136,6 +159,11 @@ class ContrastSet(Sequence[Contrast]):
         Number of features p.
     notes : tuple of Note
         Messages for the user.
+
+    See Also
+    --------
+    GroupMoments.contrasts : What makes it.
+    Contrast : One of them.
 
     Examples
     --------
@@ -241,6 +269,10 @@ class GroupCovariances:
         Its rows.
     covariances : ndarray of shape (K, p, p)
         Its covariance about its own mean, with its weight as divisor.
+
+    See Also
+    --------
+    GroupMoments.group_covariances : What makes it.
 
     Examples
     --------

@@ -34,6 +34,10 @@ class GapStatistics(NamedTuple):
     gaussian_bound : float or None
         Largest bound of Δ for half-spaces, were the groups normal; may be infinite.
 
+    See Also
+    --------
+    gap_statistics : What makes it.
+
     Examples
     --------
     >>> from fairpca.moments import GapStatistics
@@ -64,6 +68,11 @@ class FoldedMoments:
         `from_rows`.
     by_units : bool, default False
         Whether rows of one unit share a half, so that the noise of a fold is that of its units.
+
+    See Also
+    --------
+    GroupMoments : Without folds.
+    fairpca.FairPCACV : What it is made for.
 
     Examples
     --------
@@ -229,6 +238,10 @@ def gap_statistics(
         As in `GroupMoments.contrasts`.
     compared : set of str, optional
         Labels of the contrasts to measure; None: all that have the rows.
+
+    See Also
+    --------
+    FoldedMoments : Moments of held-out rows.
 
     Examples
     --------
