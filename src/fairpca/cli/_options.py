@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -311,7 +311,7 @@ FIT = (
 )
 MOMENTS = (
     *_GROUP_COLUMNS, _SUMMED, *_FEATURES,
-    _columns(DATA, "--target", "Columns that are not features."),
+    _columns(DATA, "--target", "Columns to predict later: not features; their sums are written."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the moments to an .npz file, for fairpca fit --moments."),
     _path(OUTPUT, "--show", "Say what a file of moments holds."),
@@ -349,14 +349,11 @@ TRANSFORM = (
 # fmt: on
 
 
-def check_paths(
-    context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]
-) -> tuple[str, ...]:
+def check_paths(data: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Refuse a path that leads nowhere before anything that takes long to load is."""
-    for path in paths:
+    for path in () if settings.get("sql") else data:
         if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
             raise click.ClickException(f"{path}: no such file.")
-    return paths
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
