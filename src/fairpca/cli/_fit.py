@@ -78,7 +78,7 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
             moments, request = _sum_table(data, options, stages, share)
             notes += request.encoding_notes(moments.feature_names or ())
         settings = fit_settings(options, request)
-        result = _compare(moments, _model(settings, options["nonzero"]), stages)
+        result = _compare(moments, _model(settings, options), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
             fair = _fit_delta(result.fair, request, moments, options, stages)
@@ -125,6 +125,8 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
     for one, other in pairs:
         names = f"--{one} excludes --{other}".replace("_", "-")
         raise click.UsageError(f"{names}: give one of them.")
+    if options["by_column"] and options["nonzero"] is None:
+        raise click.UsageError("--by-column says how --nonzero counts: give --nonzero too.")
     if options["adversary"] is not None and options["delta"] is None:
         raise click.UsageError("--adversary is the classifier family of --delta: give --delta too.")
     if options["hold_out"] is not None and options["out"] is not None and not data:
@@ -144,14 +146,16 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         check_place("--save", npz_path(save), options["force"])
 
 
-def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
+def _model(settings: dict[str, Any], options: Mapping[str, Any]) -> FairPCA:
     """Return the estimator of the request, not fitted."""
-    if n_nonzero is None:
+    if options["nonzero"] is None:
         return FairPCA(**settings)
     from fairpca.estimators import SparseFairPCA
 
-    shared = set(SparseFairPCA().get_params()) & set(settings)
-    return SparseFairPCA(n_nonzero=n_nonzero, **{name: settings[name] for name in shared})
+    sparse = SparseFairPCA(feature_groups="columns" if options["by_column"] else None)
+    shared = set(sparse.get_params()) & set(settings)
+    own = {name: settings[name] for name in shared}
+    return sparse.set_params(n_nonzero=options["nonzero"], **own)
 
 
 def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
