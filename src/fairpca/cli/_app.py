@@ -117,7 +117,7 @@ Examples:
   fairpca transform model.npz --sql "select * from people" --database sqlite:people.db --into fair
 """,
 )
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path), callback=options.check_paths)
 @click.argument("paths", nargs=-1, metavar="[IN] [OUT]")
 @options.with_options(options.TRANSFORM)
 def transform(model: Path, paths: tuple[str, ...], **settings: Any) -> None:
@@ -141,7 +141,7 @@ Examples:
   fairpca fit --moments site_a.npz site_b.npz --save model.npz
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...")
+@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
 @options.with_options(options.MOMENTS)
 def moments(data: tuple[str, ...], **settings: Any) -> None:
     """Write the sums of DATA that a fit needs, and no row, to a file.

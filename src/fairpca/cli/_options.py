@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -349,12 +350,11 @@ TRANSFORM = (
 # fmt: on
 
 
-def check_paths(
-    context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]
-) -> tuple[str, ...]:
+def check_paths(context: click.Context, parameter: click.Parameter, paths: Any) -> Any:
     """Refuse a path that leads nowhere before anything that takes long to load is."""
-    for path in paths:
-        if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
+    for path in map(str, paths if isinstance(paths, tuple) else [paths]):
+        is_there = os.path.exists(path) or any(glob.iglob(path, recursive=True))
+        if not is_there and "://" not in path:
             raise click.ClickException(f"{path}: no such file.")
     return paths
 
