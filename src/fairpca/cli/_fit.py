@@ -36,7 +36,7 @@ from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
-from fairpca.moments.contrasts import ContrastTable
+from fairpca.moments.contrasts import ContrastTable, without_small_groups
 from fairpca.tables import check_target, project_table
 
 _IN_MEMORY = 10_000_000  # numbers of a table that is read again for its extremes and units
@@ -250,7 +250,7 @@ def _document(result: Comparison) -> dict[str, Any]:
         "scale": np.ones(fair.n_features_in_) if fair.scale_ is None else fair.scale_,
     }
     if groups:
-        document["groups"] = records(groups)
+        document["groups"] = records(without_small_groups(groups))
     if fair.target_weight:
         document["target"] = {**fair.target_information_, "kept": fair.target_kept_}
     if hasattr(fair, "balance_"):

@@ -226,10 +226,11 @@ class FairnessEstimator(
         return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype, means)
 
     def _form_contrasts(self, moments: GroupMoments) -> ContrastSet:
-        if not moments.attributes:
+        table, n_rows = moments.table, moments.n_samples
+        if not table.attributes:
             return ContrastSet((), moments.n_features)
-        for name in moments.categorical_attributes:
-            count, n_rows = len(moments.levels(name)), moments.n_samples
+        for position, name in enumerate(table.categorical):
+            count = len(table.levels(position))
             if count > MANY_GROUPS and n_rows < 2 * count:
                 raise GroupsError(
                     f"column {name!r} has {count} groups in {n_rows} rows: that is an identifier "
@@ -243,7 +244,9 @@ class FairnessEstimator(
     @with_callbacks
     def _solve(self, problem: FairProblem, **options: Any) -> Solution:
         """Solve the problem; steps go to `verbose` and callbacks."""
-        options["certify"] = self.certify
+        for name in ("certify", "tol", "max_iter", "cov_shift"):
+            if hasattr(self, name):
+                options.setdefault(name, getattr(self, name))
         with fit_task(self, None) as context:
             if self.verbose or context is not None:
                 options["callback"] = solve_callback(self, context)

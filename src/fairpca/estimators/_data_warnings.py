@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -128,15 +128,18 @@ def warn_of_merged(moments: GroupMoments) -> None:
         )
 
 
-def warn_of_small_groups(
-    contrasts: Mapping[str, list[Any]], n_components: int, moments: GroupMoments
-) -> None:
-    """Warn of groups that have few rows for the number of components."""
-    least = _PER_COMPONENT * n_components
-    if moments.n_samples < _TOY:
-        return
+def warn_of_groups(model: Any, *, compared: bool = True) -> None:
+    """Warn of compared groups with few rows for the components, and of rows without a group."""
+    moments, contrasts = model.moments_, model.contrasts_
+    n_rows, least = moments.n_samples, _PER_COMPONENT * model.n_components_
+    if moments.n_labelled < n_rows:
+        warn_user(
+            f"groups are known for {moments.n_labelled:,} of {n_rows:,} rows. The gaps rest on "
+            f"those alone: {model.expected_gaps(refits=0).text()}.",
+            FewRowsWarning,
+        )
     small = {}
-    for index, status in enumerate(contrasts["status"]):
+    for index, status in enumerate(contrasts["status"] if compared and n_rows >= _TOY else ()):
         for side in ("positive", "negative"):
             name, count = contrasts[side][index], contrasts[f"n_{side}"][index]
             if status == "compared" and name and name != "rest" and count < least:
@@ -153,17 +156,6 @@ def warn_of_small_groups(
                 f"others, or keep fewer components.{hint}",
                 settings=[("numeric", numeric[:1])] if numeric else (),
             )
-        )
-
-
-def warn_of_unlabelled(model: Any) -> None:
-    """Say how many rows the gaps rest on where groups are known for some rows only."""
-    moments = model.moments_
-    if moments.n_labelled < moments.n_samples:
-        warn_user(
-            f"groups are known for {moments.n_labelled:,} of {moments.n_samples:,} rows. The gaps "
-            f"rest on those alone: {model.expected_gaps(refits=0).text()}.",
-            FewRowsWarning,
         )
 
 
@@ -204,7 +196,7 @@ def _group_features(moments: GroupMoments) -> list[int]:
     """Positions of the features that vary, but not inside any group."""
     if not moments.attributes or not moments.table.cells:
         return []
-    span, width = moments.span, len(moments.categorical_attributes)
+    span, width = moments.span, len(moments.table.categorical)
     diagonal: Any = np.diag if span is None else span.spread
     groups: dict[Any, list[Any]] = {}
     for key, cell in moments.table.cells.items():

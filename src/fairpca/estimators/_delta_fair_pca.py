@@ -112,6 +112,12 @@ class DeltaFairPCA(LinearEstimator):
         As in `FairPCA`, and so are `scale_`, `n_components_`, `contrasts_`, `n_features_in_` and
         `feature_names_in_`.
 
+    See Also
+    --------
+    FairPCA : Equal means and close covariances, from moments alone.
+    fairpca.metrics.delta_fairness : The measure that is limited.
+    fairpca.report.TradeoffDisplay : `path_` as a picture.
+
     Examples
     --------
     >>> import numpy as np

@@ -18,6 +18,7 @@ from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_use
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._release import release
+from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import unique_columns, warn_of_identifiers
@@ -221,7 +222,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
             Whether to keep the moments, which `partial_fit` and `expected_gaps` need. They hold
             means and covariances of the groups, and are most of the file.
         min_rows : int, default=10
-            Gaps of groups with fewer rows are not written, and moments with such a cell are
+            Figures of groups with fewer rows are not written, and moments with such a cell are
             refused; see `GroupMoments.save`.
 
         Examples
@@ -247,12 +248,14 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         return write_model(path, ModelFile(type(self).__name__, parameters, state))
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
-        """Return the fitted attributes, without gaps of groups that have fewer rows."""
+        """Return the fitted attributes, without figures of groups that have fewer rows."""
         state = {
             name: value
             for name, value in sorted(vars(self).items())
             if name.endswith("_") and not name.startswith("_")
         }
+        if state.get("group_variance_") is not None:
+            state["group_variance_"] = without_small_groups(state["group_variance_"], min_rows)
         return {**state, "contrasts_": self.contrasts_.without_small(min_rows)}
 
 

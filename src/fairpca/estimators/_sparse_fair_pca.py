@@ -12,8 +12,7 @@ from fairpca._choices import PATH
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
-    warn_of_small_groups,
-    warn_of_unlabelled,
+    warn_of_groups,
 )
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._linear import FAMD
@@ -113,6 +112,11 @@ class SparseFairPCA(FairPCA):
     mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
 feature_names_in_, other_columns_
         As for `FairPCA`.
+
+    See Also
+    --------
+    FairPCA : All features in every component; ``rotation="varimax"`` helps to read them.
+    fairpca.report.LoadingsDisplay : Loadings and their balance as a picture.
 
     Examples
     --------
@@ -255,8 +259,7 @@ feature_names_in_, other_columns_
         self._set_path(problem, states, chosen)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
-            warn_of_small_groups(self.contrasts_, problem.d, moments)
-            warn_of_unlabelled(self)
+            warn_of_groups(self)
             self._warn_of_correlation(len(problem.F) + problem.d)
         return self
 

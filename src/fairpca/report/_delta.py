@@ -29,6 +29,10 @@ class DeltaBar:
     plain : tuple of three float, or None
         The same of what the representation is compared with.
 
+    See Also
+    --------
+    DeltaDisplay : Where it is drawn.
+
     Examples
     --------
     >>> from fairpca.report import DeltaBar
@@ -54,6 +58,10 @@ class DeltaDisplay(Display):
     ----------
     bars : sequence of DeltaBar
         What to draw, from top to bottom.
+
+    See Also
+    --------
+    fairpca.metrics.audit : What measures it.
 
     Examples
     --------

@@ -35,6 +35,11 @@ _MAX_LABELS = 200
 class Attribute:
     """One categorical column: its name, the sorted values that occur, and a code per row.
 
+    See Also
+    --------
+    encode_groups : What makes it.
+    NumericAttribute : A column of numbers.
+
     Examples
     --------
     >>> from fairpca.rows import encode_groups
@@ -52,6 +57,11 @@ class Attribute:
 class NumericAttribute:
     """One numeric column: its name and a finite number per row.
 
+    See Also
+    --------
+    encode_groups : What makes it.
+    Attribute : A column of groups.
+
     Examples
     --------
     >>> from fairpca.rows import encode_groups
@@ -66,6 +76,10 @@ class NumericAttribute:
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Encoded columns of ``sensitive_features`` or ``control_features``.
+
+    See Also
+    --------
+    encode_groups : What makes it.
 
     Examples
     --------
@@ -126,6 +140,10 @@ def encode_groups(
         Name of the argument whose rows the groups belong to, for messages.
     unknown : str, optional
         Name of a group for missing values, which are refused without it.
+
+    See Also
+    --------
+    Rows.attach : Groups with features, strata and weights.
 
     Examples
     --------
@@ -347,6 +365,10 @@ def check_levels(name: str, levels: Sequence[Level], argument: str) -> None:
 
 def sort_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
     """Sort distinct levels by value, or by their text where the types do not compare.
+
+    See Also
+    --------
+    encode_groups : What uses it.
 
     Examples
     --------

@@ -59,6 +59,10 @@ def __getattr__(name: str) -> Any:
 def is_lazy(X: Any) -> bool:
     """Tell a Dask array or data frame from rows in memory, without importing Dask.
 
+    See Also
+    --------
+    is_stream : Arrow batches.
+
     Examples
     --------
     >>> from fairpca.tables import is_lazy
@@ -73,6 +77,10 @@ def is_stream(X: Any) -> bool:
 
     Readers, pyarrow datasets, polars LazyFrames, DuckDB relations, ADBC cursors and functions that
     open one are streams; frames and tables of pandas, polars and pyarrow are in memory.
+
+    See Also
+    --------
+    is_lazy : Dask collections.
 
     Examples
     --------

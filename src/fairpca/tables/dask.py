@@ -69,6 +69,10 @@ def moments_from_dask(
         As in `moments_from_files`. An array has no categorical features; its attributes are
         named ``sensitive_feature`` or ``sensitive_feature_0``, …
 
+    See Also
+    --------
+    moments_from_files, moments_from_arrow, moments_from_spark : Other inputs.
+
     Examples
     --------
     >>> import dask.dataframe as dd

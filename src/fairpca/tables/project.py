@@ -92,6 +92,11 @@ def project_table(
     filesystem, progress
         As in `moments_from_files`.
 
+    See Also
+    --------
+    project_into : The same into a database.
+    moments_from_files : What the components are fitted from.
+
     Examples
     --------
     >>> import os, tempfile
@@ -266,6 +271,10 @@ def check_target(
     table: Table, out: str | os.PathLike[str], *, force: bool = False, filesystem: Any = None
 ) -> None:
     """Refuse what `project_table`, with these parameters, could not or must not write.
+
+    See Also
+    --------
+    project_table : What it is called before.
 
     Examples
     --------
