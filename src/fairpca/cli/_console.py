@@ -77,11 +77,11 @@ def running(options: dict[str, Any]) -> Iterator[tuple[Stages, list[str]]]:
     caught: list[warnings.WarningMessage] = []
     with Stages(enabled=not options["quiet"]) as stages, warnings.catch_warnings():
 
-        def show(message: Any, *where: Any) -> None:
+        def show(message: Any, *where: Any, **of: Any) -> None:
             if isinstance(message, LongFitWarning):  # of use before the fit only
                 stages.begin(f"fitting: {one_line(message.advice(as_typed))}")
             else:
-                caught.append(warnings.WarningMessage(message, *where))
+                caught.append(warnings.WarningMessage(message, *where, **of))
 
         warnings.simplefilter("always")
         warnings.showwarning = show
