@@ -293,8 +293,8 @@ feature_names_in_, other_columns_
             )
         return problem
 
-    def _places(self, moments: GroupMoments) -> Array | None:
-        """Features of each label as rows, filled up with the number of features; None: singles."""
+    def _places(self, moments: GroupMoments) -> list[Array] | None:
+        """Features of each label; None: every feature counts by itself."""
         if self.feature_groups is None:
             return None
         p = moments.n_features
@@ -311,19 +311,17 @@ feature_names_in_, other_columns_
         members: dict[Any, list[int]] = {}
         for place, label in enumerate(labels):
             members.setdefault(label, []).append(place)
-        width = max(map(len, members.values()))
-        return np.array([some + [p] * (width - len(some)) for some in members.values()])
+        return [np.array(some) for some in members.values()]
 
     def _sizes(self, problem: SparseProblem) -> list[int]:
         """Numbers of places to solve for; refuse those that cannot have equal means."""
         K, d, p = len(problem.F), problem.d, len(problem.S)
-        n_places = p if problem.places is None else len(problem.places)
         if self.n_nonzero == PATH:
-            sizes = [min(K + d, n_places)]
-            while sizes[-1] < n_places:
-                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), n_places))
+            sizes = [min(K + d, problem.n_places)]
+            while sizes[-1] < problem.n_places:
+                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), problem.n_places))
             return sizes
-        size = min(int(self.n_nonzero), n_places)
+        size = min(int(self.n_nonzero), problem.n_places)
         if problem.places is None and size <= K:
             cause = "Raise n_nonzero" if p > K else f"There are n_features={p}: use more features"
             raise InfeasibleError(
