@@ -11,13 +11,12 @@ import click
 import numpy as np
 
 from fairpca._choices import OBJECTIVES
-from fairpca._files import npz_path
+from fairpca._files import check_place, npz_path
 from fairpca._present import records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
     TableRequest,
-    check_place,
     delta_model,
     fit_settings,
     parse_request,
@@ -136,11 +135,11 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         if options[name] and options["engine"] != engine:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
     if options["out"] is not None:
-        check_place("--out", options["out"], options["force"])
+        check_place(options["out"], "out", force=options["force"])
     if (save := options["save"]) is not None:
         if save.name in ("", ".."):
             raise click.ClickException(f"--save {save}: give the name of a file.")
-        check_place("--save", npz_path(save), options["force"])
+        check_place(npz_path(save), "save", force=options["force"])
 
 
 def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:

@@ -42,10 +42,11 @@ def warn_of_features(moments: GroupMoments, *, scaled: bool) -> None:
     """Warn of features that are functions of the groups, or that hold nearly all the variance."""
     whole = moments.complete()
     names = whole.feature_names or tuple(f"x{i}" for i in range(whole.n_features))
-    copies = [name for name in names if name in whole.attributes]
+    attributes = whole.table.attributes
+    copies = [name for name in names if name in attributes]
     copies += [names[i] for i in _group_features(whole) if names[i] not in copies]
     if copies:
-        groups = ", ".join(map(repr, whole.attributes))
+        groups = ", ".join(map(repr, attributes))
         warn_user(
             f"{_listed(copies)} is a function of the protected attribute ({groups}), or has its "
             "name: its variance is nothing but the groups, and new data reveal them by it. Leave "
@@ -194,12 +195,13 @@ def _is_numeric(moments: GroupMoments, name: str) -> bool:
 
 def _group_features(moments: GroupMoments) -> list[int]:
     """Positions of the features that vary, but not inside any group."""
-    if not moments.attributes or not moments.table.cells:
+    table, span = moments.table, moments.span
+    if not table.attributes or not table.cells:
         return []
-    span, width = moments.span, len(moments.table.categorical)
+    width = len(table.categorical)
     diagonal: Any = np.diag if span is None else span.spread
     groups: dict[Any, list[Any]] = {}
-    for key, cell in moments.table.cells.items():
+    for key, cell in table.cells.items():
         groups.setdefault(key[:width], []).append(cell)
     merged = [merge(cells) for cells in groups.values()]
     everything = merge(merged)
