@@ -300,6 +300,12 @@ def _encode_column(column: Column, argument: str, is_numeric: bool) -> Attribute
     values = column.values
     if is_numeric:
         return NumericAttribute(column.name, _to_numbers(column.name, values, argument))
+    if column.codes is not None and column.distinct is not None:
+        few = replace(column, values=column.distinct, codes=None)
+        encoded = _encode_column(few, argument, is_numeric)
+        if isinstance(encoded, NumericAttribute):
+            return replace(encoded, values=encoded.values[column.codes])
+        return replace(encoded, codes=encoded.codes[column.codes])
     kind = values.dtype.kind
     if kind == "O" and _holds_floats(values):
         values, kind = values.astype(np.float64), "f"
