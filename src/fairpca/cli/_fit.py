@@ -39,7 +39,6 @@ from fairpca.moments.contrasts import ContrastTable, without_small_groups
 from fairpca.tables import check_target, project_table
 
 _IN_MEMORY = 10_000_000  # numbers of a table that is read again for its extremes and units
-_QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
 _EXCLUDED = (
     *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
     *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
@@ -155,18 +154,9 @@ def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
 
 def _compare(moments: Any, fair: FairPCA, stages: Stages) -> PlainComparison:
     """Fit fair and plain components from moments, wherever the rows are."""
-    stage = f"fitting {moments.n_samples} rows, {moments.n_features} features"
-    stages.begin(stage)
-
-    def on_problem_size(d: int, n_contrasts: int) -> None:
-        if n_contrasts * d * d > _QUICK and fair.cov_weight != 0:
-            stages.begin(
-                f"{stage}: {d} components and {n_contrasts} contrasts take minutes; fewer, or "
-                "--cov-weight 0, are quick"
-            )
-
+    stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
     folded = isinstance(moments, FoldedMoments)
-    plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
+    plain = fit_with_plain(fair, moments.total if folded else moments)
     return PlainComparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
