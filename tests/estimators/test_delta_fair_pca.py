@@ -107,7 +107,8 @@ def test_a_delta_out_of_reach_is_said_once(short_path):
     z = np.arange(200) % 2
     X = rng.normal(size=(200, 2)) * (1.0 + 3.0 * z[:, None])  # every direction gives it away
     with pytest.warns(
-        DeltaNotReachedWarning, match=r"at most 0\.05.* was not reached and cannot be verified"
+        DeltaNotReachedWarning,
+        match=r"at most 5\.0 points.* was not reached and cannot be verified",
     ) as caught:
         fair = DeltaFairPCA(1, delta=0.05).fit(X, sensitive_features=z)
     assert len(caught) == 1

@@ -303,8 +303,8 @@ class AuditReport:
             one, two = ([some[k] for k in kept] for some in (columns[0], rates))
             rows = paired_differences(one, two, *limits)
             # The largest of each is its headline, and so their difference is the one on the page.
-            shown = ([r for r in some if r.exceeds_chance] or some for some in (one, two))
-            largest = difference_of_largest(*shown, rows, *limits)
+            one, two = ([r for r in some if r.exceeds_chance] or some for some in (one, two))
+            largest = difference_of_largest(one, two, rows, *limits)
             named = tuple(zip((comparisons[k] for k in kept), rows, strict=True))
             differences.append(HeadlineDifference(full[0].name, other.name, *largest, named))
         return cls(tuple(full), tuple(differences), missing, settings=settings, **facts)

@@ -290,6 +290,7 @@ class _Audit:
         steps = [step for number in range(len(self._names)) for step in self._steps(number)]
         milliseconds = [max(1, round(1000 * seconds)) for seconds, _ in steps]
         counter = Counter(sum(milliseconds), progress)
+        counter.add(0)
         with single_blas_thread():  # thin products: threads would wait for each other
             for (_, step), cost in zip(steps, milliseconds, strict=True):
                 step()
