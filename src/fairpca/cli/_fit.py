@@ -11,13 +11,12 @@ import click
 import numpy as np
 
 from fairpca._choices import OBJECTIVES
-from fairpca._files import npz_path
+from fairpca._files import check_place, npz_path
 from fairpca._present import records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
     TableRequest,
-    check_place,
     delta_model,
     fit_settings,
     parse_request,
@@ -36,11 +35,10 @@ from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
-from fairpca.moments.contrasts import ContrastTable
+from fairpca.moments.contrasts import ContrastTable, without_small_groups
 from fairpca.tables import check_target, project_table
 
 _IN_MEMORY = 10_000_000  # numbers of a table that is read again for its extremes and units
-_QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
 _EXCLUDED = (
     *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
     *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
@@ -137,11 +135,11 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         if options[name] and options["engine"] != engine:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
     if options["out"] is not None:
-        check_place("--out", options["out"], options["force"])
+        check_place(options["out"], "out", force=options["force"])
     if (save := options["save"]) is not None:
         if save.name in ("", ".."):
             raise click.ClickException(f"--save {save}: give the name of a file.")
-        check_place("--save", npz_path(save), options["force"])
+        check_place(npz_path(save), "save", force=options["force"])
 
 
 def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
@@ -156,18 +154,9 @@ def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
 
 def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
     """Fit fair and plain components from moments, wherever the rows are."""
-    stage = f"fitting {moments.n_samples} rows, {moments.n_features} features"
-    stages.begin(stage)
-
-    def on_problem_size(d: int, n_contrasts: int) -> None:
-        if n_contrasts * d * d > _QUICK and fair.cov_weight != 0:
-            stages.begin(
-                f"{stage}: {d} components and {n_contrasts} contrasts take minutes; fewer, or "
-                "--cov-weight 0, are quick"
-            )
-
+    stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
     folded = isinstance(moments, FoldedMoments)
-    plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
+    plain = fit_with_plain(fair, moments.total if folded else moments)
     return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
@@ -260,7 +249,7 @@ def _document(result: Comparison) -> dict[str, Any]:
         "scale": np.ones(fair.n_features_in_) if fair.scale_ is None else fair.scale_,
     }
     if groups:
-        document["groups"] = records(groups)
+        document["groups"] = records(without_small_groups(groups))
     if fair.target_weight:
         document["target"] = {**fair.target_information_, "kept": fair.target_kept_}
     if hasattr(fair, "balance_"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,8 +12,7 @@ from fairpca._choices import PATH
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
-    warn_of_small_groups,
-    warn_of_unlabelled,
+    warn_of_groups,
 )
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._linear import FAMD
@@ -113,6 +112,11 @@ class SparseFairPCA(FairPCA):
     mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
 feature_names_in_, other_columns_
         As for `FairPCA`.
+
+    See Also
+    --------
+    FairPCA : All features in every component; ``rotation="varimax"`` helps to read them.
+    fairpca.report.LoadingsDisplay : Loadings and their balance as a picture.
 
     Examples
     --------
@@ -228,7 +232,6 @@ feature_names_in_, other_columns_
         self,
         moments: GroupMoments,
         *,
-        on_problem_size: Callable[[int, int], None] | None = None,
         tabulate: bool = False,
         warn: bool = True,
     ) -> Self:
@@ -246,8 +249,6 @@ feature_names_in_, other_columns_
         dense = FairProblem.from_contrasts(S, contrasts, 1, mean_tol=self.mean_tol, cov_weight=0.0)
         try:
             problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
-            if on_problem_size is not None:
-                on_problem_size(problem.d, len(contrasts))
             states = solve_path(problem, self._sizes(problem), _PATH_END)
             chosen = self._choose(problem, states)
         except InfeasibleError as error:
@@ -258,8 +259,7 @@ feature_names_in_, other_columns_
         self._set_path(problem, states, chosen)
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
-            warn_of_small_groups(self.contrasts_, problem.d, moments)
-            warn_of_unlabelled(self)
+            warn_of_groups(self)
             self._warn_of_correlation(len(problem.F) + problem.d)
         return self
 
@@ -290,8 +290,8 @@ feature_names_in_, other_columns_
             )
         return problem
 
-    def _places(self, moments: GroupMoments) -> Array | None:
-        """Features of each label as rows, filled up with the number of features; None: singles."""
+    def _places(self, moments: GroupMoments) -> list[Array] | None:
+        """Features of each label; None: every feature counts by itself."""
         if self.feature_groups is None:
             return None
         p = moments.n_features
@@ -308,19 +308,17 @@ feature_names_in_, other_columns_
         members: dict[Any, list[int]] = {}
         for place, label in enumerate(labels):
             members.setdefault(label, []).append(place)
-        width = max(map(len, members.values()))
-        return np.array([some + [p] * (width - len(some)) for some in members.values()])
+        return [np.array(some) for some in members.values()]
 
     def _sizes(self, problem: SparseProblem) -> list[int]:
         """Numbers of places to solve for; refuse those that cannot have equal means."""
         K, d, p = len(problem.F), problem.d, len(problem.S)
-        n_places = p if problem.places is None else len(problem.places)
         if self.n_nonzero == PATH:
-            sizes = [min(K + d, n_places)]
-            while sizes[-1] < n_places:
-                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), n_places))
+            sizes = [min(K + d, problem.n_places)]
+            while sizes[-1] < problem.n_places:
+                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), problem.n_places))
             return sizes
-        size = min(int(self.n_nonzero), n_places)
+        size = min(int(self.n_nonzero), problem.n_places)
         if problem.places is None and size <= K:
             cause = "Raise n_nonzero" if p > K else f"There are n_features={p}: use more features"
             raise InfeasibleError(

@@ -253,6 +253,11 @@ class AuditReport:
     losses : dict of lists, or None
         What each group loses, as `group_loss` says, with `original`.
 
+    See Also
+    --------
+    audit : What makes it.
+    fairpca.report.audit_report : The same on a page.
+
     Examples
     --------
     >>> import numpy as np

@@ -50,6 +50,10 @@ class HeldOut:
     n_rows, n_units : tuple of two int
         Held-out rows and units of the two groups; n_units is None without units.
 
+    See Also
+    --------
+    AuditReport : Where it is found.
+
     Examples
     --------
     >>> from fairpca.metrics import HeldOut

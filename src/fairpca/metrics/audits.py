@@ -121,6 +121,12 @@ def audit(
     AuditInterrupted
         On an interrupt; its ``report`` is what was done so far.
 
+    See Also
+    --------
+    delta_fairness : One family of classifiers.
+    decision_rates : What is decided, instead of what could be.
+    fairpca.report.audit_report : The same on a page.
+
     Examples
     --------
     >>> import numpy as np

@@ -39,6 +39,11 @@ class FairScorer:
     **delta_options
         Arguments of `delta_fairness`, such as ``family`` and ``method``.
 
+    See Also
+    --------
+    refit_within : Chooses by its two scores.
+    fairpca.FairPCACV : Chooses from moments alone.
+
     Notes
     -----
     With ``sklearn.set_config(enable_metadata_routing=True)`` the scorer asks for
@@ -202,6 +207,10 @@ def refit_within(
     callable
         Takes ``cv_results_`` and returns the index of the chosen candidate. Where no candidate
         is within the limit it warns and returns the fairest.
+
+    See Also
+    --------
+    FairScorer : The scores that it chooses by.
 
     Examples
     --------

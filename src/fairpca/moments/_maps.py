@@ -44,6 +44,10 @@ _COLUMNS_AT_ONCE = 128  # so that only the basis is as large as the rows
 class Span:
     """The points origin + Wᵀy: `origin` (p,) and `basis` W (r, p) with orthonormal rows.
 
+    See Also
+    --------
+    GroupMoments : Keeps the span of its rows where features are many.
+
     Examples
     --------
     >>> import numpy as np

@@ -65,10 +65,12 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
     size = width if span is None else len(span)
     columns, targets = _read_targets(header, arrays.pop("target_parts", None), size)
     _check_arrays(arrays, _stack([], size, len(numeric)), len(keys))
-    n_rows, weights = arrays.pop("n_rows").tolist(), arrays.pop("weight").tolist()
+    sizes = zip(
+        *(arrays.pop(name).tolist() for name in ("n_rows", "weight", "heaviest")), strict=True
+    )
     cells = {
-        key: Cell(n, weight, **{name: stack[index].copy() for name, stack in arrays.items()})
-        for index, (key, n, weight) in enumerate(zip(keys, n_rows, weights, strict=True))
+        key: Cell(*size, **{name: stack[index].copy() for name, stack in arrays.items()})
+        for index, (key, size) in enumerate(zip(keys, sizes, strict=True))
     }
     if columns:
         places = enumerate(cells.items())
@@ -106,7 +108,8 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
         for name, shape in shapes.items()
     }
     stacked["n_rows"] = np.array([cell.n_rows for cell in cells], dtype=np.int64)
-    stacked["weight"] = np.array([cell.weight for cell in cells], dtype=np.float64)
+    for name in ("weight", "heaviest"):
+        stacked[name] = np.array([getattr(cell, name) for cell in cells], dtype=np.float64)
     return stacked
 
 
@@ -175,7 +178,7 @@ def _check_arrays(arrays: dict[str, FloatArray], model: dict[str, Any], n_cells:
         if (arrays[name] != np.swapaxes(arrays[name], -1, -2)).any():
             raise ValueError(f"{name} is not symmetric")
     spread = np.diagonal(arrays["scatter"], axis1=-2, axis2=-1)
-    if (arrays["n_rows"] < 1).any() or (arrays["weight"] <= 0).any():
+    if any((arrays[name] <= 0).any() for name in ("n_rows", "weight", "heaviest")):
         raise ValueError("a cell without rows or weight")
     if (spread < 0).any() or (arrays["z_scatter"] < 0).any():
         raise ValueError("a negative sum of squares")

@@ -112,16 +112,15 @@ def tabulate(rows: Rows) -> Table:
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
             cells[key] = summarise(rows.X, values, rows.weights, members)
         check_sums(cells[key])
-        if rows.targets is not None:
-            cells[key] = replace(cells[key], targets=sum_targets(rows, members))
     attributes, controls = (
         () if part is None else part.names for part in (rows.groups, rows.strata)
     )
     names = tuple(attribute.name for attribute in numeric)
     table = Table(attributes, names, controls, cells)
     if rows.targets is not None:
-        numbers = tuple(column.name for column in rows.targets.numeric)
-        table = replace(table, targets=rows.targets.names, numeric_targets=numbers)
+        numbers, sums = (column.name for column in rows.targets.numeric), sum_targets(rows, columns)
+        cells = {key: replace(cell, targets=sums.get(key, ())) for key, cell in cells.items()}
+        table = Table(attributes, names, controls, cells, rows.targets.names, tuple(numbers))
     return _canonical(table)
 
 

@@ -72,6 +72,11 @@ class GroupMoments(MomentsReprMixin):
     merged : tuple of str
         Cells that were added to a cell "other", because they had few rows.
 
+    See Also
+    --------
+    fairpca.FairPCA.fit_moments : Components from moments.
+    fairpca.tables.moments_from_files : Moments of files.
+
     Examples
     --------
     >>> import numpy as np

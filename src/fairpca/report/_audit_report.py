@@ -89,6 +89,10 @@ def audit_report(
     AuditPage
         Its `to_html`, `to_markdown` and `json` give the page, a model card and the figures.
 
+    See Also
+    --------
+    fairpca.metrics.audit : The figures without a page.
+
     Examples
     --------
     >>> import numpy as np

@@ -30,6 +30,10 @@ class DeltaBar:
     plain : tuple of three float, or None
         The same of what the representation is compared with.
 
+    See Also
+    --------
+    DeltaDisplay : Where it is drawn.
+
     Examples
     --------
     >>> from fairpca.report import DeltaBar
@@ -57,6 +61,10 @@ class DeltaDisplay(Display):
         What to draw, from top to bottom.
     names : tuple of two str, default ("audited", "plain PCA")
         What the bars are of, and what it is compared with.
+
+    See Also
+    --------
+    fairpca.metrics.audit : What measures it.
 
     Examples
     --------

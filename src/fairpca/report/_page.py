@@ -60,6 +60,10 @@ class AuditPage:
     path : dict, optional
         Scores, figures and loadings along the path of penalties, which the slider moves along.
 
+    See Also
+    --------
+    audit_report : What makes it.
+
     Examples
     --------
     >>> import numpy as np

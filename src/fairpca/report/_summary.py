@@ -26,6 +26,7 @@ from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
+from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign
 from fairpca.report._target import target_figures
 from fairpca.rows import Rows
@@ -264,14 +265,16 @@ def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, 
         moments = moments.standardized(Standardization(fair.mean_, fair.scale_))
     groups = moments.group_covariances(fair.joint)
     best = groups.best(len(fair.components_))
-    tables = [groups.as_table(model.components_.T, best) for model in (plain, fair)]
+    tables = [
+        without_small_groups(groups.as_table(model.components_.T, best)) for model in (plain, fair)
+    ]
     return [
         {
             "group": groups.label(place),
             "n_rows": groups.n_rows[place],
-            "best": float(best[place]),
+            "best": tables[0]["best"][place],
             **{
-                f"{name}_{what}": float(table[what][place])
+                f"{name}_{what}": table[what][place]
                 for name, table in zip(("plain", "fair"), tables, strict=True)
                 for what in ("variance", "loss")
             },

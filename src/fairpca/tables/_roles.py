@@ -49,6 +49,10 @@ class Roles:
 
     The parts and options are those of `moments_from_files`.
 
+    See Also
+    --------
+    Table.assign : What makes it.
+
     Examples
     --------
     >>> import pyarrow as pa

@@ -51,6 +51,10 @@ class Table:
     Made by `open_table`, which has an example. `schema` has the columns and their types; for CSV
     files they come from the start of the first one.
 
+    See Also
+    --------
+    open_table, open_query : What make it.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -274,6 +278,11 @@ def open_table(
     separator, types, filesystem, kind
         As in `moments_from_files`.
 
+    See Also
+    --------
+    open_query : Databases.
+    Table : What it returns.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -377,6 +386,11 @@ def moments_from_files(
     InvalidInputError
         Naming the file where one cannot be read, lacks a column or has another type.
 
+    See Also
+    --------
+    moments_from_arrow, moments_from_dask, moments_from_spark : Other inputs.
+    project_table : The way back.
+
     Examples
     --------
     >>> import tempfile
@@ -418,6 +432,10 @@ def moments_from_arrow(
         without arguments is called to open the stream, each time that it is needed.
     sensitive, features, control, weight, threads, progress, **options
         As in `moments_from_files`.
+
+    See Also
+    --------
+    moments_from_files, moments_from_dask, moments_from_spark : Other inputs.
 
     Examples
     --------
