@@ -120,7 +120,7 @@ def tabulate(rows: Rows) -> CellTable:
     if rows.targets is not None:
         numbers, sums = (column.name for column in rows.targets.numeric), sum_targets(rows, columns)
         cells = {key: replace(cell, targets=sums.get(key, ())) for key, cell in cells.items()}
-        table = Table(attributes, names, controls, cells, rows.targets.names, tuple(numbers))
+        table = CellTable(attributes, names, controls, cells, rows.targets.names, tuple(numbers))
     return _canonical(table)
 
 
