@@ -45,7 +45,7 @@ _EXCLUDED = (
 )
 
 
-class Comparison(NamedTuple):
+class PlainComparison(NamedTuple):
     """A fair fit, plain PCA of the same rows, and figures of held-out rows where they are known."""
 
     fair: Any
@@ -152,17 +152,17 @@ def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
     return SparseFairPCA(n_nonzero=n_nonzero, **{name: settings[name] for name in shared})
 
 
-def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
+def _compare(moments: Any, fair: FairPCA, stages: Stages) -> PlainComparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
     folded = isinstance(moments, FoldedMoments)
     plain = fit_with_plain(fair, moments.total if folded else moments)
-    return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
+    return PlainComparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
 def _measure_held_out(
-    result: Comparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
-) -> Comparison:
+    result: PlainComparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
+) -> PlainComparison:
     """Measure both fits on the rows that were held out."""
     stages.begin("measuring held-out rows")
     roles = replace(request.roles, only_held_out=True)
@@ -171,7 +171,7 @@ def _measure_held_out(
 
 
 def _forecast(
-    result: Comparison, request: TableRequest, options: Mapping[str, Any]
+    result: PlainComparison, request: TableRequest, options: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Say what to expect of new data; a table that fits into memory is read once more for it."""
     fair, moments = result.fair, result.plain.moments_
@@ -211,7 +211,7 @@ def _write_rows(
 
 
 def _show(
-    result: Comparison,
+    result: PlainComparison,
     request: TableRequest,
     settings: dict[str, Any],
     options: Mapping[str, Any],
@@ -233,7 +233,7 @@ def _show(
         print_fit(*result, result.group_table(), heading)
 
 
-def _document(result: Comparison) -> dict[str, Any]:
+def _document(result: PlainComparison) -> dict[str, Any]:
     """Gather every figure of a fit."""
     fair, plain, groups = result.fair, result.plain, result.group_table()
     gaps = {f"{name}_plain": plain.contrasts_[name] for name in ("mean_gap", "cov_gap")}

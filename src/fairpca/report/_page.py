@@ -234,6 +234,7 @@ _FILTERS: dict[str, Any] = {
     "percent": percent,
     "points": points,
     "pvalue": p_value,
+    "right_of_100": lambda difference: round(50 + 50 * difference),
     "span": lambda ends, unit="share": interval(ends[0], ends[1], _FILTERS[unit]),
     "points_span": lambda entry: interval(entry["low"], entry["high"], _FILTERS["points"]),
     "measured": lambda held, name: with_error(held[name], held[f"{name}_error"]),
