@@ -217,7 +217,7 @@ def _certified(certificate: Mapping[str, Any]) -> str:
 def _certificate_words(certificate: Mapping[str, Any]) -> str:
     words: dict[str, str] = _prose()["certificate_words"]
     text = words["close" if certificate["certified"] else "none"]
-    as_much = "" if certificate["target_kept"] is None else words["as_much"]
+    as_much = "" if certificate.get("target_kept") is None else words["as_much"]
     figures = {name: number(certificate[name]) for name in ("objective", "bound")}
     return text.format(**figures, verdict=verdict(certificate), as_much=as_much)
 
