@@ -11,13 +11,12 @@ import click
 import numpy as np
 
 from fairpca._choices import OBJECTIVES
-from fairpca._files import npz_path
+from fairpca._files import check_place, npz_path
 from fairpca._present import records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
     TableRequest,
-    check_place,
     delta_model,
     fit_settings,
     parse_request,
@@ -40,14 +39,13 @@ from fairpca.moments.contrasts import ContrastTable, without_small_groups
 from fairpca.tables import check_target, project_table
 
 _IN_MEMORY = 10_000_000  # numbers of a table that is read again for its extremes and units
-_QUICK = 2000  # entries of the multipliers, contrasts × d², that are solved for in seconds
 _EXCLUDED = (
     *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
     *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
 )
 
 
-class Comparison(NamedTuple):
+class PlainComparison(NamedTuple):
     """A fair fit, plain PCA of the same rows, and figures of held-out rows where they are known."""
 
     fair: Any
@@ -139,11 +137,11 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         if options[name] and options["engine"] != engine:
             raise click.UsageError(f"--{name} needs --engine {engine}.")
     if options["out"] is not None:
-        check_place("--out", options["out"], options["force"])
+        check_place(options["out"], "out", force=options["force"])
     if (save := options["save"]) is not None:
         if save.name in ("", ".."):
             raise click.ClickException(f"--save {save}: give the name of a file.")
-        check_place("--save", npz_path(save), options["force"])
+        check_place(npz_path(save), "save", force=options["force"])
 
 
 def _model(settings: dict[str, Any], options: Mapping[str, Any]) -> FairPCA:
@@ -158,26 +156,17 @@ def _model(settings: dict[str, Any], options: Mapping[str, Any]) -> FairPCA:
     return sparse.set_params(n_nonzero=options["nonzero"], **own)
 
 
-def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
+def _compare(moments: Any, fair: FairPCA, stages: Stages) -> PlainComparison:
     """Fit fair and plain components from moments, wherever the rows are."""
-    stage = f"fitting {moments.n_samples} rows, {moments.n_features} features"
-    stages.begin(stage)
-
-    def on_problem_size(d: int, n_contrasts: int) -> None:
-        if n_contrasts * d * d > _QUICK and fair.cov_weight != 0:
-            stages.begin(
-                f"{stage}: {d} components and {n_contrasts} contrasts take minutes; fewer, or "
-                "--cov-weight 0, are quick"
-            )
-
+    stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
     folded = isinstance(moments, FoldedMoments)
-    plain = fit_with_plain(fair, moments.total if folded else moments, on_problem_size)
-    return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
+    plain = fit_with_plain(fair, moments.total if folded else moments)
+    return PlainComparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
 def _measure_held_out(
-    result: Comparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
-) -> Comparison:
+    result: PlainComparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
+) -> PlainComparison:
     """Measure both fits on the rows that were held out."""
     stages.begin("measuring held-out rows")
     roles = replace(request.roles, only_held_out=True)
@@ -186,7 +175,7 @@ def _measure_held_out(
 
 
 def _forecast(
-    result: Comparison, request: TableRequest, options: Mapping[str, Any]
+    result: PlainComparison, request: TableRequest, options: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Say what to expect of new data; a table that fits into memory is read once more for it."""
     fair, moments = result.fair, result.plain.moments_
@@ -226,7 +215,7 @@ def _write_rows(
 
 
 def _show(
-    result: Comparison,
+    result: PlainComparison,
     request: TableRequest,
     settings: dict[str, Any],
     options: Mapping[str, Any],
@@ -248,7 +237,7 @@ def _show(
         print_fit(*result, result.group_table(), heading)
 
 
-def _document(result: Comparison) -> dict[str, Any]:
+def _document(result: PlainComparison) -> dict[str, Any]:
     """Gather every figure of a fit."""
     fair, plain, groups = result.fair, result.plain, result.group_table()
     gaps = {f"{name}_plain": plain.contrasts_[name] for name in ("mean_gap", "cov_gap")}

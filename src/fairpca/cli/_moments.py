@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from fairpca._choices import MIN_ROWS
-from fairpca._files import npz_path
+from fairpca._files import check_place, npz_path
 from fairpca._present import percent, shorten, visible
 from fairpca.cli._console import Stages, add_note, running
-from fairpca.cli._request import TableRequest, check_place, parse_request, sum_rows
+from fairpca.cli._request import TableRequest, parse_request, sum_rows
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables import Roles
@@ -35,7 +35,7 @@ def run_moments(data: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError("name the table: files, globs or directories, or --sql.")
     if options["out"] is None:
         raise click.UsageError("give --out FILE, where the moments go, or --show FILE.")
-    check_place("--out", npz_path(options["out"]), options["force"])
+    check_place(npz_path(options["out"]), "out", force=options["force"])
     with running(options) as (stages, notes):
         stages.begin("reading")
         request = parse_request(data, {**options, "target_weight": bool(options["target"])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -351,10 +352,11 @@ TRANSFORM = (
 # fmt: on
 
 
-def check_paths(data: Sequence[str], settings: Mapping[str, Any]) -> None:
+def check_paths(data: Sequence[str | Path], settings: Mapping[str, Any]) -> None:
     """Refuse a path that leads nowhere before anything that takes long to load is."""
     for path in () if settings.get("sql") else data:
-        if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
+        is_there = os.path.exists(path) or any(glob.iglob(str(path), recursive=True))
+        if not is_there and "://" not in str(path):
             raise click.ClickException(f"{path}: no such file.")
 
 

@@ -47,7 +47,7 @@ from fairpca.rows._columns import (
     without_columns,
 )
 from fairpca.solvers import Certificate, FairProblem, Solution, solve
-from fairpca.tables import is_stream
+from fairpca.tables import input_kind
 
 FLOATS = [np.float64, np.float32]
 # Groups belong to every fit: request them wherever metadata is routed.
@@ -124,7 +124,7 @@ class FairnessEstimator(
             self.other_columns_ = np.array(names, dtype=object)
 
     def _refuse_stream(self, X: Any) -> None:
-        if is_stream(X):
+        if input_kind(X) == "stream":
             how = "X.collect()" if hasattr(X, "collect") else "pyarrow.table(X)"
             raise InvalidInputError(
                 f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "

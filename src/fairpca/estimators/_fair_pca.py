@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -17,6 +17,7 @@ from fairpca.estimators._data_warnings import (
     warn_of_features,
     warn_of_groups,
     warn_of_merged,
+    warn_of_solve,
 )
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
 from fairpca.estimators._fitted_scores import look_at_scores
@@ -148,7 +149,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Objective, proven bound, and the gap between them.
     target_kept_ : float or None
         With `target_weight`, J = tr VᵀTV: how much of the fair direction that predicts y the
-        components hold, 1 if it lies in their space. It never falls as `target_weight` rises.
+        components hold, 1 if it lies in their space. It never falls as `target_weight` rises
+        where both bases are optimal; else by what their certificates leave open.
     target_information_ : dict or None
         With `target_weight`, the share of the variance of y that least squares explains from
         ``all`` features, from all ``fair`` directions and from the ``components``, on the fitted
@@ -394,7 +396,6 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         self,
         moments: GroupMoments,
         *,
-        on_problem_size: Callable[[int, int], None] | None = None,
         tabulate: bool = False,
         warn: bool = True,
     ) -> Self:
@@ -409,8 +410,10 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
             pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
             count = count_components(pose(1), self.n_components)
-            if on_problem_size is not None:
-                on_problem_size(count, len(contrasts))
+            n_gaps = len(contrasts.cov_gaps)
+            if warn and n_gaps and self.cov_weight != 0:
+                is_limit = self.cov_tol is not None
+                warn_of_solve(len(covariance), count, n_gaps, is_limit=is_limit)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
             problem = pose(count, padding=padding)

@@ -23,7 +23,7 @@ from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import unique_columns, warn_of_identifiers
 from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
-from fairpca.tables import is_lazy, is_stream
+from fairpca.tables import input_kind
 
 FAMD = "famd"
 
@@ -73,7 +73,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         Rows in memory are added to `keep`.
         """
         *groups, units = (*parts, None)[: len(PARTS) + 1]
-        if is_stream(X) or is_lazy(X):
+        kind = input_kind(X)
+        if kind != "memory":
             self._refuse_units(X, units)
         if self.target_weight and y is None:
             raise InvalidInputError(
@@ -83,11 +84,11 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
             )
         if not self.target_weight and not isinstance(y, str | list):
             y = None  # a name is taken out of the features all the same
-        if is_stream(X):
+        if kind == "stream":
             return self._sum_stream(X, *groups, y, folds=folds)
         X, (*others, y) = self._split(X, (*groups, units, y))
         y = y if self.target_weight else None
-        if is_lazy(X):
+        if kind == "dask":
             lazy = self._dask_rows(X, *others[: len(PARTS)], reset=reset, folds=folds, y=y)
             return lazy.moments(least)
         rows = self._read_rows(X, *others, y, reset=reset, ensure_min_samples=least)
@@ -144,7 +145,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
         X = self._without_others(X)
-        if is_lazy(X):
+        if input_kind(X) == "dask":
             parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
             means = None if self.missing == "error" else self.mean_
             return self._lazy_transform(X, partial(project, **parts), means)
@@ -264,8 +265,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
     """Sum rows; NaN counts as the mean of all rows if `impute`."""
     names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
-    unique = unique_columns(rows.X, names, None)
-    warn_of_identifiers(unique, len(rows), of_table=False)
+    if unique := unique_columns(rows.X, names, None):
+        warn_of_identifiers(unique, len(rows), of_table=False)
     if not impute or not holds_nan(rows.X):
         return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)
     report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)

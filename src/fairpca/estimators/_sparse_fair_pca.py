@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -216,7 +216,6 @@ feature_names_in_, other_columns_
         self,
         moments: GroupMoments,
         *,
-        on_problem_size: Callable[[int, int], None] | None = None,
         tabulate: bool = False,
         warn: bool = True,
     ) -> Self:
@@ -234,8 +233,6 @@ feature_names_in_, other_columns_
         dense = FairProblem.from_contrasts(S, contrasts, 1, mean_tol=self.mean_tol, cov_weight=0.0)
         try:
             problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
-            if on_problem_size is not None:
-                on_problem_size(problem.d, len(contrasts))
             states = solve_path(problem, self._sizes(problem), _PATH_END)
             path = _tabulate(problem, states)
             chosen = self._choose(problem, path)

@@ -97,19 +97,15 @@ class FoldedMoments:
         sample_weight: ArrayLike | None = None,
         *,
         folds: int = 5,
-        numeric: Iterable[str] = (),
-        feature_names: Iterable[str] | None = None,
-        units: Any = None,
-        y: Any = None,
+        **options: Any,
     ) -> FoldedMoments:
         """Sum the rows of a matrix, as `GroupMoments.from_arrays` does, in at least 2 folds.
 
-        Rows with the same label in `units` (people, sites, households) share a fold.
+        Options are those of `Rows.read`; rows with the same label in `units` (people, sites,
+        households) share a fold.
         """
         parts = (sensitive_features, control_features, sample_weight)
-        names: dict[str, Any] = {"numeric": numeric, "feature_names": feature_names}
-        rows = Rows.read(X, *parts, **names, units=units, y=y)
-        return cls.from_rows(rows, folds)
+        return cls.from_rows(Rows.read(X, *parts, **options), folds)
 
     @classmethod
     def from_rows(cls, rows: Rows, folds: int = 5) -> FoldedMoments:
