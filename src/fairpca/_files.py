@@ -27,20 +27,6 @@ VERSION = 1
 Content = TypeVar("Content")
 
 
-def place_problem(path: Path) -> str | None:
-    """Say why no file can be written at a path, by trying a temporary one in its directory."""
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            return "is a device or a pipe, not a file."
-        folder = path.resolve().parent
-        if not folder.is_dir():
-            return f"cannot be written: the directory {folder.name!r} does not exist."
-        with tempfile.TemporaryFile(dir=folder):
-            return None
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        return f"cannot be written: {getattr(error, 'strerror', None) or error}."
-
-
 @contextmanager
 def replacing(path: str | os.PathLike[str], filesystem: Any = None) -> Iterator[Any]:
     """Yield a temporary path; what is written there replaces `path`, or is gone after an error."""
@@ -100,6 +86,34 @@ def _mode(target: Path) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+def check_place(path: str | os.PathLike[str], parameter: str, *, force: bool = False) -> None:
+    """Refuse a local file that exists, unless `force`, and places that cannot be written."""
+    target, problem = Path(path), ""
+    try:
+        folder = target.resolve().parent
+        if target.exists() and not target.is_file() and not target.is_dir():
+            problem = "is a device or a pipe, not a file."
+        elif not folder.is_dir():
+            problem = f"cannot be written: the directory {folder.name!r} does not exist."
+        else:  # what the system says of permissions is not all: a disk may be read-only
+            tempfile.TemporaryFile(dir=folder).close()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
+    if problem:
+        raise InvalidInputError(f"{path} {problem}", parameter=parameter)
+    if target.is_file() and not force:
+        raise exists_error(path, parameter)
+
+
+def exists_error(path: str | os.PathLike[str], parameter: str) -> InvalidInputError:
+    """Say that there is something already where a file is to be written."""
+    return InvalidInputError(
+        f"{os.fspath(path)} exists already: remove it, or choose another name.",
+        parameter=parameter,
+        settings=[("force", True)],
+    )
 
 
 def npz_path(path: str | os.PathLike[str]) -> Path:

@@ -1,6 +1,5 @@
 """Output files: never overwritten by accident, never half-written."""
 
-
 import pandas as pd
 import pytest
 
@@ -16,7 +15,8 @@ def test_an_existing_file_is_refused_before_any_work(refused, write, people, tmp
     out = tmp_path / "reduced.csv"
     out.write_text("precious")
     line = refused("fit", write(people), *SEX, "--out", out)
-    assert "exists already: use --force" in line
+    assert "exists already" in line
+    assert "Or use --force." in line
     assert out.read_text() == "precious"
 
 

@@ -47,7 +47,7 @@ class TestBadInput:
             ({"n_permutations": -1}, "n_permutations must be a whole number of at least 0"),
             ({"n_permutations": 2.5}, "n_permutations must be a whole number"),
             ({"n_permutations": None}, "n_permutations must be a whole number"),
-            ({"random_state": -1}, "random_state must be a whole number from 0 to"),
+            ({"random_state": -1}, "random_state must be a whole number of at least 0"),
             ({"random_state": np.random.default_rng(0)}, "random_state must be a whole number"),
             ({"family": "rbf", "C": 0.0}, "C must be a positive number"),
             ({"family": "rbf", "C": "a"}, "C must be a positive number"),

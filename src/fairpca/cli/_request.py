@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HELD_OUT
-from fairpca._files import place_problem
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import check_words, is_identifier
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
+from fairpca.tables._roles import is_text
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
@@ -137,7 +137,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     parts = _columns_of({**options, "only": list(only)}, table.names)
     features = _features(parts, _possible_features(table))
     known = (name for name in features if name in table.names)
-    text = tuple(name for name in known if _is_text(table.schema.field(name).type))
+    text = tuple(name for name in known if is_text(table.schema.field(name).type))
     roles = table.assign(
         parts["sensitive"],
         features=features,
@@ -169,7 +169,7 @@ def _open_against(
         names = tuple(name for name in parts["features"] if name in table.names) or tuple(
             name
             for name in _possible_features(table)
-            if name not in used and not _is_text(table.schema.field(name).type)
+            if name not in used and not is_text(table.schema.field(name).type)
         )
         if not names:
             raise click.ClickException(f"--against {path}: there are no columns of numbers.")
@@ -218,20 +218,6 @@ def check_query(options: Mapping[str, Any], has_files: bool) -> None:
         raise click.UsageError("--sql reads a database and takes no files: give one of them.")
     if not options["database"]:
         raise click.UsageError("--sql needs --database, or FAIRPCA_DATABASE in the environment.")
-
-
-def check_place(option: str, path: Path, force: bool) -> None:
-    """Refuse to replace a file, and places that cannot be written, before any work."""
-    problem = place_problem(path)
-    if problem is None and path.is_file() and not force:
-        problem = "exists already: use --force to replace it."
-    if problem is not None:
-        raise click.ClickException(f"{option} {path} {problem}")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _embedded() -> tuple[Table, str, str]:

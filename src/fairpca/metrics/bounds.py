@@ -128,6 +128,11 @@ def delta_bound(
     float
         Upper bound; 1 or more says nothing.
 
+    See Also
+    --------
+    delta_fairness : The estimate that it bounds.
+    gaussian_bound : From moments alone.
+
     Notes
     -----
     "vc": ``Δ̂ + 8 √((d + 1)/n) + √(2 log(1/α)/n)`` with ``α = 1 − confidence``. "dkw": the
@@ -205,6 +210,10 @@ def gaussian_bound(
     float
         The bound; infinite where one group does not vary in a direction in which the other does.
         It bounds Δ of the fitted normal distributions, not of other distributions.
+
+    See Also
+    --------
+    delta_fairness : Measured on rows, without the assumption.
 
     Examples
     --------
