@@ -1,6 +1,7 @@
 """What `import fairpca` gives, and what it does not load."""
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -49,6 +50,24 @@ def test_public_objects_have_an_example_that_runs(found):
     )
     if not plain and found.__module__.startswith("fairpca"):  # such errors are their first line
         assert ">>>" in inspect.getdoc(found).partition("Examples\n--------")[2]
+
+
+@pytest.mark.parametrize("found", list(public_objects()))
+def test_public_objects_lead_to_others_that_exist(found):
+    plain = isinstance(found, type) and issubclass(found, Exception)  # named where they are raised
+    if (
+        plain
+        or not found.__module__.startswith("fairpca")
+        or found.__module__ == "fairpca.exceptions"
+    ):
+        return
+    section = inspect.getdoc(found).partition("See Also\n--------\n")[2].partition("\n\n")[0]
+    names = [name for line in section.splitlines() for name in line.partition(" : ")[0].split(", ")]
+    assert names, "a public object needs a See Also"
+    home = ".".join(found.__module__.split(".")[:2])
+    for name in names:
+        here = name if name.startswith("fairpca.") else f"{home}.{name}"
+        assert pydoc.locate(here) is not None, f"{here} does not exist"
 
 
 def test_the_functions_that_contributing_names_exist():

@@ -5,7 +5,7 @@ import pytest
 
 from fairpca import FairPCA, GroupMoments, load_model
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments._new_data import compared_pairs, draw_moments, forecast_means, hotelling
+from fairpca.moments._new_data import compared_contrasts, draw_moments, forecast_means, hotelling
 
 
 def made(n, seed, p=6, gap=0.5):
@@ -56,7 +56,7 @@ def test_the_bound_is_wider_for_more_contrasts_and_confidence():
     bounds = [fair.expected_gaps(confidence=c, refits=0).features.mean_bound for c in (0.5, 0.95)]
     assert 0.0 < bounds[0] < bounds[1]
     more = FairPCA(2, cov_weight=0.0, mean_tol=None).fit(X, sensitive_features=np.c_[z, three])
-    pairs = compared_pairs(more.moments_, "one-vs-rest", False, None, None)
+    pairs = compared_contrasts(more.moments_, "one-vs-rest", False, None, None)
     options = (more.components_, np.eye(2), True, None, 0.95)
     alone = [forecast_means([pair], *options).mean_bound for pair in pairs]
     assert forecast_means(pairs, *options).mean_bound > 1.05 * max(alone)

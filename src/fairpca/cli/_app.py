@@ -94,7 +94,7 @@ Examples:
   fairpca fit --sql "select * from people" --database sqlite:people.db -s sex
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.FIT)
 def fit(data: tuple[str, ...], **settings: Any) -> None:
     """Reduce DATA (CSV, Parquet or Arrow files) to a few fair components.
@@ -102,6 +102,7 @@ def fit(data: tuple[str, ...], **settings: Any) -> None:
     The result is compared with plain PCA, and a certificate bounds how far it is from optimal.
     DATA may be several files, globs and directories of one table, of any size.
     """
+    options.check_paths(data, settings)
     from fairpca.cli._fit import run_fit
 
     run_fit(data, settings)
@@ -127,6 +128,7 @@ def transform(model: Path, paths: tuple[str, ...], **settings: Any) -> None:
     read and written a batch at a time. A directory becomes a directory with the same files. OUT
     appears complete or not at all. A query (--sql) can replace IN, a table (--into) OUT.
     """
+    options.check_paths([model], {})
     from fairpca.cli._transform import run_transform
 
     run_transform(model, paths, settings)
@@ -149,6 +151,7 @@ def moments(data: tuple[str, ...], **settings: Any) -> None:
     Files of several holders, added by fairpca fit --moments, give the fit of all their rows. A
     cell (a group in a stratum) with few rows is refused: its sums are nearly the rows themselves.
     """
+    options.check_paths(data, settings)
     from fairpca.cli._moments import run_moments
 
     run_moments(data, settings)
@@ -163,7 +166,7 @@ Examples:
   fairpca audit people.csv --sensitive sex,race --joint --decision hired --label qualified
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.AUDIT)
 def audit(data: tuple[str, ...], **settings: Any) -> int:
     """Measure how well classifiers predict protected groups from the columns of DATA.
@@ -173,6 +176,7 @@ def audit(data: tuple[str, ...], **settings: Any) -> int:
     separated), with its value under permuted groups and on held-out rows. After Ctrl-C it prints
     what is ready.
     """
+    options.check_paths(data, settings)
     from fairpca.cli._audit import run_audit
 
     return run_audit(data, settings)
@@ -187,7 +191,7 @@ Examples:
   fairpca report reduced.csv --sensitive sex --features fairpca0,fairpca1 --as-is
 """,
 )
-@click.argument("data", nargs=-1, metavar="[DATA]...", callback=options.check_paths)
+@click.argument("data", nargs=-1, metavar="[DATA]...")
 @options.with_options(options.REPORT)
 def report(data: tuple[str, ...], **settings: Any) -> None:
     """Fit, audit, and write a page about it that people can read.
@@ -195,6 +199,7 @@ def report(data: tuple[str, ...], **settings: Any) -> None:
     The page is one HTML file that loads nothing. It is not a finding of compliance with any rule
     or law.
     """
+    options.check_paths(data, settings)
     from fairpca.cli._report import run_report
 
     run_report(data, settings)

@@ -19,6 +19,7 @@ from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import check_words, is_identifier
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
+from fairpca.tables._roles import is_text
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
@@ -136,7 +137,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     parts = _columns_of({**options, "only": list(only)}, table.names)
     features = _features(parts, _possible_features(table))
     known = (name for name in features if name in table.names)
-    text = tuple(name for name in known if _is_text(table.schema.field(name).type))
+    text = tuple(name for name in known if is_text(table.schema.field(name).type))
     roles = table.assign(
         parts["sensitive"],
         features=features,
@@ -168,7 +169,7 @@ def _open_against(
         names = tuple(name for name in parts["features"] if name in table.names) or tuple(
             name
             for name in _possible_features(table)
-            if name not in used and not _is_text(table.schema.field(name).type)
+            if name not in used and not is_text(table.schema.field(name).type)
         )
         if not names:
             raise click.ClickException(f"--against {path}: there are no columns of numbers.")
@@ -217,27 +218,6 @@ def check_query(options: Mapping[str, Any], has_files: bool) -> None:
         raise click.UsageError("--sql reads a database and takes no files: give one of them.")
     if not options["database"]:
         raise click.UsageError("--sql needs --database, or FAIRPCA_DATABASE in the environment.")
-
-
-def check_place(option: str, path: Path, force: bool) -> None:
-    """Refuse to replace a file, and places that cannot be written, before any work."""
-    try:
-        if path.is_file() and not force:
-            problem = "exists already: use --force to replace it."
-        elif path.exists() and not path.is_file() and not path.is_dir():
-            problem = "is a device or a pipe, not a file."
-        elif not (folder := path.resolve().parent).is_dir():
-            problem = f"cannot be written: the directory {folder.name!r} does not exist."
-        else:
-            return
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
-    raise click.ClickException(f"{option} {path} {problem}")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _embedded() -> tuple[Table, str, str]:

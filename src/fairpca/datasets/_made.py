@@ -36,6 +36,10 @@ def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
         units. `target` (442,): progression of the disease. `sensitive_features` (442,), or (442, 1)
         as a frame: "sex 1" or "sex 2". `feature_names, sensitive_names, target_name, DESCR`.
 
+    See Also
+    --------
+    fetch_adult : A larger table, which is fetched.
+
     Examples
     --------
     >>> from fairpca.datasets import load_diabetes_sex
@@ -85,6 +89,10 @@ def make_two_gaussians(
     sklearn.utils.Bunch
         `data` (2 n_samples, 3): points. `target`: None. `sensitive_features` (2 n_samples,): 0 for
         the first population, 1 for the second. `feature_names, sensitive_names, DESCR`.
+
+    See Also
+    --------
+    make_census : Text and numbers.
 
     Examples
     --------
@@ -137,6 +145,10 @@ def make_census(
         `data` (n_samples, 8), text and numbers. `target` (n_samples,): income, "high" or "low".
         `sensitive_features` (n_samples, 2): sex and race. `feature_names, sensitive_names,
         target_name, DESCR`.
+
+    See Also
+    --------
+    fetch_adult : The table that it resembles.
 
     Examples
     --------

@@ -107,6 +107,10 @@ def fetch_adult(*, data_home: _Folder = None, as_frame: bool = True) -> Bunch:
     InvalidInputError
         If their content is not what was published.
 
+    See Also
+    --------
+    make_census : A made table of the same kind, without network.
+
     Examples
     --------
     >>> from fairpca.datasets import fetch_adult
@@ -134,6 +138,10 @@ def fetch_compas(*, data_home: _Folder = None, as_frame: bool = True) -> Bunch:
         As for `fetch_adult`. `target` is 1 for a new arrest within two years,
         `sensitive_features` are race, sex, age_cat and age, and `data` has missing values.
 
+    See Also
+    --------
+    fetch_adult, fetch_german : Other published tables.
+
     Examples
     --------
     >>> from fairpca.datasets import fetch_compas
@@ -157,6 +165,10 @@ def fetch_german(*, data_home: _Folder = None, as_frame: bool = True) -> Bunch:
         As for `fetch_adult`. `target` is 1 (good) or 2 (bad), `sensitive_features` are
         personal_status_and_sex ("A92" is a woman), age and foreign_worker, and most features are
         codes of UCI such as "A11".
+
+    See Also
+    --------
+    fetch_adult, fetch_compas : Other published tables.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from fairpca.moments import (
 from fairpca.moments._held_out import (
     Fold,
     HeldOutGap,
-    align,
+    align_components,
     chance_levels,
     measure_fold,
     summarise_cov,
@@ -45,17 +45,10 @@ TARGET = "target_r2"
 PARTS = 5  # folds of rows that were held out, whose differences give the errors
 
 
-def fit_with_plain(
-    model: FairPCA,
-    moments: GroupMoments,
-    on_problem_size: Callable[[int, int], None] | None = None,
-) -> FairPCA:
-    """Fit a model; return plain PCA with the gaps of the same contrasts.
-
-    `on_problem_size` is called with the numbers of components and contrasts before the solve.
-    """
+def fit_with_plain(model: FairPCA, moments: GroupMoments) -> FairPCA:
+    """Fit a model; return plain PCA with the gaps of the same contrasts."""
     model._validate_params()
-    model._fit_moments(moments, on_problem_size=on_problem_size)
+    model._fit_moments(moments)
     plain = plain_of(model).set_params(n_components=model.n_components_)
     with _silent():
         return plain._fit_moments(moments, tabulate=model.objective != "total")
@@ -145,7 +138,7 @@ def _measure(
             components = fair.components_
             reference = components if reference is None else reference
             if len(components) == len(reference):  # a share may take more on another fold
-                components = align(components, reference)
+                components = align_components(components, reference)
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
             if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from fairpca.exceptions import (
     GroupFeatureWarning,
     IndexMismatchWarning,
     InfeasibleError,
+    LongFitWarning,
+    Setting,
     SmallGroupWarning,
     warn_user,
 )
@@ -29,16 +31,22 @@ _ENOUGH = 5  # rows of a group before a feature can be called constant in it
 MANY_GROUPS = 20  # labels of more groups may be numbers, or identifiers
 _TOY = 20  # rows of an example, of which nobody expects estimates
 _SHOWN = 5
+# Seconds from which on a fit is announced, and those that its quick variant may take.
+_LONG, _QUICK = 60.0, 10.0
+# Of a solve whose penalty or limit binds, for every entry of the products of gaps with the basis:
+# of one contrast and of several. And of an eigendecomposition, for the cube of its size.
+_PER_ENTRY, _PER_ENTRY_OF_MANY, _PER_CUBE = 2e-4, 1e-3, 2e-9
 
 
 def warn_of_features(moments: GroupMoments, *, scaled: bool) -> None:
     """Warn of features that are functions of the groups, or that hold nearly all the variance."""
     whole = moments.complete()
     names = whole.feature_names or tuple(f"x{i}" for i in range(whole.n_features))
-    copies = [name for name in names if name in whole.attributes]
+    attributes = whole.table.attributes
+    copies = [name for name in names if name in attributes]
     copies += [names[i] for i in _group_features(whole) if names[i] not in copies]
     if copies:
-        groups = ", ".join(map(repr, whole.attributes))
+        groups = ", ".join(map(repr, attributes))
         warn_user(
             f"{_listed(copies)} is a function of the protected attribute ({groups}), or has its "
             "name: its variance is nothing but the groups, and new data reveal them by it. Leave "
@@ -87,6 +95,30 @@ def warn_of_empty_components(
     )
 
 
+def solve_seconds(size: int, d: int, contrasts: int) -> float:
+    """Return the processor time that a solve may take, by what others of this size took."""
+    per_entry = _PER_ENTRY_OF_MANY if contrasts > 1 else _PER_ENTRY
+    return _PER_CUBE * size**3 + per_entry * contrasts * size * d
+
+
+def warn_of_solve(size: int, d: int, contrasts: int, *, is_limit: bool) -> None:
+    """Warn before a solve that may take long, with settings that are quick."""
+    few = [count for count in range(1, d) if solve_seconds(size, count, contrasts) <= _QUICK]
+    settings: list[Setting] = [("n_components", few[-1])] if few else []
+    if not is_limit:
+        settings.append(("cov_weight", 0))
+    what = f"{d} components, {contrasts} contrasts of covariances and {size} dimensions"
+    seconds = solve_seconds(size, d, contrasts)
+    warn_of_time(seconds, f"{what} may take about {{}}: compare fewer groups.", settings)
+
+
+def warn_of_time(seconds: float, message: str, settings: Sequence[Setting]) -> None:
+    """Say before a fit how long it may take (the message's {}), and which settings are quick."""
+    if seconds >= _LONG:
+        about = f"{seconds / 60.0:.0f} minutes" if seconds >= 120.0 else f"{seconds:.0f} seconds"
+        warn_user(LongFitWarning(message.format(about), settings=settings))
+
+
 def warn_of_merged(moments: GroupMoments) -> None:
     """Name the cells that were merged before the moments were written."""
     if moments.merged:
@@ -97,15 +129,18 @@ def warn_of_merged(moments: GroupMoments) -> None:
         )
 
 
-def warn_of_small_groups(
-    contrasts: Mapping[str, list[Any]], n_components: int, moments: GroupMoments
-) -> None:
-    """Warn of groups that have few rows for the number of components."""
-    least = _PER_COMPONENT * n_components
-    if moments.n_samples < _TOY:
-        return
+def warn_of_groups(model: Any, *, compared: bool = True) -> None:
+    """Warn of compared groups with few rows for the components, and of rows without a group."""
+    moments, contrasts = model.moments_, model.contrasts_
+    n_rows, least = moments.n_samples, _PER_COMPONENT * model.n_components_
+    if moments.n_labelled < n_rows:
+        warn_user(
+            f"groups are known for {moments.n_labelled:,} of {n_rows:,} rows. The gaps rest on "
+            f"those alone: {model.expected_gaps(refits=0).text()}.",
+            FewRowsWarning,
+        )
     small = {}
-    for index, status in enumerate(contrasts["status"]):
+    for index, status in enumerate(contrasts["status"] if compared and n_rows >= _TOY else ()):
         for side in ("positive", "negative"):
             name, count = contrasts[side][index], contrasts[f"n_{side}"][index]
             if status == "compared" and name and name != "rest" and count < least:
@@ -122,17 +157,6 @@ def warn_of_small_groups(
                 f"others, or keep fewer components.{hint}",
                 settings=[("numeric", numeric[:1])] if numeric else (),
             )
-        )
-
-
-def warn_of_unlabelled(model: Any) -> None:
-    """Say how many rows the gaps rest on where groups are known for some rows only."""
-    moments = model.moments_
-    if moments.n_labelled < moments.n_samples:
-        warn_user(
-            f"groups are known for {moments.n_labelled:,} of {moments.n_samples:,} rows. The gaps "
-            f"rest on those alone: {model.expected_gaps(refits=0).text()}.",
-            FewRowsWarning,
         )
 
 
@@ -171,12 +195,13 @@ def _is_numeric(moments: GroupMoments, name: str) -> bool:
 
 def _group_features(moments: GroupMoments) -> list[int]:
     """Positions of the features that vary, but not inside any group."""
-    if not moments.attributes or not moments.table.cells:
+    table, span = moments.table, moments.span
+    if not table.attributes or not table.cells:
         return []
-    span, width = moments.span, len(moments.categorical_attributes)
+    width = len(table.categorical)
     diagonal: Any = np.diag if span is None else span.spread
     groups: dict[Any, list[Any]] = {}
-    for key, cell in moments.table.cells.items():
+    for key, cell in table.cells.items():
         groups.setdefault(key[:width], []).append(cell)
     merged = [merge(cells) for cells in groups.values()]
     everything = merge(merged)

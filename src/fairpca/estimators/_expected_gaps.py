@@ -13,7 +13,7 @@ from fairpca.exceptions import FairnessWarning, GroupsError, InfeasibleError, In
 from fairpca.linalg import Array
 from fairpca.moments import ExpectedGaps, GroupMoments, Standardization
 from fairpca.moments._new_data import (
-    compared_pairs,
+    compared_contrasts,
     cov_gap_on,
     draw_moments,
     forecast_means,
@@ -58,7 +58,7 @@ class ExpectedGapsMixin:
         _check(model, n_new, confidence, refits)
         moments, directions = _in_coordinates(model)
         options = (model.compare, model.joint, model.reference, model.min_group_size)
-        pairs = compared_pairs(moments, *options)
+        contrasts = compared_contrasts(moments, *options)
         covariance = moments.pooled().covariance
         share = None if n_new is None else n_new / moments.n_labelled
         constrained = model.mean_tol is not None
@@ -66,15 +66,15 @@ class ExpectedGapsMixin:
         turns = (same, in_deviations(same, directions @ covariance @ directions.T))
         by_unit = _noise_by_unit(model)
         features, deviations = (
-            forecast_means(pairs, directions, turn, constrained, share, confidence, by_unit)
+            forecast_means(contrasts, directions, turn, constrained, share, confidence, by_unit)
             for turn in turns
         )
         if by_unit is not None:  # drawn covariances would be those of as many rows
             refits = 0
         if refits:
-            drawn = [] if not pairs else _refit(model, moments, refits)
-            gaps = [cov_gap_on(pairs, basis) for basis in drawn]
-            relative = [cov_gap_on(pairs, in_deviations(basis, covariance)) for basis in drawn]
+            drawn = [] if not contrasts else _refit(model, moments, refits)
+            gaps = [cov_gap_on(contrasts, basis) for basis in drawn]
+            relative = [cov_gap_on(contrasts, in_deviations(basis, covariance)) for basis in drawn]
             features = features._replace(cov_gap=float(np.mean(gaps or [0.0])))
             deviations = deviations._replace(cov_gap=float(np.mean(relative or [0.0])))
         counted = "rows" if by_unit is None else "units"

@@ -30,7 +30,7 @@ SKOPS_TRUSTED = [
     "fairpca.moments._cells.Pooled",
     "fairpca.moments._maps.MissingIndicators",
     "fairpca.moments._maps.Span",
-    "fairpca.moments._table.Table",
+    "fairpca.moments._table.CellTable",
     "fairpca.moments.contrasts.ContrastTable",
     "fairpca.moments.group_moments.GroupMoments",
     "fairpca.solvers._solution.Certificate",
@@ -45,6 +45,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ----------
     path : str or path
         A file written by the `save` method of an estimator.
+
+    See Also
+    --------
+    FairPCA.save : What writes the file.
 
     Examples
     --------
@@ -92,6 +96,11 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     onnx.ModelProto
         ``.SerializeToString()`` gives the bytes of a file.
 
+    See Also
+    --------
+    FairPCA.to_sklearn : A plain PCA of scikit-learn.
+    register_onnx : For skl2onnx's own functions.
+
     Examples
     --------
     >>> from fairpca.estimators import to_onnx
@@ -106,6 +115,10 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
 def register_onnx() -> None:
     """Tell skl2onnx how to convert our models, so that its own functions can be used.
+
+    See Also
+    --------
+    to_onnx : Registers and exports in one call.
 
     Examples
     --------

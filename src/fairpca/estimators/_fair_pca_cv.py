@@ -92,6 +92,11 @@ class FairPCACV(FairnessEstimator):
     components_, mean_, explained_variance_, certificate_, …
         Every fitted attribute of `best_estimator_`.
 
+    See Also
+    --------
+    FairPCA : One setting.
+    fairpca.metrics.FairScorer : The same choice by GridSearchCV.
+
     Examples
     --------
     >>> import numpy as np

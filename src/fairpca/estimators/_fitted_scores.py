@@ -9,7 +9,7 @@ import numpy as np
 from fairpca.exceptions import ExtremeRowsWarning, warn_user
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments
-from fairpca.moments._new_data import compared_pairs
+from fairpca.moments._new_data import compared_contrasts
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
 
@@ -23,7 +23,12 @@ def look_at_scores(model: Any, rows: Rows) -> None:
     X = rows.X if model.missing == "error" else fill_means(rows.X, model.mean_)
     scores = project(X, model.mean_, model._directions, None).astype(np.float64, copy=False)
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-    effective = effective_samples(scores, weights)
+    # 2n / (κ - 1) for the kurtosis κ of each component, at most n; unequal weights make n smaller.
+    n = weights.sum() ** 2 / (weights**2).sum()
+    centred = scores - weights @ scores / weights.sum()
+    second, fourth = (weights @ centred**power / weights.sum() for power in (2, 4))
+    kurtosis = np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
+    effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
     few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
     if len(few):
         shown = ", ".join(f"component {i + 1} ({effective[i]:.0f} of {len(rows)})" for i in few)
@@ -39,15 +44,6 @@ def look_at_scores(model: Any, rows: Rows) -> None:
         model.unit_noise_ = unit_noise(model, rows.with_features(scores))
 
 
-def effective_samples(scores: Array, weights: Array) -> Array:
-    """2n / (κ - 1) for each column, at most n; unequal weights make n smaller."""
-    n = weights.sum() ** 2 / (weights**2).sum()
-    centred = scores - weights @ scores / weights.sum()
-    second, fourth = (weights @ centred**power / weights.sum() for power in (2, 4))
-    kurtosis = np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
-    return np.asarray(2.0 * n / np.maximum(kurtosis - 1.0, 2.0))
-
-
 def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:
     """Covariance of the mean gap of every contrast by a jackknife over parts of the units.
 
@@ -58,7 +54,7 @@ def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:
     options = (model.compare, model.joint, model.reference, 2)
     gaps: dict[str, list[Array]] = {}
     for index in range(len(folded.folds)):
-        for contrast, _ in compared_pairs(folded.train(index), *options):
+        for contrast in compared_contrasts(folded.train(index), *options):
             assert contrast.mean_gap is not None
             gaps.setdefault(contrast.label, []).append(contrast.mean_gap)
     noise = []

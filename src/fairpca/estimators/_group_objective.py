@@ -28,7 +28,7 @@ def solve_groups(
             covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
         offsets = best[counted] if model.objective == "worst-loss" else None
         problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
-        solution = model._solve(problem, tol=model.tol, max_iter=model.max_iter)
+        solution = model._solve(problem)
         assert solution.weights is not None
         weights = dict(zip(counted, solution.weights.tolist(), strict=True))
     table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)

@@ -18,11 +18,12 @@ from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_use
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._release import release
+from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import unique_columns, warn_of_identifiers
 from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
-from fairpca.tables import is_lazy, is_stream
+from fairpca.tables import input_kind
 
 FAMD = "famd"
 
@@ -72,7 +73,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         Rows in memory are added to `keep`.
         """
         *groups, units = (*parts, None)[: len(PARTS) + 1]
-        if is_stream(X) or is_lazy(X):
+        kind = input_kind(X)
+        if kind != "memory":
             self._refuse_units(X, units)
         if self.target_weight and y is None:
             raise InvalidInputError(
@@ -82,11 +84,11 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
             )
         if not self.target_weight and not isinstance(y, str | list):
             y = None  # a name is taken out of the features all the same
-        if is_stream(X):
+        if kind == "stream":
             return self._sum_stream(X, *groups, y, folds=folds)
         X, (*others, y) = self._split(X, (*groups, units, y))
         y = y if self.target_weight else None
-        if is_lazy(X):
+        if kind == "dask":
             lazy = self._dask_rows(X, *others[: len(PARTS)], reset=reset, folds=folds, y=y)
             return lazy.moments(least)
         rows = self._read_rows(X, *others, y, reset=reset, ensure_min_samples=least)
@@ -143,7 +145,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
         X = self._without_others(X)
-        if is_lazy(X):
+        if input_kind(X) == "dask":
             parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
             means = None if self.missing == "error" else self.mean_
             return self._lazy_transform(X, partial(project, **parts), means)
@@ -157,6 +159,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Return the points (n_samples, n_features) of the fair subspace that have these scores.
 
+        For sparse components: what a linear regression on the scores predicts of the features.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
@@ -165,7 +169,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
-        back = U @ self.components_.astype(U.dtype)
+        back = U @ getattr(self, "reconstruction_", self.components_).astype(U.dtype)
         if self.scale_ is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)
@@ -221,7 +225,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
             Whether to keep the moments, which `partial_fit` and `expected_gaps` need. They hold
             means and covariances of the groups, and are most of the file.
         min_rows : int, default=10
-            Gaps of groups with fewer rows are not written, and moments with such a cell are
+            Figures of groups with fewer rows are not written, and moments with such a cell are
             refused; see `GroupMoments.save`.
 
         Examples
@@ -247,20 +251,22 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         return write_model(path, ModelFile(type(self).__name__, parameters, state))
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
-        """Return the fitted attributes, without gaps of groups that have fewer rows."""
+        """Return the fitted attributes, without figures of groups that have fewer rows."""
         state = {
             name: value
             for name, value in sorted(vars(self).items())
             if name.endswith("_") and not name.startswith("_")
         }
+        if state.get("group_variance_") is not None:
+            state["group_variance_"] = without_small_groups(state["group_variance_"], min_rows)
         return {**state, "contrasts_": self.contrasts_.without_small(min_rows)}
 
 
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
     """Sum rows; NaN counts as the mean of all rows if `impute`."""
     names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
-    unique = unique_columns(rows.X, names, None)
-    warn_of_identifiers(unique, len(rows), of_table=False)
+    if unique := unique_columns(rows.X, names, None):
+        warn_of_identifiers(unique, len(rows), of_table=False)
     if not impute or not holds_nan(rows.X):
         return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)
     report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)

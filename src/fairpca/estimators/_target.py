@@ -119,16 +119,12 @@ def _bounded(
     return at(10.0**high * values.max())
 
 
-def solve_total(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
-    """Maximise the variance of all rows, and what predicts the target where there is one.
+def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
+    """Maximise the variance of all rows, and what predicts the target.
 
     wλ₁J is taken off objective and bound: no fair basis that keeps at least J of the target has a
     larger objective than the bound.
     """
-    options = {"max_iter": model.max_iter, "cov_shift": model.cov_shift}
-    model.target_kept_ = model.target_information_ = None  # of a fit before
-    if not model.target_weight:
-        return cast(Solution, model._solve(problem, tol=model.tol, **options))
     target, S, d = read_target(moments), problem.covariance, problem.n_components
     size = len(target.covariance)  # the rest is padding
     term = fair_target(S[:size, :size], target, problem.mean_gaps[:, :size], model.mean_tol)
@@ -138,7 +134,7 @@ def solve_total(model: Any, problem: FairProblem, moments: GroupMoments) -> Solu
     plain = float(np.linalg.eigvalsh(S)[-d:].sum())
     # The target's part of the objective must not buy tolerance for the rest.
     tol = max(model.tol * plain / (plain + paid or 1.0), _SMALLEST_TOL)
-    solution = model._solve(replace(problem, covariance=S + paid * T), tol=tol, **options)
+    solution = model._solve(replace(problem, covariance=S + paid * T), tol=tol)
     V, certificate = solution.basis, solution.certificate
     V = fix_signs(V @ top_eigenpairs(symmetrize(V.T @ S @ V), d)[1])
     model.target_kept_ = kept = float(np.sum(V * (T @ V)))

@@ -16,7 +16,7 @@ class Effort:
     rows: int  # drawn, halved and measured
     trained: int  # rows that an adversary is trained on at most
     repeats: int  # times that rows are halved
-    null_rows: int  # drawn for in-sample values; kernel SVMs and searches take half of them
+    null_rows: int  # drawn for in-sample values; searches and kernel SVMs take a quarter
     permutations: int
     slow_permutations: int  # of statistics that repeat a costly fit
 

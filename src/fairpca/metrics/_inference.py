@@ -50,6 +50,10 @@ class HeldOut:
     n_rows, n_units : tuple of two int
         Held-out rows and units of the two groups; n_units is None without units.
 
+    See Also
+    --------
+    AuditReport : Where it is found.
+
     Examples
     --------
     >>> from fairpca.metrics import HeldOut
@@ -66,6 +70,11 @@ class HeldOut:
     rates: tuple[float, float]
     n_rows: tuple[int, int]
     n_units: tuple[int, int] | None = None
+
+    @property
+    def exceeds_chance(self) -> bool:
+        """Whether the estimate is above what alike groups stay below in 95 of 100 cases."""
+        return self.estimate > self.chance
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
@@ -206,10 +215,10 @@ def simultaneous_quantile(columns: Sequence[Array], confidence: float, seed: int
     return max(quantile_of_one(confidence), float(np.quantile(largest, confidence)))
 
 
-def compare_largest(
+def paired_differences(
     rates: Sequence[Rates], others: Sequence[Rates], confidence: float, seed: int
-) -> tuple[Difference, list[Difference]]:
-    """Compare the largest values of two representations, and every pair of their values."""
+) -> list[Difference]:
+    """Compare every value of two representations, with limits that hold together."""
     paired = [
         one._replace(
             estimate=one.estimate - other.estimate,
@@ -219,20 +228,31 @@ def compare_largest(
         for one, other in zip(rates, others, strict=True)
     ]
     quantile = simultaneous_quantile([one.influence for one in paired], confidence, seed)
-    rows = [Difference(one.estimate, *one.limits(quantile)) for one in paired]
+    return [Difference(one.estimate, *one.limits(quantile)) for one in paired]
+
+
+def difference_of_largest(
+    rates: Sequence[Rates],
+    others: Sequence[Rates],
+    paired: Sequence[Difference],
+    confidence: float,
+    seed: int,
+) -> Difference:
+    """Compare the largest values of two representations."""
     both = (*rates, *others)
     draws = normal_draws([one.influence for one in both], seed)
     estimates = np.array([one.estimate for one in both])
     middle = float(estimates[: len(rates)].max() - estimates[len(rates) :].max())
     if draws is None:  # no difference of largest values exceeds the largest difference
-        return Difference(middle, min(r.low for r in rows), max(r.high for r in rows)), rows
+        low, high = min(one.low for one in paired), max(one.high for one in paired)
+        return Difference(middle, min(low, middle), max(high, middle))
     # Both largest values are drawn together, so that what they share cancels.
     drawn = estimates + draws * np.array([one.error for one in both])
     moved = drawn[:, : len(rates)].max(axis=1) - drawn[:, len(rates) :].max(axis=1) - middle
     few = min(one.freedom for one in both)
     heavier = t.isf(0.5 * (1.0 - confidence), few) / quantile_of_one(confidence)
     reach = float(np.quantile(np.abs(moved), confidence) * heavier)
-    return Difference(middle, middle - reach, middle + reach), rows
+    return Difference(middle, middle - reach, middle + reach)
 
 
 def _paired_error(one: Rates, other: Rates) -> float:

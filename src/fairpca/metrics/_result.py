@@ -47,6 +47,10 @@ class NullSummary:
     n_permutations : int
         Number of permutations.
 
+    See Also
+    --------
+    DeltaResult : Where it is found.
+
     Examples
     --------
     >>> from fairpca.metrics import delta_fairness
@@ -100,6 +104,10 @@ class DeltaPair:
         What limits the value, where something does.
     small : bool
         Whether a group is too small for the pair to be the largest one of a result.
+
+    See Also
+    --------
+    DeltaResult : The largest of all pairs.
 
     Examples
     --------

@@ -33,6 +33,10 @@ def verdict(
     "little" when the estimate is below 10 points and the upper limit below 20, "some" when the
     estimate is below 30 and the upper limit below 40, and "much" otherwise.
 
+    See Also
+    --------
+    AuditReport : Where it is found.
+
     Examples
     --------
     >>> from fairpca.metrics import verdict

@@ -52,6 +52,10 @@ class GroupRate:
     stratum : str
         The stratum of `control_features` inside which groups are compared, such as "job=cook".
 
+    See Also
+    --------
+    decision_rates : What makes it.
+
     Examples
     --------
     >>> from fairpca.metrics import GroupRate
@@ -91,6 +95,11 @@ class DecisionReport:
         Probability with which each interval holds.
     rates : tuple of GroupRate
         One for each measure, attribute and group.
+
+    See Also
+    --------
+    decision_rates : What makes it.
+    GroupRate : One of its lines.
 
     Examples
     --------
@@ -195,6 +204,10 @@ def decision_rates(
     DecisionReport
         Rates, differences and ratios to the group of the highest rate. They describe the rows;
         whether a difference is lawful is not a matter of these numbers.
+
+    See Also
+    --------
+    audit : How well the groups can be predicted.
 
     Examples
     --------

@@ -125,6 +125,11 @@ def delta_fairness(
     DeltaResult
         ``float()`` gives the value.
 
+    See Also
+    --------
+    audit : Several families at once, with one headline.
+    delta_bound : A bound for new data.
+
     Notes
     -----
     In-sample values are biased upwards, more so for few rows: read them against the null. The

@@ -48,6 +48,10 @@ def mean_gap(
     float
         Euclidean norm of the difference of means; the largest over attributes and strata.
 
+    See Also
+    --------
+    cov_gap, mmd2 : Differences of covariances, and of whole distributions.
+
     Examples
     --------
     >>> from fairpca.metrics import mean_gap
@@ -83,6 +87,10 @@ def cov_gap(
     float
         Spectral norm of the difference of covariances, each divided by the size of its group;
         the largest over attributes and strata.
+
+    See Also
+    --------
+    mean_gap, mmd2 : Differences of means, and of whole distributions.
 
     Examples
     --------
@@ -162,6 +170,10 @@ def mmd2(
     -------
     float
         The largest value over pairs of groups, attributes and strata.
+
+    See Also
+    --------
+    mean_gap, cov_gap : First and second moments alone.
 
     Examples
     --------

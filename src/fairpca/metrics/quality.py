@@ -31,6 +31,10 @@ def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: A
         Standard deviation over clusters of a group's share in the cluster, times 100: 0 where
         every cluster has the same make-up. The largest over groups and attributes.
 
+    See Also
+    --------
+    delta_fairness : What classifiers predict, without clusters.
+
     Examples
     --------
     >>> from fairpca.metrics import cluster_parity_std
@@ -86,6 +90,10 @@ def explained_variance(
     -------
     float
         Between 0 and 1.
+
+    See Also
+    --------
+    group_loss : The same group by group.
 
     Examples
     --------
@@ -165,6 +173,11 @@ def group_loss(
         loss (best less variance; below zero only for `U`, which may reconstruct a group better
         than a basis can) and error (total less variance: the mean squared error of
         reconstruction about the group's mean). ``pandas.DataFrame`` makes a table of it.
+
+    See Also
+    --------
+    explained_variance : All rows together.
+    fairpca.report.GroupLossDisplay : The same as a picture.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.quality import explained_variance
@@ -38,6 +37,11 @@ class FairScorer:
         share of any class that ``predict`` returns.
     **delta_options
         Arguments of `delta_fairness`, such as ``family`` and ``method``.
+
+    See Also
+    --------
+    refit_within : Chooses by its two scores.
+    fairpca.FairPCACV : Chooses from moments alone.
 
     Notes
     -----
@@ -203,6 +207,10 @@ def refit_within(
         Takes ``cv_results_`` and returns the index of the chosen candidate. Where no candidate
         is within the limit it warns and returns the fairest.
 
+    See Also
+    --------
+    FairScorer : The scores that it chooses by.
+
     Examples
     --------
     >>> from fairpca.metrics import refit_within
@@ -216,11 +224,10 @@ def refit_within(
         variances = np.asarray(results[f"mean_test_{variance}"], dtype=float)
         within = np.flatnonzero(deltas <= max_delta)
         if not within.size:
-            warnings.warn(
+            warn_user(
                 f"No candidate has Δ ≤ {max_delta:g}; the smallest is {deltas.min():.3f}. "
                 "The fairest candidate is used: widen the grid or raise the limit.",
-                UserWarning,
-                stacklevel=2,
+                DeltaNotReachedWarning,
             )
             return int(np.argmin(deltas))
         return int(within[np.argmax(variances[within])])

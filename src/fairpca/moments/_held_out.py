@@ -17,7 +17,7 @@ import numpy as np
 
 from fairpca.exceptions import GroupsError
 from fairpca.moments._cells import FloatArray, merge
-from fairpca.moments._form_contrasts import Sides, form_contrasts
+from fairpca.moments._form_contrasts import form_contrasts
 from fairpca.moments._table import merge_tables
 from fairpca.moments.contrasts import Contrast
 from fairpca.moments.group_moments import GroupMoments
@@ -51,7 +51,7 @@ class HeldOutGap(NamedTuple):
     by_fold: tuple[float, ...]
 
 
-def align(components: FloatArray, reference: FloatArray) -> FloatArray:
+def align_components(components: FloatArray, reference: FloatArray) -> FloatArray:
     """Rotate components within their space to be nearest to others, so that folds can be averaged.
 
     Any basis of the space has the same gaps; without a common one products would not add up.
@@ -84,42 +84,38 @@ def measure_fold(
 
 def _contrasts(
     moments: GroupMoments, options: Sequence[Any], compared: Container[str]
-) -> dict[str, tuple[Contrast, Sides]]:
+) -> dict[str, Contrast]:
     """Contrasts with at least two rows on both sides (three: a number), by name."""
-    sides: list[Sides] = []
     try:
         compare, joint, reference = options
         shape = (moments.table, moments.n_features)
-        contrasts = form_contrasts(*shape, compare, joint, reference, 2, sides)
+        contrasts = form_contrasts(*shape, compare, joint, reference, 2)
     except GroupsError:  # one group only
         return {}
     return {
-        contrast.label: (contrast, pair)
-        for contrast, pair in zip(contrasts, sides, strict=True)
+        contrast.label: contrast
+        for contrast in contrasts
         if contrast.cov_gap is not None and contrast.label in compared
-        if pair[1] is not None or contrast.n_positive > 2
+        if contrast.sides[1] is not None or contrast.n_positive > 2
     }
 
 
-def _measure(
-    whole: tuple[Contrast, Sides], parts: Sequence[tuple[Contrast, Sides]], by_units: bool
-) -> FoldGap:
-    contrast, sides = whole
-    assert contrast.mean_gap is not None
-    gaps = np.array([part.mean_gap for part, _ in parts])
+def _measure(whole: Contrast, parts: Sequence[Contrast], by_units: bool) -> FoldGap:
+    assert whole.mean_gap is not None
+    gaps = np.array([part.mean_gap for part in parts])
     if by_units:  # rows of a unit are alike: only the halves are independent
         square = float(gaps[0] @ gaps[1])
     else:
-        square = float(contrast.mean_gap @ contrast.mean_gap - np.trace(mean_noise(*whole)))
-    rows = merge([side for side in sides if side is not None]).covariance
-    noise = tuple(inverse_rows(pair) for pair in (sides, *(pair for _, pair in parts)))
-    cov_gaps = np.array([_unbiased(*part) for part in parts])
+        square = float(whole.mean_gap @ whole.mean_gap - np.trace(mean_noise(whole)))
+    rows = merge([side for side in whole.sides if side is not None]).covariance
+    noise = tuple(map(inverse_rows, (whole, *parts)))
+    cov_gaps = np.array([_unbiased(part) for part in parts])
     return FoldGap(square, rows, noise, gaps, cov_gaps, by_units)
 
 
-def mean_noise(contrast: Contrast, sides: Sides) -> FloatArray:
+def mean_noise(contrast: Contrast) -> FloatArray:
     """Covariance of a mean gap: Σ S_g/(n_g - 1); of a number z, of the part that z leaves."""
-    plus, minus = sides
+    plus, minus = contrast.sides
     assert plus is not None
     assert contrast.mean_gap is not None
     if minus is None:
@@ -128,9 +124,9 @@ def mean_noise(contrast: Contrast, sides: Sides) -> FloatArray:
     return np.asarray(plus.covariance / (plus.n_rows - 1) + minus.covariance / (minus.n_rows - 1))
 
 
-def _unbiased(contrast: Contrast, sides: Sides) -> FloatArray:
+def _unbiased(contrast: Contrast) -> FloatArray:
     """Covariance gap with divisor n - 1: with n, small groups look narrower than they are."""
-    plus, minus = sides
+    plus, minus = contrast.sides
     assert plus is not None
     assert contrast.cov_gap is not None
     if minus is None:
@@ -139,9 +135,9 @@ def _unbiased(contrast: Contrast, sides: Sides) -> FloatArray:
     return np.asarray(first - second)
 
 
-def inverse_rows(sides: Sides) -> float:
+def inverse_rows(contrast: Contrast) -> float:
     """1/n₊ + 1/n₋, or 1/n of a number: the noise of gaps in units of the rows' covariance."""
-    return sum(1.0 / side.n_rows for side in sides if side is not None)
+    return sum(1.0 / side.n_rows for side in contrast.sides if side is not None)
 
 
 def summarise_mean(folds: Sequence[Fold]) -> HeldOutGap:

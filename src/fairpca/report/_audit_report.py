@@ -89,6 +89,10 @@ def audit_report(
     AuditPage
         Its `to_html`, `to_markdown` and `json` give the page, a model card and the figures.
 
+    See Also
+    --------
+    fairpca.metrics.audit : The figures without a page.
+
     Examples
     --------
     >>> import numpy as np
@@ -176,7 +180,8 @@ def make_page(
     summary = summarise(report, about=about, rows=rows, fitted=fitted)
     drawings: dict[str, Callable[[], Any]] = {}
     if report.representations[0].held_out:
-        drawings["delta"] = lambda: DeltaDisplay.from_audit(report)
+        audited = "audited" if fitted is None else "fair PCA"
+        drawings["delta"] = lambda: DeltaDisplay.from_audit(report, name=audited)
     path = None
     if fitted is not None and rows is not None:
         drawings["loadings"] = lambda: _loadings(fitted)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairpca._choices import PANEL
-from fairpca._present import NOTHING, interval, number, percent, points, shorten
+from fairpca._present import NOTHING, number, percent, points, shorten, with_error
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit
@@ -36,11 +36,10 @@ def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[st
             figures[f"Δ on held-out rows, {PANEL[_ADVERSARY]}"] = delta
     drawn = np.sort(rows.draw(_POINTS, 0))
     attributes = [_attribute(column) for column in rows.binarized_at_median().groups.categorical]  # type: ignore[union-attr]
-    names, reference, drawings = feature_names(fair), plain.components_, []
+    names, drawings = feature_names(fair), []
     start = PathPoint(plain.components_, {"penalty": None, "chosen": False})
     for point, figures in zip((start, *fitted.path), ({}, *shown), strict=True):
-        components = same_sign(np.asarray(point.components), reference)
-        reference = components  # so that no picture is turned over between two neighbours
+        components = same_sign(np.asarray(point.components), fair.components_)  # none turned over
         scores = matrix @ components[:2].T
         if scores.shape[1] == 1:
             scores = np.column_stack([scores, np.zeros(len(scores))])
@@ -73,8 +72,8 @@ def _shown(figures: Mapping[str, Any]) -> dict[str, str]:
         if key in figures:
             shown[name] = number(figures[key])
     if figures.get("delta") is not None:
-        error = f"± {points(figures['delta_error'])}"
-        shown["Δ, estimated for new data"] = f"{points(figures['delta'])} {error} points"
+        delta = with_error(figures["delta"], figures["delta_error"], points)
+        shown["Δ, estimated for new data"] = f"{delta} points"
     return shown
 
 
@@ -92,16 +91,14 @@ def _deltas(rows: Rows, matrix: Any, fitted: Fitted, settings: Mapping[str, Any]
         except InvalidInputError:  # a group in one half only
             return [NOTHING] * len(path)
         scores = [scores_of(model, rows.X) for model in models]
-    kept = ("compare", "joint", "reference", "confidence", "min_group", "random_state")
+    kept = ("compare", "joint", "reference", "effort", "confidence", "min_group", "random_state")
     how = {name: settings[name] for name in kept}
-    how |= {"effort": "quick", "adversaries": (_ADVERSARY,), "families": ()}
+    how |= {"adversaries": (_ADVERSARY,), "families": ()}
     others = {str(place): some for place, some in enumerate(scores[1:])}
     report = audit(rows.with_features(scores[0]), against=others, **how)
     headlines = [one.headline for one in report.representations]
     return [
-        f"{points(worst.estimate)} ({interval(worst.low, worst.high, points)}) points"
-        if worst is not None
-        else NOTHING
+        f"{with_error(worst.estimate, worst.error, points)} points" if worst else NOTHING
         for worst in headlines
     ]
 

@@ -32,6 +32,10 @@ class ContrastsDisplay(Display):
     gaps : ndarray of shape (C, 4)
         Mean gap before and after, covariance gap before and after; NaN: not compared.
 
+    See Also
+    --------
+    DeltaDisplay : What classifiers make of the gaps.
+
     Examples
     --------
     >>> from fairpca import FairPCA
@@ -124,6 +128,10 @@ class GroupLossDisplay(Display):
         Names of the groups.
     losses : dict of str to array-like
         Losses of the groups, for each of the bases that are compared.
+
+    See Also
+    --------
+    fairpca.metrics.group_loss : The figures.
 
     Examples
     --------

@@ -41,6 +41,11 @@ class LoadingsDisplay(Display):
     balance_of : str
         The groups that the balance compares.
 
+    See Also
+    --------
+    BiplotDisplay : Loadings as arrows over scores.
+    fairpca.SparseFairPCA : Components with few loadings.
+
     Examples
     --------
     >>> from fairpca import FairPCA
@@ -165,6 +170,10 @@ class BiplotDisplay(Display):
         Fair scores of rows.
     groups, codes : tuple of str and ndarray of shape (n,), optional
         Their groups.
+
+    See Also
+    --------
+    LoadingsDisplay : Loadings alone, of any number of components.
 
     Examples
     --------

@@ -37,6 +37,10 @@ class BeforeAfterDisplay(Display):
     captions : dict of str to str
         A line under each title.
 
+    See Also
+    --------
+    BiplotDisplay : Loadings and scores in one picture.
+
     Examples
     --------
     >>> from fairpca import FairPCA

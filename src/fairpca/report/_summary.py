@@ -26,6 +26,7 @@ from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array
 from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
+from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign
 from fairpca.report._target import target_figures
 from fairpca.rows import Rows
@@ -75,7 +76,9 @@ def fit_both(
     if isinstance(fair, FairPCA):
         folded = FoldedMoments.from_rows(rows, folds) if folds and measured is None else None
         total = GroupMoments.from_rows(rows) if folded is None else folded.total
-        fitted = Fitted(fair, fit_with_plain(fair, total), total, folded, measured)
+        plain = fit_with_plain(fair, total)
+        plain.components_ = same_sign(plain.components_, fair.components_)
+        fitted = Fitted(fair, plain, total, folded, measured)
         look_at_scores(fair, rows)
         return fitted._replace(path=_path(fitted) if folds else ())
     total = GroupMoments.from_rows(rows)
@@ -86,7 +89,9 @@ def fit_both(
     path = tuple(map(PathPoint, fair.path_components_, records(fair.path_)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairnessWarning)  # the fair fit has said it
-        return Fitted(fair, plain.fit_moments(total), total, None, measured, path)
+        plain.fit_moments(total)
+    plain.components_ = same_sign(plain.components_, fair.components_)
+    return Fitted(fair, plain, total, None, measured, path)
 
 
 def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
@@ -198,6 +203,7 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **audit["verdict"],
         "headline": audit["headline"],
+        "undecided": audit["representations"][0]["undecided"],
         "confidence": audit["confidence"],
         "before": others[0]["headline"] if others else None,
         "difference": differences[0] if differences else None,
@@ -259,14 +265,16 @@ def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, 
         moments = moments.standardized(Standardization(fair.mean_, fair.scale_))
     groups = moments.group_covariances(fair.joint)
     best = groups.best(len(fair.components_))
-    tables = [groups.as_table(model.components_.T, best) for model in (plain, fair)]
+    tables = [
+        without_small_groups(groups.as_table(model.components_.T, best)) for model in (plain, fair)
+    ]
     return [
         {
             "group": groups.label(place),
             "n_rows": groups.n_rows[place],
-            "best": float(best[place]),
+            "best": tables[0]["best"][place],
             **{
-                f"{name}_{what}": float(table[what][place])
+                f"{name}_{what}": table[what][place]
                 for name, table in zip(("plain", "fair"), tables, strict=True)
                 for what in ("variance", "loss")
             },
@@ -277,11 +285,11 @@ def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, 
 
 def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
     """Name the features that each component is mostly made of."""
-    names, others = feature_names(fair), same_sign(plain.components_, fair.components_)
+    names = feature_names(fair)
     return [
         [
             {"feature": names[k], "fair": float(component[k]), "plain": float(other[k])}
             for k in np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
         ]
-        for component, other in zip(fair.components_, others, strict=True)
+        for component, other in zip(fair.components_, plain.components_, strict=True)
     ]

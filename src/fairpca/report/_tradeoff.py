@@ -70,6 +70,10 @@ class TradeoffDisplay(Display):
     chance : float, optional
         What `leakage` stays below when the group cannot be predicted.
 
+    See Also
+    --------
+    fairpca.DeltaFairPCA, fairpca.FairPCACV : What find the penalties.
+
     Examples
     --------
     >>> from fairpca import FairPCA

@@ -36,6 +36,10 @@ class ScreeDisplay(Display):
     bound : float or None
         Largest share that the components together could keep.
 
+    See Also
+    --------
+    CertificateDisplay : Objective and bound, step by step.
+
     Examples
     --------
     >>> from fairpca import FairPCA
@@ -130,6 +134,10 @@ class SolveHistory:
     steps : list of dict
         stage ("basis" or "bound"), iteration, objective, bound and gap of each step.
 
+    See Also
+    --------
+    CertificateDisplay : Draws it.
+
     Examples
     --------
     >>> from fairpca import FairPCA
@@ -174,6 +182,11 @@ class CertificateDisplay(Display):
         As `SolveHistory.steps`.
     certificate : Certificate or None
         What the solve ended with.
+
+    See Also
+    --------
+    SolveHistory : Keeps the steps that it draws.
+    fairpca.Certificate : What is proven.
 
     Examples
     --------

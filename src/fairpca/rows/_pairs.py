@@ -96,6 +96,10 @@ def face(
 class Pair:
     """Two groups of one attribute: codes of its rows, and which codes are the second, the first.
 
+    See Also
+    --------
+    Rows.pairs : What makes it.
+
     Examples
     --------
     >>> from fairpca.rows import Rows
@@ -123,6 +127,10 @@ class Pair:
 @dataclass(frozen=True, eq=False)
 class Stratum:
     """Rows that are compared among themselves, the (column, level) pairs that name them, pairs.
+
+    See Also
+    --------
+    Rows.pairs : What makes it.
 
     Examples
     --------

@@ -60,6 +60,11 @@ class Rows:
     targets : Groups or None
         What the features are to predict, sorted by name; a missing value is the code −1, or NaN.
 
+    See Also
+    --------
+    encode_groups : Groups alone.
+    fairpca.GroupMoments.from_rows : What sums them.
+
     Examples
     --------
     >>> from fairpca.rows import Rows

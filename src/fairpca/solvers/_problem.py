@@ -61,6 +61,11 @@ class FairProblem:
         β_g, what is subtracted from the variance that a group keeps: its own best for the loss.
         None: zeros, for the variance.
 
+    See Also
+    --------
+    solve : Solves it.
+    fairpca.moments.ContrastSet : Where its gaps come from.
+
     Examples
     --------
     >>> from fairpca.solvers import FairProblem, solve

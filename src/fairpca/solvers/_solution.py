@@ -22,6 +22,10 @@ PROVEN = 0.01
 class Status(Enum):
     """Why a solve ended; `message` says it in words.
 
+    See Also
+    --------
+    Solution : Where it is found.
+
     Examples
     --------
     >>> from fairpca.solvers import Status
@@ -72,6 +76,10 @@ class Snapshot:
         Proven bound so far, in covariance units; infinite before there is one.
     objective : float
         Objective of the basis at hand; where there is none, the best relaxed value.
+
+    See Also
+    --------
+    fairpca.report.SolveHistory : A callback that keeps them.
 
     Examples
     --------
@@ -130,6 +138,11 @@ class Certificate:
         Whether the gap is at most `level`.
     target_kept : float or None
         J = tr VᵀTV of a fit with a target; the bound is then that of all bases that keep as much.
+
+    See Also
+    --------
+    fairpca.FairPCA : Holds it as `certificate_`.
+    solve : What makes it.
 
     Examples
     --------
@@ -208,6 +221,10 @@ class Solution:
     """An orthonormal basis (p, d), ordered by variance, its certificate, and why it ended.
 
     `weights` are those of the groups in the bound, where the smallest group objective is maximised.
+
+    See Also
+    --------
+    solve : What makes it.
 
     Examples
     --------

@@ -86,6 +86,11 @@ def solve(
         number of iterations, the `Status` that says why it ended, and the weights of the groups
         in the bound.
 
+    See Also
+    --------
+    FairProblem : What is solved.
+    fairpca.FairPCA : The same from rows.
+
     Examples
     --------
     >>> import numpy as np

@@ -38,6 +38,10 @@ _SPOKEN = re.compile(r"(?i)(password|passwd|pwd|secret|token|key)(\s*[=:]\s*)('[
 class Database:
     """An address, and connections to it; embedded engines share one, which they need.
 
+    See Also
+    --------
+    open_query : Opens a query of it.
+
     Examples
     --------
     >>> from fairpca.tables import Database
@@ -146,6 +150,11 @@ def open_query(sql: str, database: str | Database) -> Table:
     Table
         For `project_table` and `project_into`.
 
+    See Also
+    --------
+    open_table : Files.
+    project_into : Writes scores to a database.
+
     Examples
     --------
     >>> from fairpca.tables import open_query
@@ -212,6 +221,10 @@ def project_into(
         Name of the new table, or ``schema.name``.
     force : bool, default False
         Whether an existing table may be replaced.
+
+    See Also
+    --------
+    project_table : The same into a file.
 
     Examples
     --------

@@ -52,6 +52,11 @@ def moments_from_spark(
     sensitive, features, control, weight, **options
         As in `moments_from_files`.
 
+    See Also
+    --------
+    transform_spark : The way back.
+    moments_from_files : The same without a cluster.
+
     Examples
     --------
     >>> from fairpca.tables import moments_from_spark
@@ -115,6 +120,10 @@ def transform_spark(data: Any, model: AnyModel) -> Any:
         The table, with the features of the model by name.
     model : FairPCA, str or path
         As in `project_table`.
+
+    See Also
+    --------
+    moments_from_spark : What the components are fitted from.
 
     Examples
     --------

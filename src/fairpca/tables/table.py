@@ -18,11 +18,11 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_levels, unique_columns, warn_of_identifiers
+from fairpca.rows._checks import check_text_features, unique_columns, warn_of_identifiers
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
 from fairpca.tables._kernel import (
     Partial,
-    check_finite,
+    check_finite_columns,
     count_missing,
     numbers,
     positive_rows,
@@ -50,6 +50,10 @@ class Table:
 
     Made by `open_table`, which has an example. `schema` has the columns and their types; for CSV
     files they come from the start of the first one.
+
+    See Also
+    --------
+    open_table, open_query : What make it.
 
     Examples
     --------
@@ -156,10 +160,10 @@ class Table:
         if not used.any():
             raise no_rows_error(parts.n_rows, incomplete, self.name)
         parts = parts.filter(used)
-        check_finite(parts, roles)
+        check_finite_columns(parts, roles)
         rows, levels = to_rows(parts, roles)
         rows = with_keys(rows, roles, levels)  # before means fill what is missing, as in batches
-        check_levels(levels, len(rows), missing if roles.missing == "mean" else {})
+        check_text_features(levels, len(rows), missing if roles.missing == "mean" else {})
         unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
         warn_of_identifiers(unique, len(rows))
         if roles.hold_out:
@@ -274,6 +278,11 @@ def open_table(
     separator, types, filesystem, kind
         As in `moments_from_files`.
 
+    See Also
+    --------
+    open_query : Databases.
+    Table : What it returns.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -377,6 +386,11 @@ def moments_from_files(
     InvalidInputError
         Naming the file where one cannot be read, lacks a column or has another type.
 
+    See Also
+    --------
+    moments_from_arrow, moments_from_dask, moments_from_spark : Other inputs.
+    project_table : The way back.
+
     Examples
     --------
     >>> import tempfile
@@ -418,6 +432,10 @@ def moments_from_arrow(
         without arguments is called to open the stream, each time that it is needed.
     sensitive, features, control, weight, threads, progress, **options
         As in `moments_from_files`.
+
+    See Also
+    --------
+    moments_from_files, moments_from_dask, moments_from_spark : Other inputs.
 
     Examples
     --------
