@@ -31,8 +31,8 @@ from fairpca.estimators._comparison import (
     held_out_summary,
     hold_out_summary,
 )
+from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
-from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.moments.contrasts import ContrastTable, without_small_groups
