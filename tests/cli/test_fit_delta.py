@@ -25,7 +25,8 @@ def test_the_path_is_shown_saved_and_written(run, write, shells, tmp_path, short
     result = run("fit", source, *options, "--save", model, "-o", out)
     assert result.exit_code == 0, result.stderr
     assert "Leakage along the path, and the variance it costs" in result.stdout
-    chosen = next(line for line in result.stdout.splitlines() if line.rstrip(" │").endswith("chosen"))
+    lines = [line.rstrip(" │") for line in result.stdout.splitlines()]
+    chosen = next(line for line in lines if line.endswith("chosen"))
     assert UNVERIFIED in " ".join(result.stdout.replace("│", " ").split())
     fair = load_model(model)
     assert type(fair).__name__ == "DeltaFairPCA"
