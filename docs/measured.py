@@ -435,6 +435,21 @@ CHANGED = {
 }
 
 
+def _private(rows: Rows) -> str:
+    """Return what components from noisy moments keep, and their gaps on held-out rows."""
+    head = ["rows of", "features", "n", "ε", "variance kept", "least of five", "mean gap",
+            "covariance gap"]  # fmt: skip
+    return markdown(
+        head,
+        [
+            [row["set"], str(row["p"]), f"{row['n']:,}", f"{row['epsilon']:g}",
+             *(f"{100 * row[name]:.1f} %" for name in ("kept", "kept_least")),
+             *(f"{row[gap]:.3f} ({row[f'{gap}_exact']:.3f})" for gap in ("mean_gap", "cov_gap"))]
+            for row in rows
+        ],
+    ) + "\nIn brackets: the gap of the fit without noise.\n"  # fmt: skip
+
+
 def _target_changes(rows: Rows) -> str:
     """Return changes by a target, and the sets that rose and fell by two standard errors."""
     lines = [
@@ -495,6 +510,7 @@ PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "scale_memory": ("scale", _scale_memory),
     "scale_shapes": ("scale", _scale_shapes),
     "scale_estimate": ("scale", _scale_estimate),
+    "private": ("private", _private),
     "target_changes": ("target_changes", _target_changes),
     "target_danger": ("target", _target_danger),
     "target_compare": ("target_compare", _target_compare),

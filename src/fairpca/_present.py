@@ -116,7 +116,7 @@ def p_value(value: float | None) -> str:
 
 
 def delta_request(model: Any) -> str | None:
-    """Say what was asked of Δ and what is true of it; None where nothing was measured."""
+    """Say which Δ was requested and which is estimated; None where nothing was measured."""
     if getattr(model, "delta_", None) is None:
         return None
     asked = "as low as chance allows"

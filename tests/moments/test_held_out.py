@@ -8,7 +8,7 @@ from support import NEEDS_SKLEARN_1_9
 from fairpca import FairPCA
 from fairpca.estimators._comparison import held_out_summary, measure_held_out
 from fairpca.moments import FoldedMoments
-from fairpca.moments._held_out import align, chance_levels, measure_fold, summarise_mean
+from fairpca.moments._held_out import align_components, chance_levels, measure_fold, summarise_mean
 from fairpca.rows import Rows
 
 OPTIONS = ("one-vs-rest", False, None)
@@ -69,10 +69,10 @@ class _Everything:
 def test_aligned_components_span_the_same_space():
     random = np.random.default_rng(0)
     first, other = (np.linalg.qr(random.normal(size=(5, 2)))[0].T for _ in range(2))
-    turned = align(other, first)
+    turned = align_components(other, first)
     np.testing.assert_allclose(turned.T @ turned, other.T @ other, atol=1e-12)
     turn = np.linalg.qr(random.normal(size=(2, 2)))[0]
-    np.testing.assert_allclose(align(turn @ first, first), first, atol=1e-12)
+    np.testing.assert_allclose(align_components(turn @ first, first), first, atol=1e-12)
 
 
 @NEEDS_SKLEARN_1_9

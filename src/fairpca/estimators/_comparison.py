@@ -31,7 +31,7 @@ from fairpca.moments import (
 from fairpca.moments._held_out import (
     Fold,
     HeldOutGap,
-    align,
+    align_components,
     chance_levels,
     measure_fold,
     summarise_cov,
@@ -138,7 +138,7 @@ def _measure(
             components = fair.components_
             reference = components if reference is None else reference
             if len(components) == len(reference):  # a share may take more on another fold
-                components = align(components, reference)
+                components = align_components(components, reference)
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
             if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))

@@ -149,7 +149,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Objective, proven bound, and the gap between them.
     target_kept_ : float or None
         With `target_weight`, J = tr VᵀTV: how much of the fair direction that predicts y the
-        components hold, 1 if it lies in their space. It never falls as `target_weight` rises.
+        components hold, 1 if it lies in their space. It never falls as `target_weight` rises
+        where both bases are optimal; else by what their certificates leave open.
     target_information_ : dict or None
         With `target_weight`, the share of the variance of y that least squares explains from
         ``all`` features, from all ``fair`` directions and from the ``components``, on the fitted

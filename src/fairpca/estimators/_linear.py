@@ -159,6 +159,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Return the points (n_samples, n_features) of the fair subspace that have these scores.
 
+        For sparse components: what a linear regression on the scores predicts of the features.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
@@ -167,7 +169,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
-        back = U @ self.components_.astype(U.dtype)
+        back = U @ getattr(self, "reconstruction_", self.components_).astype(U.dtype)
         if self.scale_ is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)

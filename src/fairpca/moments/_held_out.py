@@ -51,7 +51,7 @@ class HeldOutGap(NamedTuple):
     by_fold: tuple[float, ...]
 
 
-def align(components: FloatArray, reference: FloatArray) -> FloatArray:
+def align_components(components: FloatArray, reference: FloatArray) -> FloatArray:
     """Rotate components within their space to be nearest to others, so that folds can be averaged.
 
     Any basis of the space has the same gaps; without a common one products would not add up.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, Span
-from fairpca.moments._table import Key, Table
+from fairpca.moments._table import CellTable, Key
 from fairpca.moments._targets import TargetPart, Targets
 from fairpca.moments.group_moments import GroupMoments
 
@@ -53,7 +53,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
     attributes, numeric, controls = (
         tuple(header[part]) for part in ("attributes", "numeric", "controls")
     )
-    table = Table(attributes, numeric, controls, {})
+    table = CellTable(attributes, numeric, controls, {})
     _check_names(width, names, table, keys)
     indicators = span = None
     if "columns" in header:
@@ -76,7 +76,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
         places = enumerate(cells.items())
         cells = {key: replace(cell, targets=targets.get(i, ())) for i, (key, cell) in places}
     names = None if names is None else tuple(names)
-    table = Table(attributes, numeric, controls, cells, *columns)
+    table = CellTable(attributes, numeric, controls, cells, *columns)
     origins = header.get("origins")
     if origins is not None and len(origins) != header["n_features"]:
         raise ValueError("the columns of the features are not as many")
@@ -150,7 +150,9 @@ def _check_span(span: Span, n_features: int) -> None:
         raise ValueError("the span is not orthonormal")
 
 
-def _check_names(n_features: int, names: list[str] | None, table: Table, keys: list[Key]) -> None:
+def _check_names(
+    n_features: int, names: list[str] | None, table: CellTable, keys: list[Key]
+) -> None:
     """Refuse names and keys that cannot belong to a table."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} names of {n_features} features")

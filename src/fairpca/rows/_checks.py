@@ -309,7 +309,7 @@ def warn_of_identifiers(
     ]
     others = [name for name in names if name not in certain] if of_table else []
     for some, value, meaning in (
-        (certain, "value", "that is an identifier, which says nothing about new rows. Leave"),
+        (certain, "value", "that is an identifier, which says nothing about new data. Leave"),
         (others, "whole number", "if it names rows or persons, leave"),
     ):
         if some:
@@ -323,7 +323,7 @@ def warn_of_identifiers(
             )
 
 
-def check_levels(
+def check_text_features(
     levels: Mapping[str, Sequence[str]], n_rows: int, missing: Mapping[str, int]
 ) -> None:
     """Refuse text that is different in most rows; `missing` counts the values that rows lack."""
