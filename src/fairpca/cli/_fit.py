@@ -12,7 +12,7 @@ import numpy as np
 
 from fairpca._choices import OBJECTIVES
 from fairpca._files import check_place, npz_path
-from fairpca._present import records, visible
+from fairpca._present import delta_request, records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
@@ -31,8 +31,8 @@ from fairpca.estimators._comparison import (
     held_out_summary,
     hold_out_summary,
 )
+from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
-from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.moments.contrasts import ContrastTable, without_small_groups
@@ -262,6 +262,7 @@ def _document(result: PlainComparison) -> dict[str, Any]:
         chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance", "delta_verified")
         document["adversary"] = {
             "family": fair.family,
+            "request": delta_request(fair),
             **{name: getattr(fair, f"{name}_") for name in chosen},
             "path": records(fair.path_),
         }

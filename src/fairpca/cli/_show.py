@@ -175,7 +175,7 @@ def _path(fair: Any) -> Table:
     path = records(fair.path_)
     rows = [
         (number(point["penalty"]), percent(point["variance"]), number(point["leakage"]),
-         points(point["delta"]), f"± {points(point['delta_error'])}",
+         share(point["delta"]), f"± {share(point['delta_error'])}",
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip

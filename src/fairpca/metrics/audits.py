@@ -28,8 +28,7 @@ from fairpca.metrics._audit_report import (
     SmallGroup,
 )
 from fairpca.metrics._cross_fit import CLASSIFIERS, Labelled, Settings, cross_fit_flags
-from fairpca.metrics._effort import effort_of
-from fairpca.metrics._inference import Rates
+from fairpca.metrics._inference import Rates, effort_of
 from fairpca.metrics._rules import Signs
 from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
