@@ -184,7 +184,7 @@ def _forecast(
     if isinstance(fair, FairPCA) and is_small and has_rows:
         look_at_scores(fair, request.table.rows(request.roles))
     if request.roles.unit is None or getattr(fair, "unit_noise_", None) is not None:
-        return expected_figures(fair)
+        return expected_figures(fair, result.held_out)
     reason = "rows of a unit are alike, and units are counted only in tables that fit into memory"
     return {"text": f"No forecast for new data: {reason}."}
 

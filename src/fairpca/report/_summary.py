@@ -215,14 +215,14 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
     fair, plain, moments = fitted[:3]
-    certificate = fair.certificate_.as_dict()
+    certificate, held_out = fair.certificate_.as_dict(), fitted.measured(fair)
     return {
         "n_components": int(fair.n_components_),
         "standardized": bool(fair.standardize),
         "fair": _figures(fair),
         "plain": _figures(plain),
-        "held_out": fitted.measured(fair),
-        "expected": expected_figures(fair),
+        "held_out": held_out,
+        "expected": expected_figures(fair, held_out),
         "target": target_figures(fair, plain, rows),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
