@@ -33,23 +33,13 @@ __all__ = [
 
 # Imported when first used: scikit-learn takes seconds to load, and the command line has to be
 # there before that, to take an interrupt or to say that something is missing.
-_HOME = {
-    "SKOPS_TRUSTED": "fairpca.estimators",
-    "Certificate": "fairpca.solvers",
-    "DeltaFairPCA": "fairpca.estimators",
-    "FairKernelPCA": "fairpca.estimators",
-    "FairPCA": "fairpca.estimators",
-    "FairPCACV": "fairpca.estimators",
-    "GroupMoments": "fairpca.moments",
-    "SparseFairPCA": "fairpca.estimators",
-    "load_model": "fairpca.estimators",
-}
+_ELSEWHERE = {"Certificate": "fairpca.solvers", "GroupMoments": "fairpca.moments"}
 _PACKAGES = ("datasets", "estimators", "metrics", "moments", "solvers", "tables")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in __all__:
+        return getattr(import_module(_ELSEWHERE.get(name, "fairpca.estimators")), name)
     if name in _PACKAGES:
         return import_module(f"fairpca.{name}")
     raise AttributeError(f"module 'fairpca' has no attribute {name!r}")

@@ -88,6 +88,34 @@ def _mode(target: Path) -> int:
         return 0o666 & ~mask
 
 
+def check_place(path: str | os.PathLike[str], parameter: str, *, force: bool = False) -> None:
+    """Refuse a local file that exists, unless `force`, and places that cannot be written."""
+    target, problem = Path(path), ""
+    try:
+        folder = target.resolve().parent
+        if target.exists() and not target.is_file() and not target.is_dir():
+            problem = "is a device or a pipe, not a file."
+        elif not folder.is_dir():
+            problem = f"cannot be written: the directory {folder.name!r} does not exist."
+        else:  # what the system says of permissions is not all: a disk may be read-only
+            tempfile.TemporaryFile(dir=folder).close()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
+        problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
+    if problem:
+        raise InvalidInputError(f"{path} {problem}", parameter=parameter)
+    if target.is_file() and not force:
+        raise exists_error(path, parameter)
+
+
+def exists_error(path: str | os.PathLike[str], parameter: str) -> InvalidInputError:
+    """Say that there is something already where a file is to be written."""
+    return InvalidInputError(
+        f"{os.fspath(path)} exists already: remove it, or choose another name.",
+        parameter=parameter,
+        settings=[("force", True)],
+    )
+
+
 def npz_path(path: str | os.PathLike[str]) -> Path:
     """Return the path with ``.npz`` at its end, as it is written."""
     path = Path(path)

@@ -41,13 +41,12 @@ _MAX_ITER = 200
 # The BLAS limit belongs to the process: the first thread sets it, the last to leave lifts it.
 _lock, _users = Lock(), 0
 _limits: Any = None
-
-
-def release_control() -> None:
-    """Let any thread lift a limit; newer threadpoolctl lets only the one that set it."""
-    controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
-    if hasattr(controller, "clear_controlling_thread"):
-        controller.clear_controlling_thread(force=True)
+# Lets any thread lift a limit; newer threadpoolctl lets only the one that set it.
+release_control: Any = getattr(
+    getattr(threadpoolctl, "OpenBLASController", None),
+    "clear_controlling_thread",
+    lambda force: None,
+)
 
 
 @cache
@@ -72,9 +71,9 @@ def single_blas_thread() -> Iterator[None]:
         with _lock:
             _users -= 1
             if not _users:
-                release_control()
+                release_control(force=True)
                 _limits.restore_original_limits()
-                release_control()
+                release_control(force=True)
 
 
 Array: TypeAlias = NDArray[np.float64]

@@ -79,8 +79,9 @@ def test_the_site_is_small(pages):
 
 def test_every_public_name_has_a_page(pages):
     names = {path.name for path in pages}
-    for name in top_names:
-        assert name == "__version__" or f"fairpca.{name}.html" in names
+    constants = {"__version__", "SKOPS_TRUSTED"}  # which a guide explains
+    for name in set(top_names) - constants:
+        assert f"fairpca.{name}.html" in names
 
 
 def test_a_newcomer_finds_everything_from_the_start(pages):

@@ -122,7 +122,7 @@ def test_save_and_transform(run, write, people, table, tmp_path, units, streamed
 def test_transform_refusals(run, refused, write, people, table, tmp_path):
     model = tmp_path / "model.npz"
     run("fit", table, *ASKED[:4], "--save", model)
-    assert "exists already: use --force" in refused("fit", table, *ASKED[:4], "--save", model)
+    assert "Or use --force." in refused("fit", table, *ASKED[:4], "--save", model)
     assert run("fit", table, *ASKED[:4], "--save", model, "--force").exit_code == 0
     out = tmp_path / "out"
     assert "no such file" in refused("transform", tmp_path / "absent.npz", table, out)

@@ -55,6 +55,7 @@ def sum_parts(frame, folder, count, suffix, asked=ASKED):
     ("count", "suffix", "asked"),
     [
         (2, ".csv", ["--cov-weight", 0]),
+        (2, ".parquet", []),
         (20, ".csv", ["--cov-weight", 0, "--no-standardize"]),
         (20, ".parquet", ["--cov-tol", 0.2, "--no-certify"]),
     ],
@@ -73,6 +74,35 @@ def test_a_fit_of_parts_is_the_fit_of_all_rows(count, suffix, asked, tmp_path):
     np.testing.assert_allclose(ours.mean_, theirs.mean_, rtol=1e-12)
     if ours.scale_ is not None:
         np.testing.assert_allclose(ours.scale_, theirs.scale_, rtol=1e-12)
+
+
+def test_a_target_is_summed_with_the_rows(tmp_path):
+    frame = rows()
+    noise = np.random.default_rng(0).normal(size=len(frame))
+    frame["rich"] = np.where(frame["age"] / 12 + noise > 3.3, "yes", "no")
+    asked, weight = ["-s", "sex", "--target", "rich", "--drop", "hours"], ["--target-weight", 1]
+    files = sum_parts(frame, tmp_path, 2, ".csv", asked)
+    shown = run("moments", "--show", files[0]).stdout
+    assert "Targets, with their sums: rich=no, rich=yes (1,200 rows)" in shown
+    whole, parts = tmp_path / "whole.npz", tmp_path / "parts.npz"
+    table = write(frame, tmp_path / "all.csv")
+    run("fit", table, *asked, *weight, "--folds", 0, "--save", whole, "-q")
+    result = run("fit", "--moments", *files, *weight, "--save", parts)
+    assert "rich that a linear model" in " ".join(result.stdout.split())
+    ours, theirs = load_model(parts), load_model(whole)
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-12)
+    assert ours.target_kept_ == pytest.approx(theirs.target_kept_, rel=1e-12)
+    files[0].unlink()
+    without = sum_parts(frame, tmp_path, 1, ".csv", ["-s", "sex", "--drop", "hours,rich"])
+    result = run_command("fit", "--moments", *without, *weight)
+    assert "Write them by fairpca moments --target COL" in result.stderr
+
+
+def test_sums_say_that_they_do_not_know_units(tmp_path):
+    table = write(rows().assign(person=np.arange(2400) // 4), tmp_path / "x.csv")
+    result = run("moments", table, "-s", "sex", "--drop", "job", "--missing", "mean", "--unit",
+                 "person", "--out", tmp_path / "m.npz")  # fmt: skip
+    assert "a forecast from the file counts rows" in result.stderr
 
 
 def test_a_value_of_one_holder_is_zero_elsewhere_and_said(tmp_path):

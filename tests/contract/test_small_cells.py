@@ -226,6 +226,60 @@ def test_a_rare_value_is_a_person_too(tmp_path):
         moments.save(tmp_path / "m")
 
 
+def weighted(frame, column, weight=2000.0):
+    """Moments in which the last row has nearly all the weight."""
+    weights = np.where(np.arange(200) < 199, 1.0, weight)
+    return GroupMoments.from_arrays(frame[column], frame["group"], None, weights)
+
+
+def test_a_row_that_outweighs_all_others_is_a_person_too(tmp_path):
+    frame = table().assign(group=np.arange(200) % 2)
+    heavy = weighted(frame, FEATURES, 1e12)
+    np.testing.assert_allclose(heavy.table.cells[(1,)].mean, PERSON, rtol=1e-6)  # the attack
+    with pytest.raises(InvalidInputError, match=r"group=1 \(100 rows, one with 100 % of the"):
+        heavy.save(tmp_path / "m")
+    again = GroupMoments.load(weighted(frame, FEATURES, 5.0).save(tmp_path / "m"))
+    assert [cell.heaviest for cell in again.table.cells.values()] == [1.0, 5.0]
+    both = again + heavy
+    assert both.table.cells[(1,)].heaviest == 1e12
+    with pytest.raises(InvalidInputError, match="of the weight"):
+        both.save(tmp_path / "m")
+
+
+def test_weights_do_not_hide_a_rare_value(tmp_path):
+    frame = table().assign(group=np.arange(200) % 2, town=0.0)
+    frame.loc[199, "town"] = 1.0
+    moments = weighted(frame, [*FEATURES, "town"], 10.0)  # as if ten rows of 109
+    with pytest.raises(InvalidInputError, match=r"'town' \(at least 1 of 100 rows of group=1"):
+        moments.save(tmp_path / "m")
+
+
+def test_a_rare_number_of_the_attribute_is_a_person_too(tmp_path):
+    frame = table().assign(ill=np.arange(200) == 199)
+    moments = GroupMoments.from_arrays(
+        frame[FEATURES], frame[["ill"]].astype(float), numeric=["ill"]
+    )
+    with pytest.raises(InvalidInputError, match=r"'ill' \(1 of 200 rows of all rows\)"):
+        moments.save(tmp_path / "m")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_small_group_keeps_is_not_written(tmp_path):
+    frame = table()
+    frame.loc[:1, "group"] = "d"
+    fair = fitted(FairPCA, frame, objective="worst-loss")
+    kept = load_model(fair.save(tmp_path / "m")).group_variance_
+    assert kept["n_rows"] == fair.group_variance_["n_rows"]
+    for name in ("total", "variance", "best", "loss"):
+        assert [value is None for value in kept[name]] == [False, False, True, True]
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    words = ("fit", tmp_path / "x.csv", "-s", "group", "-d", 1, "--objective", "worst-loss")
+    groups = json.loads(run_command(*words, "--json").stdout)["groups"]
+    assert [entry["loss"] is None for entry in groups] == [False, False, True, True]
+    shown = " ".join(run_command(*words).stdout.split("Gaps in all")[0].split())
+    assert shown.count("nearly single persons") == 2
+
+
 def test_a_value_that_is_missing_once_is_a_person_too(tmp_path):
     frame = table().assign(group=np.arange(200) % 2)
     frame.loc[199, "pay"] = np.nan

@@ -237,6 +237,33 @@ def test_a_long_fit_says_so_before_it_starts(monkeypatch):
     assert not _said(lambda: FairKernelPCA(1, n_landmarks=9).fit(X, sensitive_features=groups))
 
 
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [({}, "n_components=2 or cov_weight=0"), ({"cov_tol": 1.0}, "n_components=2")],
+)
+def test_a_long_solve_is_announced_with_what_is_quick(options, advice, monkeypatch):
+    from fairpca.estimators import _fair_pca
+
+    def solve(*_):
+        raise KeyboardInterrupt  # before anything is solved
+
+    monkeypatch.setattr(_fair_pca, "solve_total", solve)
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(900, 300)), np.arange(900) % 12
+    with (
+        pytest.warns(LongFitWarning, match=rf"12 contrasts.*Or use {advice}\.") as caught,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        FairPCA(30, **options).fit(X, sensitive_features=groups)
+    assert caught[0].filename == __file__
+    model = FairPCA(30, cov_weight=0.0) if not options else FairPCA(2, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LongFitWarning)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, sensitive_features=groups)
+    assert not hasattr(model, "certificate_")
+
+
 def test_embedded_data_give_no_warning():
     diabetes = load_diabetes_sex()
     X, sex = diabetes.data, diabetes.sensitive_features

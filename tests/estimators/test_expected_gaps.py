@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from fairpca import FairPCA, GroupMoments, load_model
+from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import InvalidInputError
-from fairpca.moments._new_data import compared_pairs, draw_moments, forecast_means, hotelling
+from fairpca.moments._new_data import compared_contrasts, draw_moments, forecast_means, hotelling
 
 
 def made(n, seed, p=6, gap=0.5):
@@ -56,7 +57,7 @@ def test_the_bound_is_wider_for_more_contrasts_and_confidence():
     bounds = [fair.expected_gaps(confidence=c, refits=0).features.mean_bound for c in (0.5, 0.95)]
     assert 0.0 < bounds[0] < bounds[1]
     more = FairPCA(2, cov_weight=0.0, mean_tol=None).fit(X, sensitive_features=np.c_[z, three])
-    pairs = compared_pairs(more.moments_, "one-vs-rest", False, None, None)
+    pairs = compared_contrasts(more.moments_, "one-vs-rest", False, None, None)
     options = (more.components_, np.eye(2), True, None, 0.95)
     alone = [forecast_means([pair], *options).mean_bound for pair in pairs]
     assert forecast_means(pairs, *options).mean_bound > 1.05 * max(alone)
@@ -186,3 +187,18 @@ def test_streams_have_no_units():
         FairPCA(2).fit(table.to_reader(), sensitive_features="z", units="person")
     assert caught.value.parameter == "units"
     assert FairPCA(2).fit(table.to_reader(), sensitive_features="z").effective_samples_ is None
+
+
+def test_a_forecast_that_held_out_rows_contradict_says_so():
+    X, z = np.random.default_rng(0).normal(size=(300, 4)), np.arange(300) % 2
+    model = FairPCA(2).fit(X, sensitive_features=z)
+    gap = expected_figures(model, None)["mean_gap"]
+    for shown, error, warned in (
+        (3.0, 0.2, True),
+        (3.0, 0.6, False),
+        (1.9, 0.0, False),
+        (np.inf, 0.0, False),
+        (np.inf, np.inf, False),
+    ):
+        held_out = {"mean_gap": shown * gap, "mean_gap_error": error * gap}
+        assert ("rely on them" in expected_figures(model, held_out)["text"]) is warned

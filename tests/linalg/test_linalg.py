@@ -121,7 +121,7 @@ def test_overlapping_threads_give_blas_its_threads_back():
 
     threads = [Thread(target=hold, args=(k,)) for k in (0, 1)]
     limits = threadpool_limits(limits=2, user_api="blas")
-    release_control()  # or the threads could not change what this one has set
+    release_control(force=True)  # or the threads could not change what this one has set
     before = blas_threads()
     try:
         for thread, event in zip(threads, entered, strict=True):

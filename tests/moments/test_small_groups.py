@@ -8,7 +8,7 @@ import pytest
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import SmallGroupWarning
-from fairpca.moments._small_groups import differ_beyond_chance
+from fairpca.moments._form_contrasts import differ_beyond_chance
 
 
 def table(n=2000, size=60, shift=0.0, seed=0):

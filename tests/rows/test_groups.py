@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import encode_groups, sort_levels
+from fairpca.rows import encode_groups, groups, sort_levels
 
 
 def only(values, **options):
@@ -98,6 +98,40 @@ def test_groups_of_another_length_are_refused(n_rows):
 def test_unused_categories_are_dropped():
     series = pd.Series(pd.Categorical(["b", "a"], categories=["a", "b", "never"]))
     assert only(series).levels == ("a", "b")
+
+
+CATEGORIES = {
+    "pandas": lambda values: pd.Series(values).astype("category"),
+    "pandas, ordered": lambda values: pd.Series(
+        pd.Categorical(values, categories=[*sorted(set(values))[::-1], 99], ordered=True)
+    ),
+    "polars": lambda values: pl.Series(list(map(str, values)), dtype=pl.Categorical),
+    "polars enum": lambda values: pl.Series(
+        list(map(str, values)), dtype=pl.Enum(sorted(set(map(str, values)), reverse=True))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CATEGORIES)
+@pytest.mark.parametrize("labels", [[3, 1, 2], [0.5, 0.25, 0.75], list("cab")])
+def test_categories_are_the_groups_of_their_labels(kind, labels, monkeypatch):
+    values = [labels[i] for i in np.random.default_rng(0).integers(3, size=50)]
+    plain = only(values if "pandas" in kind else [str(value) for value in values])
+    series = CATEGORIES[kind](values)
+    lengths = []
+    encode = groups._encode_column
+    monkeypatch.setattr(
+        groups,
+        "_encode_column",
+        lambda column, *a: lengths.append(len(column.values)) or encode(column, *a),
+    )
+    column = only(series)
+    assert lengths == [50, 3]  # only the categories in use are looked at
+    if hasattr(plain, "levels"):
+        assert column.levels == plain.levels
+        np.testing.assert_array_equal(column.codes, plain.codes)
+    else:
+        np.testing.assert_array_equal(column.values, plain.values)
 
 
 def test_intervals_keep_their_order_as_text():

@@ -9,7 +9,7 @@ import pytest
 from table_support import FEATURES, assert_same_moments, in_memory
 
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables import is_stream, moments_from_arrow, moments_from_files, open_table
+from fairpca.tables import input_kind, moments_from_arrow, moments_from_files, open_table
 from fairpca.tables._stream import equal_batches
 
 ASKED = {"sensitive": ["sex", "age"], "features": FEATURES, "control": "city", "weight": "w"}
@@ -182,7 +182,7 @@ def test_datasets_of_files_and_filtered_ones(frame, tmp_path, monkeypatch, kind)
             existing_data_behavior="overwrite_or_ignore",
         )
     people = ds.dataset(tmp_path / "people", format=kind)
-    assert is_stream(people)
+    assert input_kind(people) == "stream"
     ordered = pd.concat([frame.iloc[part::3] for part in range(3)])
     expected = in_memory(ordered, ["sex", "age"], ["city"], "w")
     assert_same_moments(moments_from_arrow(people, **ASKED), expected, rtol=1e-9)
@@ -226,4 +226,5 @@ def test_memory_does_not_grow_with_the_rows():
 def test_streams_are_told_from_frames(frame):
     streams = {"reader", "dataset in memory", "polars lazy", "duckdb", "adbc cursor", "function"}
     for name, source in INPUTS.items():
-        assert is_stream(source(frame)) == (name in streams), name
+        kind = "stream" if name in streams else "memory"
+        assert input_kind(source(frame)) == kind, name

@@ -128,6 +128,7 @@ def transform(model: Path, paths: tuple[str, ...], **settings: Any) -> None:
     read and written a batch at a time. A directory becomes a directory with the same files. OUT
     appears complete or not at all. A query (--sql) can replace IN, a table (--into) OUT.
     """
+    options.check_paths([model], {})
     from fairpca.cli._transform import run_transform
 
     run_transform(model, paths, settings)

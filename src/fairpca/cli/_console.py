@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from fairpca._present import visible
-from fairpca.exceptions import FairnessWarning, InvalidInputError, bounded
+from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning, bounded
 
 LONGEST = 1000  # characters of one message; what is longer loses its middle
 DELAY = 1.0  # seconds before anything is said about progress
@@ -74,11 +74,17 @@ def as_typed(parameter: str, value: Any) -> str:
 def running(options: dict[str, Any]) -> Iterator[tuple[Stages, list[str]]]:
     """Show the stages of a command; at its end print its notes and what the library warned of."""
     notes: list[str] = []
-    with (
-        Stages(enabled=not options["quiet"]) as stages,
-        warnings.catch_warnings(record=True) as caught,
-    ):
+    caught: list[warnings.WarningMessage] = []
+    with Stages(enabled=not options["quiet"]) as stages, warnings.catch_warnings():
+
+        def show(message: Any, *where: Any, **of: Any) -> None:
+            if isinstance(message, LongFitWarning):  # of use before the fit only
+                stages.begin(f"fitting: {one_line(message.advice(as_typed))}")
+            else:
+                caught.append(warnings.WarningMessage(message, *where, **of))
+
         warnings.simplefilter("always")
+        warnings.showwarning = show
         yield stages, notes
     for entry in caught:
         if isinstance(entry.message, FairnessWarning):
@@ -141,6 +147,8 @@ class Stages:
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Say how much of the stage is done, of how much where that is known."""
+        if total and not done:  # what came before in this stage says nothing about the time left
+            self._begun = time.monotonic()
         self.done, self._total = done, total or None
 
     @property

@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from fairpca._choices import MIN_ROWS
-from fairpca._files import npz_path
+from fairpca._files import check_place, npz_path
 from fairpca._present import percent, shorten, visible
 from fairpca.cli._console import Stages, add_note, running
-from fairpca.cli._request import TableRequest, check_place, parse_request, sum_rows
+from fairpca.cli._request import TableRequest, parse_request, sum_rows
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.tables import Roles
@@ -35,13 +35,16 @@ def run_moments(data: tuple[str, ...], options: dict[str, Any]) -> None:
         raise click.UsageError("name the table: files, globs or directories, or --sql.")
     if options["out"] is None:
         raise click.UsageError("give --out FILE, where the moments go, or --show FILE.")
-    check_place("--out", npz_path(options["out"]), options["force"])
+    check_place(npz_path(options["out"]), "out", force=options["force"])
     with running(options) as (stages, notes):
         stages.begin("reading")
-        request = parse_request(data, options)
+        request = parse_request(data, {**options, "target_weight": bool(options["target"])})
         stages.begin(f"summing {request.name}")
         moments = sum_rows(request, options, stages)
         notes += request.encoding_notes(moments.feature_names or ())
+        if request.roles.unit:
+            add_note(notes, f"sums do not know units: a forecast from the file counts rows, and is "
+                     f"too good if those of one {request.roles.unit} are alike.")  # fmt: skip
         limits = {name: options[name] for name in ("min_rows", "merge_small")}
         path = moments.save(options["out"], **limits)
     if not options["quiet"]:
@@ -62,6 +65,10 @@ def describe(moments: GroupMoments) -> list[str]:
         counts = [f"{level} {count:,}" for level, count in moments.counts(name).items()]
         lines.append(f"{word} of {name}: {', '.join(map(shorten, counts))}")
     lines += [f"Number of each row: {name}" for name in moments.numeric_attributes]
+    if (target := moments.target_moments()) is not None:
+        labels = [f"{name}={label}" for name, label in target.columns if label is not None]
+        columns = ", ".join(map(shorten, (*moments.table.numeric_targets, *labels)))
+        lines.append(f"Targets, with their sums: {columns} ({target.n_rows:,} rows)")
     if moments.weight != moments.n_samples:
         lines.append(f"Weights: {moments.weight:,.6g} in all.")
     if shares := _missing_shares(moments):
@@ -112,12 +119,16 @@ def read_moments(
             add_note(notes, f"{path}: {text}")
     if total.indicators is not None:
         add_note(notes, f"missing values count as the mean of all rows: {_missing_shares(total)}.")
+    if options["target_weight"] and not total.targets:
+        raise click.UsageError(
+            "--target-weight: the files hold no target. Write them by fairpca moments --target COL."
+        )
     columns = tuple(dict.fromkeys(total.columns or total.feature_names or ()))
     groups = {"sensitive": total.attributes, "control": total.controls}
     roles = Roles(columns, numeric=total.numeric_attributes, **groups)
     name = Path(data[0]).name if len(data) == 1 else f"{len(data)} files of moments"
     description = f"moments of {' '.join(data) if len(data) < 4 else name}"
-    return total, TableRequest(None, roles, (), (), (), (), {}, {}, name, description)
+    return total, TableRequest(None, roles, (), total.targets, (), (), {}, {}, name, description)
 
 
 def _differences(part: GroupMoments, total: GroupMoments) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +36,11 @@ DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT = "Data", "Groups", "Fairness", "Audit"
 _MOST = 10**9
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
-    "--adversaries", "--adversary", "--categorical", "--confidence", "--engine", "--famd",
-    "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels", "--min-group",
-    "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive", "--rotation",
-    "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title", "--tol",
+    "--adversaries", "--adversary", "--by-column", "--categorical", "--confidence", "--engine",
+    "--famd", "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels",
+    "--min-group", "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive",
+    "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title",
+    "--tol",
 }  # fmt: skip
 
 
@@ -243,9 +245,10 @@ _HOLD_OUT = _value(FAIRNESS, "--hold-out", _SHARE, None,
                    "Share of the rows to measure on and not to fit.")
 _ONLY = _option(DATA, "--only", "Audit only the rows that have this value in a column.",
                 metavar="COL=VALUE", multiple=True)
-_NONZERO = _value(
-    FAIRNESS, "--nonzero", _nonzero, None,
-    "Sparse: non-zero loadings of each component, or path.",
+_NONZERO = (
+    _value(FAIRNESS, "--nonzero", _nonzero, None,
+           "Sparse: non-zero loadings of each component, or path."),
+    _flag(FAIRNESS, "--by-column", "Count the values of one column of text once in --nonzero."),
 )
 _DELTA = (
     _value(FAIRNESS, "--delta", _SHARE, None,
@@ -300,7 +303,7 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), _SUMMED, *_PROBLEM, _HOLD_OUT, _NONZERO, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), _SUMMED, *_PROBLEM, _HOLD_OUT, *_NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _flag(DATA, "--moments", "DATA are files that fairpca moments wrote, not rows."),
@@ -311,7 +314,7 @@ FIT = (
 )
 MOMENTS = (
     *_GROUP_COLUMNS, _SUMMED, *_FEATURES,
-    _columns(DATA, "--target", "Columns that are not features."),
+    _columns(DATA, "--target", "Columns to predict later: not features; their sums are written."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _path(OUTPUT, "-o --out", "Write the moments to an .npz file, for fairpca fit --moments."),
     _path(OUTPUT, "--show", "Say what a file of moments holds."),
@@ -349,10 +352,11 @@ TRANSFORM = (
 # fmt: on
 
 
-def check_paths(data: Sequence[str], settings: Mapping[str, Any]) -> None:
+def check_paths(data: Sequence[str | Path], settings: Mapping[str, Any]) -> None:
     """Refuse a path that leads nowhere before anything that takes long to load is."""
     for path in () if settings.get("sql") else data:
-        if not os.path.exists(path) and "://" not in path and not set("*?[") & set(path):
+        is_there = os.path.exists(path) or any(glob.iglob(str(path), recursive=True))
+        if not is_there and "://" not in str(path):
             raise click.ClickException(f"{path}: no such file.")
 
 

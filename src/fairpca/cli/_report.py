@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
+from fairpca._files import check_place
 from fairpca._present import visible
 from fairpca.cli import check_packages
 from fairpca.cli._console import running
 from fairpca.cli._request import (
     TableRequest,
     audit_settings,
-    check_place,
     delta_model,
     fit_settings,
     parse_request,
@@ -38,7 +38,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         notes += request.encoding_notes(rows.feature_names or ())
         model = None if options["as_is"] else fit_settings(options, request)
         settings = audit_settings(options, request)
-        stages.begin(f"measuring {len(rows)} rows")
+        stages.begin(f"fitting and measuring {len(rows)} rows")
         page = audit_report(
             rows,
             model=_model(model, options),
@@ -76,9 +76,9 @@ def _model(settings: dict[str, Any] | None, options: dict[str, Any]) -> Any:
 def _check_places(out: Path, card: Path | None, force: bool) -> None:
     places = [out, out.with_suffix(".json")]
     for path in places:
-        check_place("--out", path, force)
+        check_place(path, "out", force=force)
     if card is not None:
-        check_place("--card", card, force)
+        check_place(card, "card", force=force)
         places.append(card)
     if len({path.resolve() for path in places}) < len(places):
         raise click.UsageError(

@@ -16,9 +16,10 @@ from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HEL
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._checks import check_words, is_identifier
+from fairpca.rows._checks import check_words, is_identifier, names_units
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
+from fairpca.tables._roles import is_text
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
@@ -94,21 +95,24 @@ class TableRequest:
         return ([text] if counts else []) + self._unit_notes()
 
     def _unit_notes(self) -> list[str]:
-        """Say which columns, among those that are not used, seem to name persons or sites."""
+        """Say which columns seem to name persons or sites: unused ones, or features by mistake."""
         names = [
             field.name
             for field in self.table.schema
-            if is_identifier(field.name) and field.name not in self.roles.columns
+            if names_units(field.name)
+            or (is_identifier(field.name) and field.name not in self.roles.columns)
         ]
         if self.roles.unit or not names or self.name == "query":  # which would run again
             return []
         first: Any = next(self.table.batches(names), None)
         counts = {n: pc.count_distinct(first.column(n)).as_py() for n in names if first}
         return [
-            f"column {name!r} has {count:,} values in {first.num_rows:,} rows. If it names persons "
+            f"column {name!r} has {count:,} values in {first.num_rows:,} rows"
+            f"{' and is a feature' if name in self.roles.columns else ''}. If it names persons "
             f"or sites, {as_typed('units', name)} keeps their rows together in held-out figures."
             for name, count in counts.items()
             if _FEWEST_UNITS <= count <= first.num_rows / 2
+            and name not in (*self.roles.sensitive, *self.roles.control)
         ]
 
 
@@ -136,7 +140,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     parts = _columns_of({**options, "only": list(only)}, table.names)
     features = _features(parts, _possible_features(table))
     known = (name for name in features if name in table.names)
-    text = tuple(name for name in known if _is_text(table.schema.field(name).type))
+    text = tuple(name for name in known if is_text(table.schema.field(name).type))
     roles = table.assign(
         parts["sensitive"],
         features=features,
@@ -168,7 +172,7 @@ def _open_against(
         names = tuple(name for name in parts["features"] if name in table.names) or tuple(
             name
             for name in _possible_features(table)
-            if name not in used and not _is_text(table.schema.field(name).type)
+            if name not in used and not is_text(table.schema.field(name).type)
         )
         if not names:
             raise click.ClickException(f"--against {path}: there are no columns of numbers.")
@@ -217,27 +221,6 @@ def check_query(options: Mapping[str, Any], has_files: bool) -> None:
         raise click.UsageError("--sql reads a database and takes no files: give one of them.")
     if not options["database"]:
         raise click.UsageError("--sql needs --database, or FAIRPCA_DATABASE in the environment.")
-
-
-def check_place(option: str, path: Path, force: bool) -> None:
-    """Refuse to replace a file, and places that cannot be written, before any work."""
-    try:
-        if path.is_file() and not force:
-            problem = "exists already: use --force to replace it."
-        elif path.exists() and not path.is_file() and not path.is_dir():
-            problem = "is a device or a pipe, not a file."
-        elif not (folder := path.resolve().parent).is_dir():
-            problem = f"cannot be written: the directory {folder.name!r} does not exist."
-        else:
-            return
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
-    raise click.ClickException(f"{option} {path} {problem}")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _embedded() -> tuple[Table, str, str]:

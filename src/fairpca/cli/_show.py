@@ -39,6 +39,7 @@ from fairpca.moments.contrasts import ContrastTable
 # Columns of text; all others hold figures.
 _TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
          "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
+_PERSONS = f"fewer than {MIN_ROWS} rows: nearly single persons"
 _OBJECTIVES = {
     "total": "",
     "worst-variance": " (of the group that keeps least, less the penalty)",
@@ -159,7 +160,8 @@ def _target(fair: Any, held_out: dict[str, Any] | None) -> Table:
     for key, name in names.items():
         share_of = held.get(key)
         after = share_of and f"{percent(share_of['r2'])} ± {percent(share_of['error'])}"
-        rows.append((name, percent(fitted[key]) if key in fitted else None, after))
+        if key in fitted or after:
+            rows.append((name, percent(fitted[key]) if key in fitted else None, after))
     columns = ", ".join(fair.moments_.targets)
     caption = (
         "Classifiers that are not linear may predict the group better than without the target: "
@@ -177,7 +179,7 @@ def _path(fair: Any) -> Table:
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip
-    head = ("penalty", "variance kept", "leakage (R²)", "Δ on new data", "error", "note")
+    head = ("penalty", "variance kept", "leakage (R²)", "Δ in points", "error", "note")
     caption = (
         f"{delta_request(fair)} Δ: difference in selection rates of two groups, for classifiers "
         "trained on as many rows."
@@ -211,13 +213,14 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
     figures = ("best", "variance_plain", "loss_plain", "variance", "loss", "weight")
     rows = [
         [*(entry[name] for name in names), entry["n_rows"],
-         *(number(entry[name], entry["best"]) for name in figures)]
+         *(number(entry[name], entry["best"]) for name in figures),
+         _PERSONS if entry["n_rows"] < MIN_ROWS else None]
         for entry in records(groups)
     ]  # fmt: skip
     worst = max(groups["loss"])
     return _table(
         "Variance that each group keeps, and loses",
-        (*names, "rows", "own best", "plain PCA", "loss", "fair PCA", "loss", "weight"),
+        (*names, "rows", "own best", "plain PCA", "loss", "fair PCA", "loss", "weight", "note"),
         rows,
         "Loss: the extra variance this group would keep with components fitted to it alone.\n"
         "Weight: share of the group in the bound; –: too few rows to count.\n",
@@ -248,7 +251,7 @@ def _contrasts(table: ContrastTable) -> Table:
         groups = label("", entry["positive"], entry["negative"])
         note = "" if entry["status"] == "compared" else entry["status"]
         if small:
-            note += f"{note and '; '}fewer than {MIN_ROWS} rows: nearly single persons"
+            note += f"{note and '; '}{_PERSONS}"
         stratum, counts = entry["stratum"] or whole, " / ".join(map(str, sizes))
         rows.append((entry["attribute"], groups, stratum, counts, *gaps, note))
     return _table("Gaps in all features, and left in the fair components", head, rows)
@@ -327,6 +330,9 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         )
         yield f"{change['of']} − {name}: [bold]{_points(change)}[/bold]."
     yield f"Verdict: [bold]{verdict['word']}[/bold] ({verdict['reason']})."
+    for entry in report["representations"][0]["undecided"]:
+        pair, high = escape(shorten(entry["pair"])), points(entry["high"])
+        yield f"Too few rows to say: {pair} (up to {high} points)."
     for entry in report["missing"]:
         pair = escape(shorten(entry["pair"]))
         yield f"Not measured: {entry['adversary']}, {pair}: {entry['reason']}."
@@ -371,10 +377,11 @@ def _losses(losses: dict[str, list[Any]]) -> Table:
     """Show what each group keeps of the columns that the features represent."""
     rows = [
         (label(entry["attribute"], entry["group"], "", entry["stratum"]), entry["n_rows"],
-         *(number(entry[name]) for name in ("total", "variance", "best", "loss")))
+         *(number(entry[name]) for name in ("total", "variance", "best", "loss")),
+         _PERSONS if entry["n_rows"] < MIN_ROWS else None)
         for entry in records(losses)
     ]  # fmt: skip
-    head = ("group", "rows", "variance", "kept", "own best", "loss")
+    head = ("group", "rows", "variance", "kept", "own best", "loss", "note")
     return _table("What each group keeps and loses of --original", head, rows)
 
 

@@ -47,7 +47,7 @@ from fairpca.rows._columns import (
     without_columns,
 )
 from fairpca.solvers import Certificate, FairProblem, Solution, solve
-from fairpca.tables import is_stream
+from fairpca.tables import input_kind
 
 FLOATS = [np.float64, np.float32]
 # Groups belong to every fit: request them wherever metadata is routed.
@@ -124,7 +124,7 @@ class FairnessEstimator(
             self.other_columns_ = np.array(names, dtype=object)
 
     def _refuse_stream(self, X: Any) -> None:
-        if is_stream(X):
+        if input_kind(X) == "stream":
             how = "X.collect()" if hasattr(X, "collect") else "pyarrow.table(X)"
             raise InvalidInputError(
                 f"X is a stream ({type(X).__name__}), and {type(self).__name__} looks at rows: "
@@ -226,10 +226,11 @@ class FairnessEstimator(
         return lazy_transform(X, function, list(self.get_feature_names_out()), like.dtype, means)
 
     def _form_contrasts(self, moments: GroupMoments) -> ContrastSet:
-        if not moments.attributes:
+        table, n_rows = moments.table, moments.n_samples
+        if not table.attributes:
             return ContrastSet((), moments.n_features)
-        for name in moments.categorical_attributes:
-            count, n_rows = len(moments.levels(name)), moments.n_samples
+        for position, name in enumerate(table.categorical):
+            count = len(table.levels(position))
             if count > MANY_GROUPS and n_rows < 2 * count:
                 raise GroupsError(
                     f"column {name!r} has {count} groups in {n_rows} rows: that is an identifier "
@@ -243,7 +244,9 @@ class FairnessEstimator(
     @with_callbacks
     def _solve(self, problem: FairProblem, **options: Any) -> Solution:
         """Solve the problem; steps go to `verbose` and callbacks."""
-        options["certify"] = self.certify
+        for name in ("certify", "tol", "max_iter", "cov_shift"):
+            if hasattr(self, name):
+                options.setdefault(name, getattr(self, name))
         with fit_task(self, None) as context:
             if self.verbose or context is not None:
                 options["callback"] = solve_callback(self, context)

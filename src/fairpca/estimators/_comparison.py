@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from fairpca.moments import (
 from fairpca.moments._held_out import (
     Fold,
     HeldOutGap,
-    align,
+    align_components,
     chance_levels,
     measure_fold,
     summarise_cov,
@@ -45,17 +45,10 @@ TARGET = "target_r2"
 PARTS = 5  # folds of rows that were held out, whose differences give the errors
 
 
-def fit_with_plain(
-    model: FairPCA,
-    moments: GroupMoments,
-    on_problem_size: Callable[[int, int], None] | None = None,
-) -> FairPCA:
-    """Fit a model; return plain PCA with the gaps of the same contrasts.
-
-    `on_problem_size` is called with the numbers of components and contrasts before the solve.
-    """
+def fit_with_plain(model: FairPCA, moments: GroupMoments) -> FairPCA:
+    """Fit a model; return plain PCA with the gaps of the same contrasts."""
     model._validate_params()
-    model._fit_moments(moments, on_problem_size=on_problem_size)
+    model._fit_moments(moments)
     plain = plain_of(model).set_params(n_components=model.n_components_)
     with _silent():
         return plain._fit_moments(moments, tabulate=model.objective != "total")
@@ -77,13 +70,14 @@ class HeldOut(NamedTuple):
     folds: list[Fold]
     with_cov: frozenset[str]  # contrasts whose covariances are compared
     target: list[dict[str, float]]  # R² of y, where there is a target
+    pooled: bool = False  # one model, and not one for each fold
 
     def figures(self) -> dict[str, HeldOutGap]:
         """Gaps without noise; variance and Gaussian bound as the folds have them, averaged."""
         raw = {name: _average([getattr(one, name) for one in self.statistics]) for name in FIGURES}
         if self.folds:
-            raw["mean_gap"] = summarise_mean(self.folds)
-            raw["cov_gap"] = summarise_cov(self.folds, self.with_cov)
+            raw["mean_gap"] = summarise_mean(self.folds, self.pooled)
+            raw["cov_gap"] = summarise_cov(self.folds, self.with_cov, self.pooled)
         if self.target:
             raw[TARGET] = self.information()["components"]
         return raw
@@ -99,7 +93,9 @@ class HeldOut(NamedTuple):
 
     def chance(self) -> tuple[float, float]:
         """Mean and covariance gap that groups without any difference would show."""
-        return chance_levels(self.folds, self.with_cov) if self.folds else (0.0, 0.0)
+        if not self.folds:
+            return 0.0, 0.0
+        return chance_levels(self.folds, self.with_cov, self.pooled)
 
 
 def _average(values: Sequence[float | None]) -> HeldOutGap:
@@ -145,7 +141,7 @@ def _measure(
             components = fair.components_
             reference = components if reference is None else reference
             if len(components) == len(reference):  # a share may take more on another fold
-                components = align(components, reference)
+                components = align_components(components, reference)
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
             if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
@@ -205,7 +201,7 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
             plain.moments_,
             ((model, halves) for halves in held_out.halves),
             by_units=held_out.by_units,
-        )
+        )._replace(pooled=True)
         for model in models
     ]
     return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}

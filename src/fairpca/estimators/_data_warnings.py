@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,23 @@ import numpy as np
 from fairpca.exceptions import (
     DominantFeatureWarning,
     EmptyComponentWarning,
+    ExtremeRowsWarning,
     FewRowsWarning,
     GroupFeatureWarning,
     IndexMismatchWarning,
     InfeasibleError,
+    LongFitWarning,
+    Setting,
     SmallGroupWarning,
     warn_user,
 )
-from fairpca.linalg import Array, complement_basis, spectral_norms, top_eigenpairs
-from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.linalg import Array, complement_basis, project, spectral_norms, top_eigenpairs
+from fairpca.moments import ContrastSet, FoldedMoments, GroupMoments
 from fairpca.moments._cells import merge
+from fairpca.moments._new_data import compared_contrasts
 from fairpca.moments._release import OTHER
+from fairpca.rows import Rows
+from fairpca.rows._columns import fill_means
 
 _ZERO = 1e-12  # of a variance: rounding
 _DOMINANT = 0.9
@@ -29,16 +35,22 @@ _ENOUGH = 5  # rows of a group before a feature can be called constant in it
 MANY_GROUPS = 20  # labels of more groups may be numbers, or identifiers
 _TOY = 20  # rows of an example, of which nobody expects estimates
 _SHOWN = 5
+# Seconds from which on a fit is announced, and those that its quick variant may take.
+_LONG, _QUICK = 60.0, 10.0
+# Of a solve whose penalty or limit binds, for every entry of the products of gaps with the basis:
+# of one contrast and of several. And of an eigendecomposition, for the cube of its size.
+_PER_ENTRY, _PER_ENTRY_OF_MANY, _PER_CUBE = 2e-4, 1e-3, 2e-9
 
 
 def warn_of_features(moments: GroupMoments, *, scaled: bool) -> None:
     """Warn of features that are functions of the groups, or that hold nearly all the variance."""
     whole = moments.complete()
     names = whole.feature_names or tuple(f"x{i}" for i in range(whole.n_features))
-    copies = [name for name in names if name in whole.attributes]
+    attributes = whole.table.attributes
+    copies = [name for name in names if name in attributes]
     copies += [names[i] for i in _group_features(whole) if names[i] not in copies]
     if copies:
-        groups = ", ".join(map(repr, whole.attributes))
+        groups = ", ".join(map(repr, attributes))
         warn_user(
             f"{_listed(copies)} is a function of the protected attribute ({groups}), or has its "
             "name: its variance is nothing but the groups, and new data reveal them by it. Leave "
@@ -87,6 +99,30 @@ def warn_of_empty_components(
     )
 
 
+def solve_seconds(size: int, d: int, contrasts: int) -> float:
+    """Return the processor time that a solve may take, by what others of this size took."""
+    per_entry = _PER_ENTRY_OF_MANY if contrasts > 1 else _PER_ENTRY
+    return _PER_CUBE * size**3 + per_entry * contrasts * size * d
+
+
+def warn_of_solve(size: int, d: int, contrasts: int, *, is_limit: bool) -> None:
+    """Warn before a solve that may take long, with settings that are quick."""
+    few = [count for count in range(1, d) if solve_seconds(size, count, contrasts) <= _QUICK]
+    settings: list[Setting] = [("n_components", few[-1])] if few else []
+    if not is_limit:
+        settings.append(("cov_weight", 0))
+    what = f"{d} components, {contrasts} contrasts of covariances and {size} dimensions"
+    seconds = solve_seconds(size, d, contrasts)
+    warn_of_time(seconds, f"{what} may take about {{}}: compare fewer groups.", settings)
+
+
+def warn_of_time(seconds: float, message: str, settings: Sequence[Setting]) -> None:
+    """Say before a fit how long it may take (the message's {}), and which settings are quick."""
+    if seconds >= _LONG:
+        about = f"{seconds / 60.0:.0f} minutes" if seconds >= 120.0 else f"{seconds:.0f} seconds"
+        warn_user(LongFitWarning(message.format(about), settings=settings))
+
+
 def warn_of_merged(moments: GroupMoments) -> None:
     """Name the cells that were merged before the moments were written."""
     if moments.merged:
@@ -97,15 +133,18 @@ def warn_of_merged(moments: GroupMoments) -> None:
         )
 
 
-def warn_of_small_groups(
-    contrasts: Mapping[str, list[Any]], n_components: int, moments: GroupMoments
-) -> None:
-    """Warn of groups that have few rows for the number of components."""
-    least = _PER_COMPONENT * n_components
-    if moments.n_samples < _TOY:
-        return
+def warn_of_groups(model: Any, *, compared: bool = True) -> None:
+    """Warn of compared groups with few rows for the components, and of rows without a group."""
+    moments, contrasts = model.moments_, model.contrasts_
+    n_rows, least = moments.n_samples, _PER_COMPONENT * model.n_components_
+    if moments.n_labelled < n_rows:
+        warn_user(
+            f"groups are known for {moments.n_labelled:,} of {n_rows:,} rows. The gaps rest on "
+            f"those alone: {model.expected_gaps(refits=0).text()}.",
+            FewRowsWarning,
+        )
     small = {}
-    for index, status in enumerate(contrasts["status"]):
+    for index, status in enumerate(contrasts["status"] if compared and n_rows >= _TOY else ()):
         for side in ("positive", "negative"):
             name, count = contrasts[side][index], contrasts[f"n_{side}"][index]
             if status == "compared" and name and name != "rest" and count < least:
@@ -122,17 +161,6 @@ def warn_of_small_groups(
                 f"others, or keep fewer components.{hint}",
                 settings=[("numeric", numeric[:1])] if numeric else (),
             )
-        )
-
-
-def warn_of_unlabelled(model: Any) -> None:
-    """Say how many rows the gaps rest on where groups are known for some rows only."""
-    moments = model.moments_
-    if moments.n_labelled < moments.n_samples:
-        warn_user(
-            f"groups are known for {moments.n_labelled:,} of {moments.n_samples:,} rows. The gaps "
-            f"rest on those alone: {model.expected_gaps(refits=0).text()}.",
-            FewRowsWarning,
         )
 
 
@@ -171,12 +199,13 @@ def _is_numeric(moments: GroupMoments, name: str) -> bool:
 
 def _group_features(moments: GroupMoments) -> list[int]:
     """Positions of the features that vary, but not inside any group."""
-    if not moments.attributes or not moments.table.cells:
+    table, span = moments.table, moments.span
+    if not table.attributes or not table.cells:
         return []
-    span, width = moments.span, len(moments.categorical_attributes)
+    width = len(table.categorical)
     diagonal: Any = np.diag if span is None else span.spread
     groups: dict[Any, list[Any]] = {}
-    for key, cell in moments.table.cells.items():
+    for key, cell in table.cells.items():
         groups.setdefault(key[:width], []).append(cell)
     merged = [merge(cells) for cells in groups.values()]
     everything = merge(merged)
@@ -203,3 +232,55 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ("features " if len(names) > 1 else "feature ") + shown + more
+
+
+_FEW = 100  # effective rows of a component that rests on extremes; rare in the 15 sets of the paper
+_FEW_SHARE = 0.1
+_PARTS = 50  # of the units, each left out once
+
+
+def look_at_scores(model: Any, rows: Rows) -> None:
+    """Set the effective samples of the components and, where there are units, noise by unit."""
+    X = rows.X if model.missing == "error" else fill_means(rows.X, model.mean_)
+    scores = project(X, model.mean_, model._directions, None).astype(np.float64, copy=False)
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    # 2n / (κ - 1) for the kurtosis κ of each component, at most n; unequal weights make n smaller.
+    n = weights.sum() ** 2 / (weights**2).sum()
+    centred = scores - weights @ scores / weights.sum()
+    second, fourth = (weights @ centred**power / weights.sum() for power in (2, 4))
+    kurtosis = np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
+    effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
+    few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
+    if len(few):
+        shown = ", ".join(f"component {i + 1} ({effective[i]:.0f} of {len(rows)})" for i in few)
+        warn_user(
+            f"a few extreme rows make most of the variance of {shown}: in brackets the number of "
+            "normal rows that would say as much. Look for errors in those rows, take logarithms "
+            "of skewed features, or keep fewer components.",
+            ExtremeRowsWarning,
+        )
+    model.effective_samples_ = effective
+    model.unit_noise_ = None
+    if rows.units is not None:
+        model.unit_noise_ = unit_noise(model, rows.with_features(scores))
+
+
+def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:
+    """Covariance of the mean gap of every contrast by a jackknife over parts of the units.
+
+    Rows of a unit are alike, so that the number of rows says little about the noise of a mean. The
+    gaps are those of the component scores; `free` has the degrees of freedom.
+    """
+    folded = FoldedMoments.from_rows(scores, _PARTS)
+    options = (model.compare, model.joint, model.reference, 2)
+    gaps: dict[str, list[Array]] = {}
+    for index in range(len(folded.folds)):
+        for contrast in compared_contrasts(folded.train(index), *options):
+            assert contrast.mean_gap is not None
+            gaps.setdefault(contrast.label, []).append(contrast.mean_gap)
+    noise = []
+    for values in gaps.values():
+        centred = np.array(values) - np.mean(values, axis=0)
+        noise.append((centred.T @ centred * (len(values) - 1) / len(values)).tolist())
+    free = [len(values) - 1 for values in gaps.values()]
+    return {"contrast": list(gaps), "noise": noise, "free": free}

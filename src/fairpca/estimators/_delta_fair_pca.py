@@ -35,7 +35,7 @@ from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
-from fairpca.tables import is_lazy
+from fairpca.tables import input_kind
 
 # Shares of a single `penalty` that are ascended first: local optima are many.
 _BEFORE = (0.1, 0.3)
@@ -222,7 +222,7 @@ class DeltaFairPCA(LinearEstimator):
         """
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight, units))
-        if is_lazy(X):
+        if input_kind(X) == "dask":
             self._refuse_units(X, units)
             moments, rows, _ = self._lazy_parts(X, *parts[:-1], size=self.max_rows)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from fairpca.exceptions import FairnessWarning, GroupsError, InfeasibleError, In
 from fairpca.linalg import Array
 from fairpca.moments import ExpectedGaps, GroupMoments, Standardization
 from fairpca.moments._new_data import (
-    compared_pairs,
+    compared_contrasts,
     cov_gap_on,
     draw_moments,
     forecast_means,
     in_deviations,
 )
+
+_FAR = 2.0  # times the forecast, and standard errors, by which held-out rows exceed it
 
 
 class ExpectedGapsMixin:
@@ -58,7 +61,7 @@ class ExpectedGapsMixin:
         _check(model, n_new, confidence, refits)
         moments, directions = _in_coordinates(model)
         options = (model.compare, model.joint, model.reference, model.min_group_size)
-        pairs = compared_pairs(moments, *options)
+        contrasts = compared_contrasts(moments, *options)
         covariance = moments.pooled().covariance
         share = None if n_new is None else n_new / moments.n_labelled
         constrained = model.mean_tol is not None
@@ -66,15 +69,15 @@ class ExpectedGapsMixin:
         turns = (same, in_deviations(same, directions @ covariance @ directions.T))
         by_unit = _noise_by_unit(model)
         features, deviations = (
-            forecast_means(pairs, directions, turn, constrained, share, confidence, by_unit)
+            forecast_means(contrasts, directions, turn, constrained, share, confidence, by_unit)
             for turn in turns
         )
         if by_unit is not None:  # drawn covariances would be those of as many rows
             refits = 0
         if refits:
-            drawn = [] if not pairs else _refit(model, moments, refits)
-            gaps = [cov_gap_on(pairs, basis) for basis in drawn]
-            relative = [cov_gap_on(pairs, in_deviations(basis, covariance)) for basis in drawn]
+            drawn = [] if not contrasts else _refit(model, moments, refits)
+            gaps = [cov_gap_on(contrasts, basis) for basis in drawn]
+            relative = [cov_gap_on(contrasts, in_deviations(basis, covariance)) for basis in drawn]
             features = features._replace(cov_gap=float(np.mean(gaps or [0.0])))
             deviations = deviations._replace(cov_gap=float(np.mean(relative or [0.0])))
         counted = "rows" if by_unit is None else "units"
@@ -142,16 +145,23 @@ def _refit(model: Any, moments: GroupMoments, refits: int) -> list[Array]:
     return fitted
 
 
-def expected_figures(model: Any) -> dict[str, Any] | None:
-    """Return the forecast of the mean gap as plain values and as a sentence; None without one."""
+def expected_figures(model: Any, held_out: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the forecast of the mean gap as plain values and as a sentence; None without one.
+
+    It is too small where the gap lies along the strongest direction, which held-out rows show.
+    """
     if not hasattr(model, "expected_gaps") or getattr(model, "moments_", None) is None:
         return None
     forecast: ExpectedGaps = model.expected_gaps(refits=0)
-    text, bound = forecast.text(), forecast.features.mean_bound
+    gap, bound = forecast.features.mean_gap, forecast.features.mean_bound
+    text = forecast.text()
+    text = f"{text[0].upper()}{text[1:]}, by the number of {forecast.counted} alone."
+    shown = held_out or {"mean_gap": 0.0, "mean_gap_error": 0.0}
+    exceeds = _FAR * gap < shown["mean_gap"] - _FAR * shown["mean_gap_error"] < np.inf
     return {
-        "mean_gap": forecast.features.mean_gap,
+        "mean_gap": gap,
         "mean_bound": bound if np.isfinite(bound) else None,
         "confidence": forecast.confidence,
         "counted": forecast.counted,
-        "text": f"{text[0].upper()}{text[1:]}, by the number of {forecast.counted} alone.",
+        "text": f"{text} Held-out rows show far more: rely on them." if exceeds else text,
     }

@@ -30,7 +30,7 @@ SKOPS_TRUSTED = [
     "fairpca.moments._cells.Pooled",
     "fairpca.moments._maps.MissingIndicators",
     "fairpca.moments._maps.Span",
-    "fairpca.moments._table.Table",
+    "fairpca.moments._table.CellTable",
     "fairpca.moments.contrasts.ContrastTable",
     "fairpca.moments.group_moments.GroupMoments",
     "fairpca.solvers._solution.Certificate",

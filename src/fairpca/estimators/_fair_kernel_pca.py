@@ -31,7 +31,7 @@ from fairpca.rows import Rows
 from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms
-from fairpca.tables import is_lazy
+from fairpca.tables import input_kind
 
 # Rows of a Dask collection from which landmarks are chosen, at least.
 _DRAWN = 20000
@@ -214,7 +214,9 @@ class FairKernelPCA(FairnessEstimator):
             )
         self._refuse_stream(X)
         X, parts = self._split(X, (sensitive_features, control_features, sample_weight))
-        if is_lazy(X):  # landmarks come from a sample, and the features of all rows are summed
+        if (
+            input_kind(X) == "dask"
+        ):  # landmarks come from a sample, and the features of all rows are summed
             if self.n_landmarks is None or self._is_precomputed:
                 raise InvalidInputError(
                     "X is a Dask collection, whose kernel matrix would not fit: set n_landmarks, "
@@ -237,7 +239,7 @@ class FairKernelPCA(FairnessEstimator):
         """
         check_is_fitted(self, "components_")
         X = self._without_others(X)
-        if is_lazy(X):
+        if input_kind(X) == "dask":
             return self._lazy_transform(X, self._scores)
         return self._scores(self._features(X, reset=False))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -13,18 +13,17 @@ from fairpca._choices import GROUPLESS, MISSING_GROUPS, OBJECTIVES
 from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
+    look_at_scores,
     warn_of_empty_components,
     warn_of_features,
+    warn_of_groups,
     warn_of_merged,
-    warn_of_small_groups,
-    warn_of_unlabelled,
+    warn_of_solve,
 )
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
-from fairpca.estimators._fitted_scores import look_at_scores
-from fairpca.estimators._group_objective import solve_groups
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
-from fairpca.estimators._target import solve_total
+from fairpca.estimators._target import solve_groups, solve_with_target
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -149,7 +148,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Objective, proven bound, and the gap between them.
     target_kept_ : float or None
         With `target_weight`, J = tr VᵀTV: how much of the fair direction that predicts y the
-        components hold, 1 if it lies in their space. It never falls as `target_weight` rises.
+        components hold, 1 if it lies in their space. It never falls as `target_weight` rises
+        where both bases are optimal; else by what their certificates leave open.
     target_information_ : dict or None
         With `target_weight`, the share of the variance of y that least squares explains from
         ``all`` features, from all ``fair`` directions and from the ``components``, on the fitted
@@ -395,7 +395,6 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         self,
         moments: GroupMoments,
         *,
-        on_problem_size: Callable[[int, int], None] | None = None,
         tabulate: bool = False,
         warn: bool = True,
     ) -> Self:
@@ -410,15 +409,20 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
             pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
             count = count_components(pose(1), self.n_components)
-            if on_problem_size is not None:
-                on_problem_size(count, len(contrasts))
+            n_gaps = len(contrasts.cov_gaps)
+            if warn and n_gaps and self.cov_weight != 0:
+                is_limit = self.cov_tol is not None
+                warn_of_solve(len(covariance), count, n_gaps, is_limit=is_limit)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
             problem = pose(count, padding=padding)
+            self.group_variance_ = self.target_kept_ = self.target_information_ = None
             if tabulate or self.objective != "total":
                 solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
+            elif self.target_weight:
+                solution = solve_with_target(self, problem, inner)
             else:
-                solution, self.group_variance_ = solve_total(self, problem, inner), None
+                solution = self._solve(problem)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
@@ -432,7 +436,5 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             basis, equal_means = solution.basis[: len(covariance)], self.mean_tol == 0
             if self.cov_weight != 0:
                 warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
-            if self.mean_tol is not None or self.cov_weight != 0:
-                warn_of_small_groups(self.contrasts_, count, moments)
-            warn_of_unlabelled(self)
+            warn_of_groups(self, compared=self.mean_tol is not None or self.cov_weight != 0)
         return self

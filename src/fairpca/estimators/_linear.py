@@ -8,21 +8,118 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca._choices import MIN_ROWS, MISSING
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._pca_interface import PCAInterfaceMixin
 from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
 from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments._release import release
+from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
 from fairpca.rows._checks import unique_columns, warn_of_identifiers
 from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
-from fairpca.tables import is_lazy, is_stream
+from fairpca.tables import input_kind
+
+
+def _has_model(estimator: Any) -> bool:
+    return bool(estimator._orthogonal)
+
+
+class PCAInterfaceMixin:
+    """Covariance and likelihood of rows, where the fair components stand for the leading ones.
+
+    The model is that of Tipping and Bishop (1999): rows are normal, with the variance of each
+    component along it and one variance, `noise_variance_`, in all other directions. A component of
+    less variance than that counts as one of them.
+    """
+
+    n_samples_: int
+    singular_values_: Array
+    noise_variance_: float
+    _orthogonal = True  # without it there is no such model
+
+    @available_if(_has_model)
+    def get_covariance(self) -> Array:
+        """Return the covariance (n_features, n_features) of rows under the model.
+
+        The model is the probabilistic PCA of Tipping and Bishop (1999) with the fair components in
+        the place of the leading ones: all other directions have the variance `noise_variance_`.
+        """
+        V, variances, scale = self._model()
+        within = (V.T * (variances - self.noise_variance_)) @ V
+        return (within + self.noise_variance_ * np.eye(len(within))) * np.outer(scale, scale)
+
+    @available_if(_has_model)
+    def get_precision(self) -> Array:
+        """Return the inverse (n_features, n_features) of `get_covariance`."""
+        V, variances, scale = self._model()
+        complete = len(V) == V.shape[1]
+        if not variances.all() or not (complete or self.noise_variance_):
+            raise InvalidInputError(
+                "the rows do not vary in all directions, so that their covariance has no inverse "
+                "and they have no density: leave out features that others determine."
+            )
+        noise = 0.0 if complete else 1.0 / self.noise_variance_
+        within = (V.T * (1.0 / variances - noise)) @ V
+        return (within + noise * np.eye(len(within))) / np.outer(scale, scale)
+
+    @available_if(_has_model)
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-likelihood of each row under the model of `get_covariance`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Features.
+        """
+        model: Any = self
+        precision = self.get_precision()
+        X = model._features(model._without_others(X), reset=False, accept_sparse=False)
+        X = X if model.missing == "error" else fill_means(X, model.mean_)
+        centred = X - model.mean_
+        distances = np.sum(centred * (centred @ precision), axis=1)
+        constant = len(precision) * np.log(2.0 * np.pi) - np.linalg.slogdet(precision)[1]
+        return -0.5 * (distances + constant)
+
+    @available_if(_has_model)
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the average log-likelihood of the rows, by which scikit-learn compares settings.
+
+        It knows nothing of groups: searches over penalties or tolerances need a scorer of
+        `fairpca.metrics`, or `FairPCACV`.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Features.
+        y : Ignored
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    def _set_model(self, moments: GroupMoments, total: float) -> None:
+        """Set PCA's attributes; `total` is all the variance, with the divisor n as everywhere."""
+        model: Any = self
+        variances, self.n_samples_ = model.explained_variance_, moments.n_samples
+        self.singular_values_ = np.sqrt(variances * moments.coordinates().pooled().weight)
+        others = min(self.n_samples_, moments.n_features) - len(variances)
+        rest = total - float(variances.sum())
+        self.noise_variance_ = rest / others if others > 0 and rest > 1e-13 * total else 0.0
+
+    def _model(self) -> tuple[Array, Array, Array]:
+        """Return components, their variances (at least the noise) and the scale of the features."""
+        model: Any = self
+        check_is_fitted(model, "components_")
+        if not hasattr(self, "noise_variance_"):
+            raise InvalidInputError("the file of this model is of an older version: fit it again.")
+        scale = np.ones(model.n_features_in_) if model.scale_ is None else model.scale_
+        V = model.components_.astype(np.float64, copy=False)
+        return V, np.maximum(model.explained_variance_, self.noise_variance_), scale
+
 
 FAMD = "famd"
 
@@ -72,7 +169,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         Rows in memory are added to `keep`.
         """
         *groups, units = (*parts, None)[: len(PARTS) + 1]
-        if is_stream(X) or is_lazy(X):
+        kind = input_kind(X)
+        if kind != "memory":
             self._refuse_units(X, units)
         if self.target_weight and y is None:
             raise InvalidInputError(
@@ -82,11 +180,11 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
             )
         if not self.target_weight and not isinstance(y, str | list):
             y = None  # a name is taken out of the features all the same
-        if is_stream(X):
+        if kind == "stream":
             return self._sum_stream(X, *groups, y, folds=folds)
         X, (*others, y) = self._split(X, (*groups, units, y))
         y = y if self.target_weight else None
-        if is_lazy(X):
+        if kind == "dask":
             lazy = self._dask_rows(X, *others[: len(PARTS)], reset=reset, folds=folds, y=y)
             return lazy.moments(least)
         rows = self._read_rows(X, *others, y, reset=reset, ensure_min_samples=least)
@@ -143,7 +241,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         check_is_fitted(self, "components_")
         scale = self._whitening if self.whiten else None
         X = self._without_others(X)
-        if is_lazy(X):
+        if input_kind(X) == "dask":
             parts = {"mean": self.mean_, "components": self._directions, "scale": scale}
             means = None if self.missing == "error" else self.mean_
             return self._lazy_transform(X, partial(project, **parts), means)
@@ -157,6 +255,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Return the points (n_samples, n_features) of the fair subspace that have these scores.
 
+        For sparse components: what a linear regression on the scores predicts of the features.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_components)
@@ -165,7 +265,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         U = self._check_scores(X)
         if self.whiten:
             U = U * self._whitening.astype(U.dtype)
-        back = U @ self.components_.astype(U.dtype)
+        back = U @ getattr(self, "reconstruction_", self.components_).astype(U.dtype)
         if self.scale_ is not None:
             back = back * self.scale_.astype(U.dtype)
         return back + self.mean_.astype(U.dtype)
@@ -221,7 +321,7 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
             Whether to keep the moments, which `partial_fit` and `expected_gaps` need. They hold
             means and covariances of the groups, and are most of the file.
         min_rows : int, default=10
-            Gaps of groups with fewer rows are not written, and moments with such a cell are
+            Figures of groups with fewer rows are not written, and moments with such a cell are
             refused; see `GroupMoments.save`.
 
         Examples
@@ -247,20 +347,22 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         return write_model(path, ModelFile(type(self).__name__, parameters, state))
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
-        """Return the fitted attributes, without gaps of groups that have fewer rows."""
+        """Return the fitted attributes, without figures of groups that have fewer rows."""
         state = {
             name: value
             for name, value in sorted(vars(self).items())
             if name.endswith("_") and not name.startswith("_")
         }
+        if state.get("group_variance_") is not None:
+            state["group_variance_"] = without_small_groups(state["group_variance_"], min_rows)
         return {**state, "contrasts_": self.contrasts_.without_small(min_rows)}
 
 
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:
     """Sum rows; NaN counts as the mean of all rows if `impute`."""
     names = rows.feature_names or tuple(f"x{i}" for i in range(rows.X.shape[1]))
-    unique = unique_columns(rows.X, names, None)
-    warn_of_identifiers(unique, len(rows), of_table=False)
+    if unique := unique_columns(rows.X, names, None):
+        warn_of_identifiers(unique, len(rows), of_table=False)
     if not impute or not holds_nan(rows.X):
         return FoldedMoments.from_rows(rows, folds) if folds else GroupMoments.from_rows(rows)
     report, _ = find_missing(len(rows), (), rows.X, rows.feature_names)

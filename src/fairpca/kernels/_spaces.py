@@ -244,6 +244,7 @@ def _rotated(contrasts: ContrastSet, rotation: Array) -> ContrastSet:
             contrast,
             mean_gap=None if mean is None else rotation.T @ mean,
             cov_gap=None if cov is None else symmetrize(rotation.T @ cov @ rotation),
+            sides=(None, None),  # which are not rotated
         )
 
     # The notes were said when the contrasts were formed.
@@ -288,6 +289,6 @@ def _printed_contrasts(contrasts: ContrastSet, features: Array) -> ContrastSet:
         if not contrast.negative:  # a number, whose sides have sizes: (z − mean)/deviation
             side = contrast.n_positive * share
         cov = None if contrast.cov_gap is None else (features.T * side) @ features / n
-        return replace(contrast, mean_gap=features.T @ share, cov_gap=cov)
+        return replace(contrast, mean_gap=features.T @ share, cov_gap=cov, sides=(None, None))
 
     return ContrastSet(tuple(map(translate, contrasts)), features.shape[1])

@@ -83,6 +83,7 @@ class Cell:
 
     n_rows: int  # of positive weight
     weight: float
+    heaviest: float  # weight of a single row
     mean: FloatArray  # (p,)
     mean_rest: FloatArray
     scatter: FloatArray  # (p, p): sum of w (x - mean)(x - mean)ᵀ
@@ -104,7 +105,7 @@ class Cell:
         return self.scatter / self.weight
 
 
-def summarise(
+def sum_cell(
     matrix: Any, attributes: FloatArray, weights: FloatArray | None, rows: NDArray[np.intp]
 ) -> Cell:
     """Compute the moments of some rows of a matrix, dense or sparse, a batch at a time."""
@@ -144,7 +145,7 @@ def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
     shift /= n
     scatter -= n * np.outer(shift, shift)
     no_attributes = (*np.zeros((3, 0)), np.zeros((0, p)), np.zeros((0, p, p)))
-    return Cell(n, float(n), *sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
+    return Cell(n, float(n), 1.0, *sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
 
 
 def take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
@@ -168,7 +169,8 @@ def _summarise_batch(x: FloatArray, z: FloatArray, weights: FloatArray | None) -
     z_scatter = np.einsum("ij,ij->j", weighted_z, z)
     if weights is not None:
         x *= np.sqrt(w)[:, None]  # after the mixed moments, which take the weight once
-    return Cell(n, total, *mean, symmetrize(x.T @ x), *z_mean, z_scatter, cross, symmetrize(third))
+    features, attributes = (*mean, symmetrize(x.T @ x)), (*z_mean, z_scatter)
+    return Cell(n, total, float(w.max()), *features, *attributes, cross, symmetrize(third))
 
 
 def centre(x: FloatArray, w: FloatArray, total: float) -> tuple[FloatArray, FloatArray]:
@@ -227,8 +229,9 @@ def merge(cells: Sequence[Cell]) -> Cell:
                 third += cell.third + mixed + mixed.transpose(0, 2, 1)
                 third += b[index][:, None, None] * cell.scatter
         n_rows = sum(cell.n_rows for cell in cells)
+        heaviest = max(cell.heaviest for cell in cells)
         features, attributes = (*mean, symmetrize(scatter)), (*z_mean, z_scatter)
-        union = Cell(n_rows, total, *features, *attributes, cross, symmetrize(third))
+        union = Cell(n_rows, total, heaviest, *features, *attributes, cross, symmetrize(third))
     check_sums(union)
     return union
 
@@ -323,7 +326,7 @@ def _summarise_sparse(x: Any, z: FloatArray, weights: FloatArray | None) -> Cell
         third[index] = _second_moments(dense, sparse, u[:, index], np.flatnonzero(full), thin)
         third[index] -= moved + moved.T
     z_scatter = np.einsum("ij,ij->j", u, z)
-    features = (mean, mean_rest, symmetrize(scatter))
+    features = (float(w.max()), mean, mean_rest, symmetrize(scatter))
     return Cell(x.shape[0], total, *features, *z_mean, z_scatter, cross, symmetrize(third))
 
 

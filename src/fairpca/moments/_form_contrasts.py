@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations, groupby, product
 from math import prod, sqrt
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+from scipy.stats import f as f_distribution
 
 from fairpca.exceptions import (
     GroupsError,
@@ -18,13 +19,7 @@ from fairpca.exceptions import (
     SmallGroupWarning,
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
-from fairpca.moments._small_groups import (
-    COMPARED,
-    comparison_status,
-    differ_beyond_chance,
-    small_groups,
-)
-from fairpca.moments._table import Key, Table
+from fairpca.moments._table import CellTable, Key
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
 from fairpca.rows import UNKNOWN_GROUP, Level
 from fairpca.rows._pairs import check_compare, face
@@ -32,29 +27,30 @@ from fairpca.rows._pairs import check_compare, face
 # A cross table with more combinations than this has its empty cells counted, not listed.
 MAX_LISTED_CELLS = 1000
 MAX_NAMED_IN_WARNING = 50
-Sides: TypeAlias = tuple[Cell | None, Cell | None]
+# Which groups are small; docs/design/small-groups.md has the measurements.
+SMALL_SHARE = 0.1  # of the rows, of all small groups together
+COVARIANCE_ROWS = 500  # from which on the covariance of a small group is compared
+CHANCE = 0.0001  # p-value below which means differ by more than chance
+COMPARED = "compared"
+_RANK = 1e-9  # smaller shares of the largest eigenvalue are rounding
 
 
 def form_contrasts(
-    table: Table,
+    table: CellTable,
     n_features: int,
     compare: str,
     joint: bool,
     reference: Any,
     min_group_size: int | None,
-    sides: list[Sides] | None = None,
 ) -> ContrastSet:
-    """Form every contrast that `GroupMoments.contrasts` describes; warnings are its notes.
-
-    The two groups of every contrast (all rows and None: a numeric attribute) are added to `sides`.
-    """
+    """Form every contrast that `GroupMoments.contrasts` describes; warnings are its notes."""
     levels = {
         name: tuple(level for level in table.levels(position) if level != UNKNOWN_GROUP)
         for position, name in enumerate(table.categorical)
     }
     references = check_compare(levels, compare, reference)
     _check_attributes(table, levels, min_group_size)
-    builder = _Builder(min_group_size, sides=[] if sides is None else sides)
+    builder = _Builder(min_group_size)
     joint = joint and len(levels) > 1
     keys = (key[: len(levels)] for key in table.cells)
     present = dict.fromkeys(key for key in keys if UNKNOWN_GROUP not in key)
@@ -68,7 +64,7 @@ def form_contrasts(
                 among = kept if minus is None and (plus,) in kept else groups
                 builder.compare((name,), stratum, among, (plus,), negative, small)
         known = {key: cell for key, cell in cells.items() if UNKNOWN_GROUP not in key}
-        small, kept = builder.find_small(known) if joint else (frozenset(), {})
+        small, kept = builder.find_small(known) if joint else (set(), {})
         for key in present if joint else ():
             among = kept if key in kept else known
             builder.compare(table.categorical, stratum, among, key, None, small)
@@ -105,7 +101,6 @@ class _Builder:
     min_group_size: int | None
     contrasts: list[Contrast] = field(default_factory=list)
     small: dict[str, str] = field(default_factory=dict)
-    sides: list[Sides] = field(default_factory=list)
 
     def compare(
         self,
@@ -116,10 +111,7 @@ class _Builder:
         negative: Key | None,
         small: Container[Key] = (),
     ) -> None:
-        """Record the contrast of two groups, by their levels of `names`; None is all others.
-
-        What is compared depends on the sizes of both sides, and on whether one is `small`.
-        """
+        """Record the contrast of two groups, by their levels of `names`; None is all others."""
         plus, label = groups.get(positive), " × ".join(map(str, positive))
         if negative is None:
             others = [cell for key, cell in groups.items() if key != positive]
@@ -148,19 +140,27 @@ class _Builder:
             if n_minus < least:
                 name = f"all but {_name(names, positive)}" if negative is None else ""
                 self._note(name or _name(names, negative or ()), stratum, n_minus, chance)
-        self.sides.append((plus, minus))
-        sides = (label, other, stratum, n_plus, n_minus)
-        self.contrasts.append(Contrast(" × ".join(names), *sides, mean_gap, cov_gap, status))
+        gaps = (n_plus, n_minus, mean_gap, cov_gap, status, (plus, minus))
+        self.contrasts.append(Contrast(" × ".join(names), label, other, stratum, *gaps))
 
-    def find_small(self, groups: Mapping[Key, Cell]) -> tuple[frozenset[Key], Mapping[Key, Cell]]:
+    def find_small(self, groups: Mapping[Key, Cell]) -> tuple[set[Key], Mapping[Key, Cell]]:
         """Return small groups, and all groups but the small ones that do not differ from the rest.
 
-        In the rest of another group those would turn its mean gap by a little, which is one more
-        direction to give up.
+        A constraint costs a direction, however small the difference that it removes: in the rest
+        of another group, a few random rows would turn its mean gap, which is one more to give up.
         """
+        small, total = set[Key](), 0
         if self.min_group_size is not None:
-            return frozenset(), groups
-        small, kept = small_groups(groups), dict(groups)
+            return small, groups
+        # A group is small where all that are no larger hold less than a tenth of the rows. So an
+        # attribute of many groups of a few rows, such as ages, is not left out one by one.
+        sizes = {key: cell.n_rows for key, cell in groups.items()}
+        for size, keys in groupby(sorted(sizes, key=sizes.__getitem__), sizes.__getitem__):
+            ties = list(keys)
+            total += size * len(ties)
+            if total < SMALL_SHARE * sum(sizes.values()):
+                small.update(ties)
+        kept = dict(groups)
         for key in small if len(groups) > 2 else ():
             rest = merge([other for level, other in groups.items() if level != key])
             if not differ_beyond_chance(groups[key], rest):
@@ -178,12 +178,11 @@ class _Builder:
             status = f"mean only: fewer than {self.min_group_size or 2} rows"
             if cell.n_rows >= (self.min_group_size or 2):
                 cov_gap = cell.third[position] / cell.weight / deviation
-                status = "compared"
-        if status != "compared":
+                status = COMPARED
+        if status != COMPARED:
             self._note(attribute, stratum, cell.n_rows if deviation > 0 else "constant")
-        self.sides.append((cell, None))
-        sides = ("numeric", "", stratum, cell.n_rows, 0)
-        self.contrasts.append(Contrast(attribute, *sides, mean_gap, cov_gap, status))
+        gaps = (cell.n_rows, 0, mean_gap, cov_gap, status, (cell, None))
+        self.contrasts.append(Contrast(attribute, "numeric", "", stratum, *gaps))
 
     def _note(self, name: str, stratum: str | None, reason: int | str, more: str = "") -> None:
         if not isinstance(reason, str):
@@ -206,6 +205,39 @@ class _Builder:
         return Note(SmallGroupWarning, message)
 
 
+def comparison_status(plus: Cell, minus: Cell, min_group_size: int | None, *, small: bool) -> str:
+    """Say what is compared of two sides, one of which may be small."""
+    needed = min_group_size or 2
+    if min_group_size is None and small:
+        if not differ_beyond_chance(plus, minus):
+            return "not compared: no difference beyond chance"
+        needed = COVARIANCE_ROWS
+    enough = min(plus.n_rows, minus.n_rows) >= needed
+    return COMPARED if enough else f"mean only: fewer than {needed} rows"
+
+
+def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:
+    """Whether Hotelling's T² of two means exceeds what a random choice of rows has."""
+    # The covariance is that of all rows, since a small group has none of its own to rely on. With
+    # fewer rows than features there is no test, and the groups count as different.
+    whole = merge([plus, minus])
+    if whole.n_rows - 2 < len(whole.mean):
+        return True
+    deviation = np.sqrt(np.diag(whole.covariance))
+    scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+    values, vectors = np.linalg.eigh(whole.covariance * np.outer(scale, scale))
+    kept = values > _RANK * values[-1]
+    rank = int(np.count_nonzero(kept))
+    free = whole.n_rows - 1 - rank
+    if not rank:
+        return True
+    gap = (mean_difference(plus, minus) * scale) @ vectors[:, kept]
+    # Share of the scatter, along the best direction, that lies between the two sides.
+    between = plus.weight * minus.weight / whole.weight**2 * float(gap**2 @ (1.0 / values[kept]))
+    ratio = between / max(1.0 - between, _RANK) * free / rank
+    return bool(f_distribution.sf(ratio, rank, free) < CHANCE)
+
+
 def numeric_deviation(cell: Cell, position: int) -> float:
     """Return the standard deviation of a numeric attribute, zero where it is only rounding."""
     deviation = sqrt(max(float(cell.z_scatter[position]) / cell.weight, 0.0))
@@ -213,7 +245,7 @@ def numeric_deviation(cell: Cell, position: int) -> float:
 
 
 def _check_attributes(
-    table: Table, levels: Mapping[str, Sequence[Level]], min_group_size: Any
+    table: CellTable, levels: Mapping[str, Sequence[Level]], min_group_size: Any
 ) -> None:
     """Refuse attributes with nothing to compare anywhere, and groups of one row."""
     if min_group_size is not None and (
@@ -244,7 +276,7 @@ def _check_attributes(
             )
 
 
-def strata_of(table: Table) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
+def strata_of(table: CellTable) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
     """Yield the name of each stratum and its cells, by the levels of the attributes alone."""
     width = len(table.categorical)
     strata: dict[Key, dict[Key, Cell]] = {}
@@ -273,7 +305,7 @@ def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
 
 def _record_empty_cells(
     builder: _Builder,
-    table: Table,
+    table: CellTable,
     levels: Mapping[str, Sequence[Level]],
     present: Collection[Key],
 ) -> None:
@@ -290,7 +322,7 @@ def _record_empty_cells(
             builder.compare(names, None, everyone, key, None)
 
 
-def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
+def _nesting_notes(table: CellTable, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
@@ -309,7 +341,7 @@ def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Itera
         yield Note(NestedAttributeWarning, message)
 
 
-def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCovariances:
+def group_covariances(table: CellTable, n_features: int, *, joint: bool) -> GroupCovariances:
     """Gather the levels of every attribute, or the cells of their cross table, in every stratum."""
     entries: list[tuple[str, str, str | None, Cell]] = []
     names = table.categorical

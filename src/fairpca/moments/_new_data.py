@@ -18,7 +18,7 @@ from scipy.stats import f as f_distribution
 from fairpca._present import number
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray
-from fairpca.moments._form_contrasts import Sides, form_contrasts
+from fairpca.moments._form_contrasts import form_contrasts
 from fairpca.moments._held_out import mean_noise
 from fairpca.moments.contrasts import Contrast
 from fairpca.moments.group_moments import GroupMoments
@@ -116,7 +116,7 @@ class ExpectedGaps:
 
 
 def forecast_means(
-    pairs: Sequence[tuple[Contrast, Sides]],
+    contrasts: Sequence[Contrast],
     components: FloatArray,
     turn: FloatArray,
     constrained: bool,
@@ -130,11 +130,11 @@ def forecast_means(
     the gaps of the component scores, and its degrees of freedom, where rows belong to units.
     """
     directions = turn @ components
-    level = 1.0 - (1.0 - confidence) / max(len(pairs), 1)  # for all contrasts at once
+    level = 1.0 - (1.0 - confidence) / max(len(contrasts), 1)  # for all contrasts at once
     expected, on_new, bound = [0.0], [0.0], [0.0]
-    for contrast, sides in pairs:
+    for contrast in contrasts:
         assert contrast.mean_gap is not None
-        parts = _noise_of_sides(contrast, sides)
+        parts = _noise_of_sides(contrast)
         noise = directions @ sum(part for part, _ in parts) @ directions.T
         rank, freedom = _rank_and_freedom(parts)
         if by_unit is not None:
@@ -153,12 +153,12 @@ def forecast_means(
     return GapForecast(max(expected), None if new_share is None else max(on_new), max(bound), None)
 
 
-def _noise_of_sides(contrast: Contrast, sides: Sides) -> list[tuple[FloatArray, int]]:
+def _noise_of_sides(contrast: Contrast) -> list[tuple[FloatArray, int]]:
     """Covariance of the mean of each side, S_g/(n_g - 1), and its degrees of freedom."""
-    plus, minus = sides
+    plus, minus = contrast.sides
     assert plus is not None
     if minus is None:
-        return [(mean_noise(contrast, sides), max(plus.n_rows - 2, 1))]
+        return [(mean_noise(contrast), max(plus.n_rows - 2, 1))]
     parts = []
     for side, other in ((plus, minus), (minus, plus)):
         free = side.n_rows - 1
@@ -223,9 +223,9 @@ def _draw_cell(cell: Cell, random: np.random.Generator) -> Cell:
     )
 
 
-def cov_gap_on(pairs: Sequence[tuple[Contrast, Sides]], directions: FloatArray) -> float:
+def cov_gap_on(contrasts: Sequence[Contrast], directions: FloatArray) -> float:
     """Largest covariance gap of contrasts along directions of shape (d, p)."""
-    gaps = [contrast.cov_gap for contrast, _ in pairs if contrast.cov_gap is not None]
+    gaps = [contrast.cov_gap for contrast in contrasts if contrast.cov_gap is not None]
     norms = [float(np.linalg.norm(directions @ gap @ directions.T, ord=2)) for gap in gaps]
     return max(norms, default=0.0)
 
@@ -238,18 +238,9 @@ def in_deviations(directions: FloatArray, covariance: FloatArray) -> FloatArray:
     return np.asarray(turned)
 
 
-def compared_pairs(
-    moments: GroupMoments,
-    compare: str,
-    joint: bool,
-    reference: Any,
-    min_group_size: int | None,
-) -> list[tuple[Contrast, Sides]]:
-    """Contrasts whose means are compared, each with its two sides."""
+def compared_contrasts(moments: GroupMoments, *options: Any) -> list[Contrast]:
+    """Contrasts whose means are compared; the options are those of `GroupMoments.contrasts`."""
     if not moments.attributes:
         return []
-    sides: list[Sides] = []
-    options = (compare, joint, reference, min_group_size)
-    contrasts = form_contrasts(moments.table, moments.n_features, *options, sides)
-    pairs = zip(contrasts, sides, strict=True)
-    return [pair for pair in pairs if pair[0].mean_gap is not None]
+    contrasts = form_contrasts(moments.table, moments.n_features, *options)
+    return [contrast for contrast in contrasts if contrast.mean_gap is not None]

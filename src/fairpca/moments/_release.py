@@ -2,7 +2,8 @@
 
 A cell of one row is that row. A column of zeros and ones with a single one among the rows of a cell
 is as telling: its products with the other columns are that row too, and so are those of a column
-that is missing once.
+that is missing once. Where rows have weights, a row that outweighs the others is nearly their sum:
+a weight counts as many rows as the heaviest row fits into it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 OTHER = "other"
 """Group to which small cells are added."""
 _CLOSE = 1e-9  # relative, of the variance of zeros and ones
+_WHOLE = 1e-6  # rounding of a number of rows
 _SHOWN = 5
 
 
@@ -38,9 +40,9 @@ def release(moments: GroupMoments, min_rows: int, *, merge_small: bool = False) 
         moments = _merge_small(moments, int(min_rows))
     table = moments.table
     small = [
-        f"{table.name_key(key)} ({cell.n_rows} row{'s' * (cell.n_rows > 1)})"
+        f"{table.name_key(key)} ({_size(cell, min_rows)})"
         for key, cell in table.cells.items()
-        if cell.n_rows < min_rows
+        if _is_small(cell, cell.weight, min_rows)
     ]
     if small:
         way = "Make strata coarser, leave" if merge_small else "Leave"
@@ -67,7 +69,7 @@ def _merge_small(moments: GroupMoments, min_rows: int) -> GroupMoments:
     table, width = moments.table, len(moments.table.categorical)
 
     def name(key: Key, cell: Cell) -> Key:
-        return (OTHER,) * width + key[width:] if cell.n_rows < min_rows else key
+        return (OTHER,) * width + key[width:] if _is_small(cell, cell.weight, min_rows) else key
 
     keys = [key for key, cell in table.cells.items() if name(key, cell) != key]
     merged = sorted({*moments.merged, *map(table.name_key, keys)})
@@ -79,22 +81,42 @@ def _rare_values(moments: GroupMoments, min_rows: int) -> Iterator[str]:
     span, table = moments.span, moments.table
     names = moments.feature_names or tuple(f"x{i}" for i in range(moments.n_features))
     missing = () if moments.indicators is None else moments.indicators.incomplete
-    words = [*names, *(f"missing {name}" for name in missing)]
+    words = [*names, *(f"missing {name}" for name in missing), *table.numeric]
     for key, cell in table.cells.items():
         mean, variance = cell.mean, np.diag(cell.covariance)
         if span is not None:
             mean, variance = span.place(mean), span.spread(cell.covariance)
+        mean = np.append(mean, cell.z_mean)
+        variance = np.append(variance, cell.z_scatter / cell.weight)
         marked = np.minimum(mean, 1.0 - mean)
-        few = np.rint(marked * cell.n_rows)  # exact without weights
+        few = _rows_of(cell, marked * cell.weight)
         binary = np.abs(variance - mean * (1.0 - mean)) <= _CLOSE * np.abs(mean)
         for place in np.flatnonzero(binary & (marked > _CLOSE) & (few < min_rows)):
-            count = f"{max(few[place], 1):.0f} of {cell.n_rows} rows"
+            least = "at least " * (cell.weight != cell.heaviest * cell.n_rows)
+            count = f"{least}{max(few[place], 1):.0f} of {cell.n_rows} rows"
             yield f"{words[place]!r} ({count} of {table.name_key(key)})"
-        sizes = {", ".join(map(str, k)) or "known": part.n_rows for k, part in cell.targets or ()}
-        sizes["missing"] = cell.n_rows - sum(sizes.values()) if sizes else 0
-        for label, size in sizes.items():
-            if 0 < size < min_rows:
-                yield f"target {label} ({size} rows of {table.name_key(key)})"
+        sizes = {", ".join(map(str, k)) or "known": part.weight for k, part in cell.targets or ()}
+        sizes["missing"] = cell.weight - sum(sizes.values()) if sizes else 0.0
+        for label, weight in sizes.items():
+            if weight > _CLOSE * cell.weight and _is_small(cell, weight, min_rows):
+                count = max(_rows_of(cell, weight), 1)
+                yield f"target {label} ({count:.0f} rows of {table.name_key(key)})"
+
+
+def _rows_of(cell: Cell, weight: Any) -> Any:
+    """Fewest rows of a cell that have a weight together: exact where all rows weigh the same."""
+    return np.floor(weight / cell.heaviest + _WHOLE)
+
+
+def _is_small(cell: Cell, weight: float, min_rows: int) -> bool:
+    """Whether a part of a cell has few rows, or one that outweighs so many others."""
+    return bool(_rows_of(cell, weight) < min_rows)
+
+
+def _size(cell: Cell, min_rows: int) -> str:
+    if cell.n_rows < min_rows:
+        return f"{cell.n_rows} row{'s' * (cell.n_rows > 1)}"
+    return f"{cell.n_rows} rows, one with {100 * cell.heaviest / cell.weight:.0f} % of the weight"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, Span
-from fairpca.moments._table import Key, Table
+from fairpca.moments._table import CellTable, Key
 from fairpca.moments._targets import TargetPart, Targets
 from fairpca.moments.group_moments import GroupMoments
 
@@ -53,7 +53,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
     attributes, numeric, controls = (
         tuple(header[part]) for part in ("attributes", "numeric", "controls")
     )
-    table = Table(attributes, numeric, controls, {})
+    table = CellTable(attributes, numeric, controls, {})
     _check_names(width, names, table, keys)
     indicators = span = None
     if "columns" in header:
@@ -65,16 +65,18 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
     size = width if span is None else len(span)
     columns, targets = _read_targets(header, arrays.pop("target_parts", None), size)
     _check_arrays(arrays, _stack([], size, len(numeric)), len(keys))
-    n_rows, weights = arrays.pop("n_rows").tolist(), arrays.pop("weight").tolist()
+    sizes = zip(
+        *(arrays.pop(name).tolist() for name in ("n_rows", "weight", "heaviest")), strict=True
+    )
     cells = {
-        key: Cell(n, weight, **{name: stack[index].copy() for name, stack in arrays.items()})
-        for index, (key, n, weight) in enumerate(zip(keys, n_rows, weights, strict=True))
+        key: Cell(*size, **{name: stack[index].copy() for name, stack in arrays.items()})
+        for index, (key, size) in enumerate(zip(keys, sizes, strict=True))
     }
     if columns:
         places = enumerate(cells.items())
         cells = {key: replace(cell, targets=targets.get(i, ())) for i, (key, cell) in places}
     names = None if names is None else tuple(names)
-    table = Table(attributes, numeric, controls, cells, *columns)
+    table = CellTable(attributes, numeric, controls, cells, *columns)
     origins = header.get("origins")
     if origins is not None and len(origins) != header["n_features"]:
         raise ValueError("the columns of the features are not as many")
@@ -106,7 +108,8 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
         for name, shape in shapes.items()
     }
     stacked["n_rows"] = np.array([cell.n_rows for cell in cells], dtype=np.int64)
-    stacked["weight"] = np.array([cell.weight for cell in cells], dtype=np.float64)
+    for name in ("weight", "heaviest"):
+        stacked[name] = np.array([getattr(cell, name) for cell in cells], dtype=np.float64)
     return stacked
 
 
@@ -147,7 +150,9 @@ def _check_span(span: Span, n_features: int) -> None:
         raise ValueError("the span is not orthonormal")
 
 
-def _check_names(n_features: int, names: list[str] | None, table: Table, keys: list[Key]) -> None:
+def _check_names(
+    n_features: int, names: list[str] | None, table: CellTable, keys: list[Key]
+) -> None:
     """Refuse names and keys that cannot belong to a table."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} names of {n_features} features")
@@ -175,7 +180,7 @@ def _check_arrays(arrays: dict[str, FloatArray], model: dict[str, Any], n_cells:
         if (arrays[name] != np.swapaxes(arrays[name], -1, -2)).any():
             raise ValueError(f"{name} is not symmetric")
     spread = np.diagonal(arrays["scatter"], axis1=-2, axis2=-1)
-    if (arrays["n_rows"] < 1).any() or (arrays["weight"] <= 0).any():
+    if any((arrays[name] <= 0).any() for name in ("n_rows", "weight", "heaviest")):
         raise ValueError("a cell without rows or weight")
     if (spread < 0).any() or (arrays["z_scatter"] < 0).any():
         raise ValueError("a negative sum of squares")

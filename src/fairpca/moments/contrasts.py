@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +13,9 @@ from fairpca._choices import MIN_ROWS
 from fairpca._present import html_table, label
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, top_eigenpairs
-from fairpca.moments._cells import FloatArray
+from fairpca.moments._cells import Cell, FloatArray
 
+Sides: TypeAlias = tuple[Cell | None, Cell | None]
 _SHOWN = 60  # rows that a notebook shows
 
 
@@ -39,6 +40,8 @@ class Contrast:
         Difference of the covariances (divisor: the weight). None where a side is too small.
     status : str
         ``"compared"``, ``"mean only: …"`` or ``"not compared: …"``.
+    sides : tuple of (Cell or None, Cell or None)
+        Moments of both sides, where they are known; all rows and None for a numeric attribute.
 
     See Also
     --------
@@ -63,6 +66,7 @@ class Contrast:
     mean_gap: FloatArray | None
     cov_gap: FloatArray | None
     status: str
+    sides: Sides = field(default=(None, None), repr=False)
 
     @property
     def label(self) -> str:
@@ -96,6 +100,21 @@ class ContrastTable(dict[str, list[Any]]):
                     table[name][index] = None
             table["status"][index] = f"not written: fewer than {min_rows} rows"
         return ContrastTable(table)
+
+
+def without_small_groups(
+    table: Mapping[str, list[Any]], min_rows: int = MIN_ROWS
+) -> dict[str, list[Any]]:
+    """Return a table of what groups keep without the figures of those that have fewer rows."""
+    about = ("attribute", "group", "stratum", "n_rows", "weight")
+    enough = [count >= min_rows for count in table["n_rows"]]
+    return {
+        name: [
+            value if large or name in about else None
+            for value, large in zip(column, enough, strict=True)
+        ]
+        for name, column in table.items()
+    }
 
 
 class Note(NamedTuple):
@@ -197,14 +216,15 @@ class ContrastSet(Sequence[Contrast]):
         return self.as_table()._repr_html_()
 
     def as_table(self, basis: FloatArray | None = None) -> ContrastTable:
-        """Return the records as columns: all fields of `Contrast` but the gaps.
+        """Return the records as columns: all fields of `Contrast` but its moments.
 
         Parameters
         ----------
         basis : ndarray of shape (p, d), optional
             Where given, the gaps before and after a projection on it are columns too.
         """
-        names = [f.name for f in fields(Contrast) if f.name not in ("mean_gap", "cov_gap")]
+        moments = ("mean_gap", "cov_gap", "sides")
+        names = [f.name for f in fields(Contrast) if f.name not in moments]
         columns = ([getattr(contrast, name) for contrast in self.contrasts] for name in names)
         table = ContrastTable(zip(names, columns, strict=True))
         if basis is not None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import gaussian_delta
 from fairpca.moments._cells import Cell, FloatArray, Standardization, mean_difference
-from fairpca.moments._form_contrasts import Sides, form_contrasts
+from fairpca.moments._form_contrasts import form_contrasts
 from fairpca.moments._table import Key, merge_tables
 from fairpca.moments.group_moments import GroupMoments
 from fairpca.rows import Attribute, Groups, Rows
@@ -97,19 +97,15 @@ class FoldedMoments:
         sample_weight: ArrayLike | None = None,
         *,
         folds: int = 5,
-        numeric: Iterable[str] = (),
-        feature_names: Iterable[str] | None = None,
-        units: Any = None,
-        y: Any = None,
+        **options: Any,
     ) -> FoldedMoments:
         """Sum the rows of a matrix, as `GroupMoments.from_arrays` does, in at least 2 folds.
 
-        Rows with the same label in `units` (people, sites, households) share a fold.
+        Options are those of `Rows.read`; rows with the same label in `units` (people, sites,
+        households) share a fold.
         """
         parts = (sensitive_features, control_features, sample_weight)
-        names: dict[str, Any] = {"numeric": numeric, "feature_names": feature_names}
-        rows = Rows.read(X, *parts, **names, units=units, y=y)
-        return cls.from_rows(rows, folds)
+        return cls.from_rows(Rows.read(X, *parts, **options), folds)
 
     @classmethod
     def from_rows(cls, rows: Rows, folds: int = 5) -> FoldedMoments:
@@ -257,21 +253,20 @@ def gap_statistics(
     variance = float(np.trace(scores.pooled().covariance)) / total if total else 0.0
     if not moments.attributes:
         return GapStatistics(0.0, 0.0, variance, 0.0)
-    sides: list[Sides] = []
     try:
         options = (compare, joint, reference, min_group_size)
-        contrasts = form_contrasts(scores.table, scores.n_features, *options, sides)
+        contrasts = form_contrasts(scores.table, scores.n_features, *options)
     except GroupsError:  # one group only
         return GapStatistics(None, None, variance, None)
     if compared is not None:
-        kept = [place for place, name in enumerate(contrasts.labels) if name in compared]
-        sides = [sides[place] for place in kept]
-        contrasts = replace(contrasts, contrasts=tuple(contrasts[place] for place in kept))
+        kept = tuple(contrast for contrast in contrasts if contrast.label in compared)
+        contrasts = replace(contrasts, contrasts=kept)
     gaps = contrasts.projected_gaps(np.eye(scores.n_features))
+    sides = (contrast.sides for contrast in contrasts if contrast.cov_gap is not None)
     bounds = [
         gaussian_delta(mean_difference(plus, minus), minus.covariance, plus.covariance)
-        for contrast, (plus, minus) in zip(contrasts, sides, strict=True)
-        if contrast.cov_gap is not None and plus is not None and minus is not None
+        for plus, minus in sides
+        if plus is not None and minus is not None
     ]
     return GapStatistics(_largest(gaps.mean), _largest(gaps.cov), variance, _largest(bounds))
 

@@ -21,7 +21,7 @@ from fairpca.moments._maps import (
     MIN_FEATURES,
     MissingIndicators,
     Span,
-    align,
+    align_spans,
     complete,
     fill_missing,
     filled_means,
@@ -34,7 +34,7 @@ from fairpca.moments._maps import (
     with_zeros,
 )
 from fairpca.moments._release import align_features, release
-from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabulate
+from fairpca.moments._table import CellTable, MomentsReprMixin, merge_tables, tabulate
 from fairpca.moments._targets import TargetMoments, pool_targets
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
@@ -56,7 +56,7 @@ class GroupMoments(MomentsReprMixin):
         Number of features p.
     feature_names : tuple of str, or None
         Their names.
-    table : Table
+    table : CellTable
         The cells.
     span : Span or None
         Where there are more features than rows: the directions in which the rows differ. The
@@ -90,7 +90,7 @@ class GroupMoments(MomentsReprMixin):
 
     n_features: int
     feature_names: tuple[str, ...] | None
-    table: Table
+    table: CellTable
     span: Span | None = None
     indicators: MissingIndicators | None = None
     one_hot: tuple[int, ...] | None = None
@@ -202,7 +202,7 @@ class GroupMoments(MomentsReprMixin):
         left, right = align_features(self, other)
         both = (((m.table, m.span), m.indicators) for m in (left, right))
         mine, theirs, indicators = merge_indicators(*both)
-        span, *tables = align(mine, theirs)
+        span, *tables = align_spans(mine, theirs)
         names, columns = left.feature_names or right.feature_names, left.columns or right.columns
         one_hot = left.one_hot if left.one_hot == right.one_hot else None
         merged = tuple(sorted({*left.merged, *right.merged}))

@@ -21,6 +21,8 @@ class Column:
     name: str
     values: NDArray[Any]
     missing: NDArray[np.bool_]  # rows that `unknown` stands for
+    codes: NDArray[np.intp] | None = None  # of the distinct values, where the library keeps them
+    distinct: NDArray[Any] | None = None
 
 
 def check_unique(names: Iterable[Any], of: str, parameter: str | None = None) -> None:
@@ -92,6 +94,10 @@ def _split_array(values: Any, default: str, argument: str) -> list[tuple[str, An
 def _complete_column(name: str, column: Any, argument: str, unknown: str | None) -> Column:
     """Refuse missing values, and types that are neither labels nor numbers."""
     is_series = isinstance(column, nw.Series)
+    if is_series and (coded := _coded(column)) is not None:
+        # What holds for the values in use holds for all rows, which need not be looked at.
+        few, codes = _complete_column(name, coded[0], argument, unknown), coded[1]
+        return Column(name, few.values[codes], np.zeros(len(codes), np.bool_), codes, few.values)
     data: NDArray[Any] = np.asarray(column.to_numpy() if is_series else column)
     # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
     mask = np.array(column.is_null().to_numpy() if is_series else np.ma.getmaskarray(column))
@@ -119,6 +125,24 @@ def _complete_column(name: str, column: Any, argument: str, unknown: str | None)
     if missing and unknown is None:
         raise missing_groups_error(name, missing, argument)
     return Column(name, _filled(data, mask, unknown) if missing else data, mask)
+
+
+def _coded(column: Any) -> tuple[NDArray[Any], NDArray[np.intp]] | None:
+    """Values in use and the code of every row of a complete column of categories."""
+    native = column.to_native()
+    if hasattr(native, "to_physical") and column.dtype in (nw.Categorical, nw.Enum):
+        codes = native.to_physical().to_numpy()  # polars
+    elif hasattr(getattr(native, "cat", None), "codes"):
+        codes = np.asarray(native.cat.codes)  # pandas
+    else:
+        return None
+    if not len(codes) or column.null_count():
+        return None
+    rows = np.zeros(int(codes.max()) + 1, np.intp)
+    rows[codes[::-1]] = np.arange(len(codes), 0, -1)  # 1 + the first row of each
+    used = rows > 0
+    values = column[(rows[used] - 1).tolist()].to_numpy()
+    return np.asarray(values), (np.cumsum(used) - 1)[codes]
 
 
 def _filled(data: NDArray[Any], mask: NDArray[np.bool_], unknown: str | None) -> NDArray[Any]:

@@ -30,8 +30,7 @@ __all__ = [
     "Roles",
     "Table",
     "check_target",
-    "is_lazy",
-    "is_stream",
+    "input_kind",
     "moments_from_arrow",
     "moments_from_dask",
     "moments_from_files",
@@ -56,40 +55,28 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"fairpca.tables.{_HOME[name]}"), name)
 
 
-def is_lazy(X: Any) -> bool:
-    """Tell a Dask array or data frame from rows in memory, without importing Dask.
-
-    See Also
-    --------
-    is_stream : Arrow batches.
-
-    Examples
-    --------
-    >>> from fairpca.tables import is_lazy
-    >>> is_lazy([[1.0]])
-    False
-    """
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
-
-
-def is_stream(X: Any) -> bool:
-    """Tell rows that come in Arrow batches, and can be read by name only, from rows in memory.
+def input_kind(X: Any) -> str:
+    """Say how rows come: in "memory", as a "stream" of Arrow batches, or from "dask".
 
     Readers, pyarrow datasets, polars LazyFrames, DuckDB relations, ADBC cursors and functions that
-    open one are streams; frames and tables of pandas, polars and pyarrow are in memory.
+    open one are streams, which are read by name only; frames and tables of pandas, polars and
+    pyarrow are in memory. No library is imported.
 
     See Also
     --------
-    is_lazy : Dask collections.
+    moments_from_arrow, moments_from_dask : Sum the rows of a stream, and of Dask.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from fairpca.tables import is_stream
+    >>> from fairpca.tables import input_kind
     >>> table = pa.table({"height": [1.6, 1.8]})
-    >>> is_stream(table), is_stream(table.to_reader())
-    (False, True)
+    >>> input_kind(table), input_kind(table.to_reader())
+    ('memory', 'stream')
     """
+    if hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed"):
+        return "dask"
     methods = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch", "get_fragments")
     opens = callable(X) and not isinstance(X, type)
-    return (opens or any(hasattr(X, name) for name in methods)) and not hasattr(X, "__array__")
+    is_stream = opens or any(hasattr(X, name) for name in methods)
+    return "stream" if is_stream and not hasattr(X, "__array__") else "memory"

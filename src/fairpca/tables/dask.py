@@ -22,7 +22,7 @@ from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, encode_groups
 from fairpca.rows._checks import check_matrix
 from fairpca.rows._columns import PARTS, fill_means
-from fairpca.tables import is_lazy
+from fairpca.tables import input_kind
 from fairpca.tables._kernel import merge_partials, to_rows
 from fairpca.tables._partitions import (
     columns_of,
@@ -83,7 +83,7 @@ def moments_from_dask(
     >>> moments.n_samples, moments.levels("sex")
     (3, ('f', 'm'))
     """
-    if not is_lazy(data):
+    if input_kind(data) != "dask":
         raise InvalidInputError(
             f"data is a {type(data).__name__}: give a Dask array or data frame, or use "
             "GroupMoments.from_arrays for rows in memory."
@@ -242,7 +242,7 @@ def _group_names(part: Any, argument: str, numeric: Sequence[str]) -> tuple[str,
     if hasattr(meta := getattr(part, "_meta", part), "iloc"):
         empty = meta.iloc[:0]
     else:
-        like = part if is_lazy(part) else np.asarray(part)
+        like = part if input_kind(part) == "dask" else np.asarray(part)
         empty = np.empty((0, *like.shape[1:]), dtype=like.dtype)
     return encode_groups(empty, n_rows=0, argument=argument, numeric=numeric).names
 
@@ -334,7 +334,7 @@ def _aligned(part: Any, X: Any, name: str) -> list[Any]:
 
     chunks = X.chunks[0] if hasattr(X, "chunks") else (np.nan,) * X.npartitions
     known = not np.isnan(chunks).any()
-    if is_lazy(part):
+    if input_kind(part) == "dask":
         if known and hasattr(part, "rechunk") and not np.isnan(part.chunks[0]).any():
             part = part.rechunk({0: chunks}) if part.shape[0] == X.shape[0] else part
         partitions = _row_partitions(part)

@@ -19,7 +19,7 @@ import pyarrow.types as kinds
 from pyarrow import fs
 
 from fairpca._choices import HELD_OUT, MISSING, UNKNOWN, Missing, Unknown
-from fairpca._files import replacing
+from fairpca._files import check_place, exists_error, replacing
 from fairpca._progress import Counter, Progress
 from fairpca.exceptions import (
     DroppedRowsWarning,
@@ -133,7 +133,7 @@ def project_table(
                     for batch in job.batches([part], counter, schema):
                         writer.write_batch(batch)
         if is_local and Path(path).exists() and not force:  # it may have appeared meanwhile
-            raise _exists(path)
+            raise exists_error(path, "out")
     job.warn_of_incomplete()
     return Path(out)
 
@@ -288,7 +288,7 @@ def check_target(
     if not is_file and (table.files is None or table.files.single or table.kind != "parquet"):
         raise _refused(f"{name}: the suffix decides the format: use one of {', '.join(OUTPUTS)}.")
     if isinstance(system, fs.LocalFileSystem):
-        _check_place(name)
+        check_place(name, "out", force=True)
     place = resolved(system, path)
     for part in () if table.files is None else table.parts:
         source = resolved(part.filesystem, part.path)
@@ -303,7 +303,7 @@ def check_target(
         kind, other = ("directory", "file") if is_file else ("file", "directory")
         raise _refused(f"{name} is a {kind}, not a {other}.")
     if not force:
-        raise _exists(name)
+        raise exists_error(name, "out")
     below = () if is_file else system.get_file_info(fs.FileSelector(path, recursive=True))
     for info in below:  # all of which would be removed
         if info.type == fs.FileType.File and not info.path.lower().endswith(SUFFIXES["parquet"]):
@@ -317,21 +317,6 @@ def _refused(problem: str) -> InvalidInputError:
     return InvalidInputError(problem, parameter="out")
 
 
-def _check_place(name: str) -> None:
-    """Refuse a local path that cannot be written."""
-    path = Path(name)
-    try:
-        exists, folder = path.exists(), path.resolve().parent
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
-        raise _refused(f"{name}: {getattr(error, 'strerror', None) or error}.") from None
-    if exists and not path.is_file() and not path.is_dir():
-        raise _refused(f"{name} is a device or a pipe, not a file.")
-    if not folder.is_dir():
-        raise _refused(f"{name}: the directory {folder.name!r} does not exist.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _refused(f"{name}: the directory is not writable.")
-
-
 def _check_directory(table: Table, name: str, place: str) -> None:
     """Refuse a directory inside the input, and two files that would become one."""
     if table.files is not None and any(place.startswith(f"{f}/") for f in table.files.folders):
@@ -343,11 +328,3 @@ def _check_directory(table: Table, name: str, place: str) -> None:
             f"several inputs are called {twice!r}, which would be one file in {name}: transform "
             "them one by one."
         )
-
-
-def _exists(path: str | os.PathLike[str]) -> InvalidInputError:
-    return InvalidInputError(
-        f"{os.fspath(path)} exists already: remove it, or choose another name.",
-        parameter="out",
-        settings=[("force", True)],
-    )
