@@ -229,7 +229,7 @@ def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:
     kept = values > _RANK * values[-1]
     rank = int(np.count_nonzero(kept))
     free = whole.n_rows - 1 - rank
-    if not rank or free < 1:
+    if not rank:
         return True
     gap = (mean_difference(plus, minus) * scale) @ vectors[:, kept]
     # Share of the scatter, along the best direction, that lies between the two sides.

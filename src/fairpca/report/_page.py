@@ -215,9 +215,11 @@ def _certified(certificate: Mapping[str, Any]) -> str:
 
 
 def _certificate_words(certificate: Mapping[str, Any]) -> str:
-    text: str = _prose()["certificate_words"]["close" if certificate["certified"] else "none"]
+    words: dict[str, str] = _prose()["certificate_words"]
+    text = words["close" if certificate["certified"] else "none"]
+    as_much = "" if certificate.get("target_kept") is None else words["as_much"]
     figures = {name: number(certificate[name]) for name in ("objective", "bound")}
-    return text.format(**figures, verdict=verdict(certificate))
+    return text.format(**figures, verdict=verdict(certificate), as_much=as_much)
 
 
 def _markdown(value: Any) -> str:

@@ -186,8 +186,8 @@ class _SupportSets:
         back = np.swapaxes(self.E, -1, -2)
         self.M, A = (symmetrize(back @ (C @ self.E)) for C in (problem.S, problem.square))
         # A direction in which nothing varies is zero in E, and must not be taken for a free one.
-        lacking = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
-        self.M = self.M + np.eye(len(self.column)) * lacking[..., None]
+        self.flat = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
+        self.M = self.M + np.eye(len(self.column)) * self.flat[..., None]
         self.inner = np.where(self.column[:, None] == self.column, A, 0.0)
         self.pairs: Any = np.triu_indices(self.d)
         # 1/c of each pair: scores of unit variance always, uncorrelated ones where there is room.
@@ -225,6 +225,8 @@ class _SupportSets:
         hard = self.slack == 0.0
         soft = np.sum(residual[..., ~hard] ** 2 / self.slack[~hard], axis=-1)
         feasible = np.abs(residual[..., hard]).max(axis=-1) < _FEASIBLE
+        feasible &= np.abs(residual[..., ~hard]).max(axis=-1, initial=0.0) < 1.0 - 1e-6
+        feasible &= np.abs(y * self.flat).max(axis=-1) < _FEASIBLE
         return np.where(feasible, own - soft, -np.inf)
 
     def solve(self, y: Array) -> tuple[Array, Array]:
@@ -339,7 +341,7 @@ def _bases(problem: SparseProblem, supports: Any) -> tuple[Array, int]:
     P = _complement(problem.F[:, T].transpose(1, 0, 2), _UNMET)
     values, vectors = np.linalg.eigh(symmetrize(P @ S[T[:, :, None], T[:, None, :]] @ P))
     varies = values > _RANK * float(np.diag(S).max())
-    kept = np.flatnonzero(varies.any(axis=0))
+    kept = np.flatnonzero(varies.any(axis=0) | (np.arange(T.shape[1]) == T.shape[1] - 1))
     N = (P @ vectors * (varies / np.sqrt(np.where(varies, values, 1.0)))[:, None])[..., kept]
     E = np.zeros((n * d, len(S), len(kept)))
     np.add.at(E, (np.arange(n * d)[:, None], T), N)
