@@ -175,11 +175,11 @@ def _path(fair: Any) -> Table:
     path = records(fair.path_)
     rows = [
         (number(point["penalty"]), percent(point["variance"]), number(point["leakage"]),
-         share(point["delta"]), f"± {share(point['delta_error'])}",
+         points(point["delta"]), f"± {points(point['delta_error'])}",
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip
-    head = ("penalty", "variance kept", "leakage (R²)", "Δ on new data", "error", "note")
+    head = ("penalty", "variance kept", "leakage (R²)", "Δ in points", "error", "note")
     caption = (
         f"{delta_request(fair)} Δ: difference in selection rates of two groups, for classifiers "
         "trained on as many rows."
