@@ -123,8 +123,15 @@ def warn_of_time(seconds: float, message: str, settings: Sequence[Setting]) -> N
         warn_user(LongFitWarning(message.format(about), settings=settings))
 
 
-def warn_of_merged(moments: GroupMoments) -> None:
-    """Name the cells that were merged before the moments were written."""
+def warn_of_origin(moments: GroupMoments) -> None:
+    """Say what was done to moments before they were written: noise, and cells that were merged."""
+    if moments.noise is not None:
+        epsilon, delta = moments.noise
+        warn_user(
+            f"noise hides single rows in the moments (epsilon {epsilon:g}, delta {delta:g}). Gaps "
+            "on new data are larger than forecasts say, which count rows and not the noise.",
+            FewRowsWarning,
+        )
     if moments.merged:
         warn_user(
             f"cells with few rows were added to {OTHER!r} before these moments were written: "
