@@ -490,6 +490,34 @@ def _target_compare(rows: Rows) -> str:
     )
 
 
+def _batches(rows: Rows) -> str:
+    head = ["", "method", "conditions", "batch, linear", "batch, neighbours"]
+    lines = [
+        [row["case"], row["method"], *(f"{row[name]:.2f}" for name in head[2:])] for row in rows
+    ]
+    return markdown(head, lines)
+
+
+def _embeddings(rows: Rows) -> str:
+    head = ["", "time, PCA = 1", "memory", "change", "variance kept", "attribute, linear",
+            "attribute, quadratic", "topic"]  # fmt: skip
+    shares = ("change", "variance", "linear", "quadratic", "topic")
+    return markdown(
+        head,
+        [
+            [
+                row["method"].replace("FairPCA(", "`FairPCA(").replace(")", ")`", 1)
+                if row["method"].startswith("Fair")
+                else row["method"],
+                f"{row['time']:.1f}",
+                f"{row['memory']:.2f}",
+                *(f"{100 * row[name]:.1f} %" if name in row else "" for name in shares),
+            ]
+            for row in rows
+        ],
+    )
+
+
 PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "frontier_2": ("frontier", lambda rows: _frontier(rows, 2)),
     "frontier_5": ("frontier", lambda rows: _frontier(rows, 5)),
@@ -516,6 +544,8 @@ PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "scale_memory": ("scale", _scale_memory),
     "scale_shapes": ("scale", _scale_shapes),
     "scale_estimate": ("scale", _scale_estimate),
+    "batches": ("batches", _batches),
+    "embeddings": ("embeddings", _embeddings),
     "private": ("private", _private),
     "target_changes": ("target_changes", _target_changes),
     "target_danger": ("target", _target_danger),

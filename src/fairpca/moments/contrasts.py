@@ -201,6 +201,8 @@ class ContrastSet(Sequence[Contrast]):
     def cov_gaps(self) -> FloatArray:
         """Covariance gaps of the contrasts that have one, shape (C', p, p)."""
         gaps = [c.cov_gap for c in self.contrasts if c.cov_gap is not None]
+        if len(gaps) == 1:
+            return gaps[0][None]  # without a copy, which counts where features are many
         shape = (len(gaps), self.n_features, self.n_features)
         return np.array(gaps, dtype=np.float64).reshape(shape)
 
