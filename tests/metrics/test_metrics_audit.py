@@ -33,8 +33,8 @@ def people():
 def leaky():
     """Return an audit of two representations by all adversaries and statistics."""
     rng = np.random.default_rng(0)
-    z = np.arange(500) % 2
-    U = rng.normal(size=(500, 3))
+    z = np.arange(300) % 2
+    U = rng.normal(size=(300, 3))
     options = {"against": {"plain PCA": U + z[:, None]}, "effort": "quick"}
     return audit(U, z, **options)
 
