@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, gaussian_bound, mean_gap
 from fairpca.metrics._inference import Rates
@@ -146,3 +147,29 @@ def test_the_error_under_the_null_is_that_of_the_pooled_rate(rng):
     # Twice the variance of two rates: every half of the rows is held out once.
     expected = np.sqrt(2.0 * pooled * (1.0 - pooled) * 2.0 / 1000)
     assert Rates.of(flags, signs, None).null_error == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("family", ["linear", "cdf", "rbf"])
+def test_plain_values_of_a_result_name_its_classifier(rng, family):
+    z = np.arange(40) % 2
+    U = rng.normal(size=(40, 2)) + z[:, None]
+    result = delta_fairness(U, z, family=family)
+    plain = result.to_dict()
+    assert plain["classifier"] == type(result.worst.classifier).__name__
+    assert len(plain["pairs"]) == len(result.pairs) == 1
+    assert delta_fairness(np.zeros((40, 1)), z, family=family).to_dict()["classifier"] is None
+
+
+@pytest.mark.parametrize("form", [{"cov_weight": 2.0}, {"cov_tol": 0.6}], ids=str)
+def test_a_fit_takes_the_same_steps_in_all_units(rng, form):
+    z = rng.integers(0, 2, 60)
+    X = rng.normal(size=(60, 4)) * (1.0 + 0.4 * z[:, None] * (np.arange(4) < 2))
+    X[:, 0] += z
+    fits = []
+    for unit in (1.0, 2.0**20):
+        scaled = {name: v * unit**2 if name == "cov_tol" else v for name, v in form.items()}
+        fits.append(FairPCA(1, min_group_size=2, **scaled).fit(X * unit, sensitive_features=z))
+    one, other = (fit.certificate_ for fit in fits)
+    assert other.objective / unit**2 == pytest.approx(one.objective, rel=1e-6)
+    assert other.bound / unit**2 == pytest.approx(one.bound, rel=1e-6)
+    assert fits[1].n_iter_ == pytest.approx(fits[0].n_iter_, rel=0.2, abs=3)
