@@ -1,15 +1,21 @@
 """Both sides of limits, and parts of formulas that only few tables have."""
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from fairpca import FairPCA
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, gaussian_bound, mean_gap
 from fairpca.metrics._inference import Rates
 from fairpca.metrics._search import _logistic, _starts
+from fairpca.moments import GroupMoments
 from fairpca.moments._targets import TargetPart
+from fairpca.moments.folds import check_folds
+from fairpca.tables import moments_from_files
 
 
 @pytest.fixture
@@ -173,3 +179,28 @@ def test_a_fit_takes_the_same_steps_in_all_units(rng, form):
     assert other.objective / unit**2 == pytest.approx(one.objective, rel=1e-6)
     assert other.bound / unit**2 == pytest.approx(one.bound, rel=1e-6)
     assert fits[1].n_iter_ == pytest.approx(fits[0].n_iter_, rel=0.2, abs=3)
+
+
+def test_as_many_cells_as_allowed_are_summed_over_files(tmp_path):
+    for number, groups in enumerate(["aabb", "bbcc"]):
+        columns = {"x": np.arange(4.0), "y": np.arange(4.0) ** 2, "g": list(groups)}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    assert moments_from_files(tmp_path, ["g"], max_cells=3).n_samples == 8
+    with pytest.raises(GroupsError, match="more than 2"):
+        moments_from_files(tmp_path, ["g"], max_cells=2)
+
+
+@pytest.mark.parametrize("folds", [1, 101, 2.0, True])
+def test_folds_are_two_to_a_hundred(folds):
+    with pytest.raises(InvalidInputError, match="folds"):
+        check_folds(folds)
+    check_folds(2)
+    check_folds(100)
+
+
+def test_a_list_as_long_as_the_frame_holds_groups_also_where_it_could_be_names():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0, 3.0], "b": [2.0, 3.0, 1.0, 4.0]})
+    values = ["a", "b", "a", "b"]
+    found = GroupMoments.from_arrays(frame, values)
+    assert found.n_features == 2
+    assert found.levels(found.table.categorical[0]) == ("a", "b")
