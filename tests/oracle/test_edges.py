@@ -12,7 +12,6 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, gaussian_bound, mean_gap
 from fairpca.metrics._inference import Rates
 from fairpca.metrics._search import _logistic, _starts
-from fairpca.moments import GroupMoments
 from fairpca.moments._targets import TargetPart
 from fairpca.moments.folds import check_folds
 from fairpca.tables import moments_from_files
@@ -198,9 +197,9 @@ def test_folds_are_two_to_a_hundred(folds):
     check_folds(100)
 
 
-def test_a_list_as_long_as_the_frame_holds_groups_also_where_it_could_be_names():
-    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0, 3.0], "b": [2.0, 3.0, 1.0, 4.0]})
-    values = ["a", "b", "a", "b"]
-    found = GroupMoments.from_arrays(frame, values)
-    assert found.n_features == 2
-    assert found.levels(found.table.categorical[0]) == ("a", "b")
+def test_a_list_as_long_as_the_frame_holds_groups_also_where_it_could_be_names(rng):
+    frame = pd.DataFrame(rng.normal(size=(20, 2)), columns=["a", "b"])
+    fair = FairPCA(1, cov_weight=0.0).fit(frame, sensitive_features=["a", "b"] * 10)
+    assert fair.n_features_in_ == 2
+    scores = fair.transform(frame)[:, 0]
+    assert scores[::2].mean() == pytest.approx(scores[1::2].mean(), abs=1e-12)
