@@ -12,6 +12,8 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, gaussian_bound, mean_gap
 from fairpca.metrics._inference import Rates
 from fairpca.metrics._search import _logistic, _starts
+from fairpca.moments import GroupMoments
+from fairpca.moments._new_data import cov_gap_on, draw_moments
 from fairpca.moments._targets import TargetPart
 from fairpca.moments.folds import check_folds
 from fairpca.tables import moments_from_files
@@ -203,3 +205,30 @@ def test_a_list_as_long_as_the_frame_holds_groups_also_where_it_could_be_names(r
     assert fair.n_features_in_ == 2
     scores = fair.transform(frame)[:, 0]
     assert scores[::2].mean() == pytest.approx(scores[1::2].mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [4, 40])  # rows for as many directions as vary, and more
+def test_drawn_moments_have_the_spread_of_as_many_rows(rng, n):
+    moments = GroupMoments.from_arrays(rng.normal(size=(n, 5)) * np.arange(1.0, 6.0), ["a"] * n)
+    [cell] = moments.table.cells.values()
+    drawn = [next(iter(draw_moments(moments, rng).table.cells.values())) for _ in range(2000)]
+    scatter = np.mean([one.scatter for one in drawn], axis=0)
+    unit = np.trace(cell.covariance)
+    np.testing.assert_allclose(scatter / (n - 1), cell.covariance, atol=0.05 * unit)
+    assert np.trace(scatter) / (n - 1) == pytest.approx(unit, rel=0.05)
+    spread = np.cov(np.array([one.mean for one in drawn]).T)
+    np.testing.assert_allclose(spread * n, cell.covariance, atol=0.1 * unit)
+
+
+def test_the_largest_covariance_gap_of_several_contrasts_is_taken(rng):
+    z = np.repeat(["a", "b", "c"], 200)
+    X = rng.normal(size=(600, 3)) * np.repeat([1.0, 1.1, 3.0], 200)[:, None]
+    contrasts = GroupMoments.from_arrays(X, z).contrasts("pairs")
+    covariances = {group: np.cov(X[z == group].T, bias=True) for group in "abc"}
+    V = np.linalg.qr(rng.normal(size=(3, 2)))[0].T
+    gaps = [
+        np.linalg.norm(V @ (covariances[one] - covariances[other]) @ V.T, 2)
+        for one, other in ("ab", "ac", "bc")
+    ]
+    assert cov_gap_on(contrasts, V) == pytest.approx(max(gaps), rel=1e-9)
+    assert max(gaps) > 5.0 * min(gaps)
