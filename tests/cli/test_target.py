@@ -7,7 +7,7 @@ import pytest
 from support import run_command
 
 from fairpca import FairPCA
-from fairpca.report._target import target_figures
+from fairpca.report._summary import target_figures
 from fairpca.rows import Rows
 
 

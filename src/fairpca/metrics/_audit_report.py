@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairpca._present import html_table, label, points, points_text
-from fairpca.metrics._effort import Effort
 from fairpca.metrics._inference import (
     Difference,
+    Effort,
     HeldOut,
     Rates,
+    Verdict,
     difference_of_largest,
     paired_differences,
     simultaneous_quantile,
+    verdict,
 )
 from fairpca.metrics._result import DeltaResult, statistic_name
-from fairpca.metrics._verdict import Verdict, verdict
 from fairpca.metrics.gaps import contrast_text
 from fairpca.rows import Level
 
