@@ -16,6 +16,8 @@ from fairpca.moments import GroupMoments
 from fairpca.moments._new_data import cov_gap_on, draw_moments
 from fairpca.moments._targets import TargetPart
 from fairpca.moments.folds import check_folds
+from fairpca.rows import Rows
+from fairpca.rows._checks import Unique, merge_unique, unique_columns
 from fairpca.tables import moments_from_files
 
 
@@ -232,3 +234,17 @@ def test_the_largest_covariance_gap_of_several_contrasts_is_taken(rng):
     ]
     assert cov_gap_on(contrasts, V) == pytest.approx(max(gaps), rel=1e-9)
     assert max(gaps) > 5.0 * min(gaps)
+
+
+def test_two_of_three_groups_in_a_stratum_are_one_pair(rng):
+    z, strata = list("aabb" + "aabbcc"), list("uuuu" + "vvvvvv")
+    by_stratum = Rows.read(rng.normal(size=(10, 1)), z, strata).pairs("one-vs-rest", strict=False)
+    first, second = ([pair.groups for pair in stratum.pairs] for stratum in by_stratum)
+    assert first == [("a", "b")]
+    assert [groups[1] for groups in second] == ["a", "b", "c"]
+
+
+def test_the_range_of_unique_numbers_is_that_of_all_batches():
+    X = np.c_[[7.0, 3.0, 5.0, 9.0, 11.0, 4.0], [1.0, 1.0, 2.0, 3.0, 4.0, 5.0]]
+    parts = [unique_columns(X[:3], ["id", "x"]), unique_columns(X[3:], ["id", "x"])]
+    assert merge_unique(parts) == {"id": Unique(3.0, 11.0, 6.0)}
