@@ -33,8 +33,9 @@ _WORTH_A_SEARCH = 5e-2
 _STIFF = 1000.0
 # Shares at which gaps count on a path from plain PCA to the problem, and evaluations for each.
 _PATH, _PATH_WORK = (0.02, 0.05, 0.1, 0.2, 0.5), 300
-# Beyond these the cost of the second-order bound, the twelfth power of the size, is not worth it.
-_MOST_LIFTED, _MOST_LIFTED_CONTRASTS = 8, 10
+# Dimensions, and products of two numbers in a step, beyond which the second-order bound is not
+# worth its time: ten contrasts in eight dimensions, and 60 in seven.
+_MOST_LIFTED, _MOST_LIFTED_WORK = 8, 1.2e9
 # Evaluations that must be left for one more ascent.
 _LEAST_WORK = 1000
 # A limit of zero is aimed at as this share of the largest gap.
@@ -86,7 +87,10 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
 def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Options) -> Bound:
     """Lower the bound of a small problem, where it does not prove enough, by that of products."""
     known = reduced.objective(best.basis)
-    is_small = reduced.size <= _MOST_LIFTED and len(reduced.Q) <= _MOST_LIFTED_CONTRASTS
+    size = reduced.size
+    pairs = size * (size + 1) // 2
+    work = (pairs * (pairs + 1) / 2) ** 2 * (pairs**2 + 2 * len(reduced.Q) * size**2)
+    is_small = size <= _MOST_LIFTED and work <= _MOST_LIFTED_WORK
     if not is_small or relative_gap(bound.value, known) <= max(PROVEN, options.tol):
         return bound
     from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
