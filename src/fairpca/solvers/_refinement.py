@@ -145,7 +145,7 @@ class Ascent:
             # Under a penalty the shared bound s plays the limit's part: B_c may not exceed it.
             excess = max(self.problem.cov_gap(self.V) - new.s, 0.0)
             self.violation = max(excess / max(self.problem.cov_scale, 1e-300), self.violation)
-        self.ended = self._end_stretched() if self.is_stretched else self._end(new)
+        self.ended = self._end_stretched(new) if self.is_stretched else self._end(new)
         if self.violation > max((0.1 if self.is_stretched else 0.25) * last, TIGHTLY_FEASIBLE):
             self._press(steps)
         # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
@@ -203,10 +203,7 @@ class Ascent:
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
             return Status.UNSETTLED
         if max(self.change, self.violation) <= self.next_polish:
-            polished = accepted_polish(self.lagrangian, self.V, multipliers)
-            if polished is not None:
-                self.V, multipliers = polished
-                self.lagrangian.M, self.lagrangian.b = multipliers.M, multipliers.b
+            if self._polish(multipliers):
                 return Status.CONVERGED
             self.next_polish *= 0.1
         if self._is_lost or self.spent > self.most:
@@ -215,12 +212,21 @@ class Ascent:
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else None
 
-    def _end_stretched(self) -> Status | None:
+    def _polish(self, multipliers: Multipliers) -> bool:
+        """Find the last digits by Newton's method; False where it leads elsewhere."""
+        polished = accepted_polish(self.lagrangian, self.V, multipliers)
+        if polished is not None:
+            self.V, (self.lagrangian.M, self.lagrangian.b, _) = polished
+        return polished is not None
+
+    def _end_stretched(self, multipliers: Multipliers) -> Status | None:
         """End where a round brings nothing that a certificate of so many columns could tell."""
         last, self.objective = self.objective, self.problem.objective(self.V)
         gain = abs(self.objective - last)
         is_inside = self.problem.violation(self.V) <= FEASIBLE
         if is_inside and gain <= _STRETCHED_GAIN * max(abs(self.objective), self.lagrangian.unit):
+            if self.may_turn:
+                self._polish(multipliers)
             return Status.CONVERGED
         return Status.UNSETTLED if self.spent > self.most or self._is_lost else None
 
