@@ -34,6 +34,8 @@ _OUTER_ITERATIONS = 40
 # objective, below which the rest is not worth its time. L-BFGS' memory costs more than evaluating.
 _STRETCHED_ITERATIONS, _STRETCHED_MEMORY, _STRETCHED_GAIN = 50, 8, 1e-6
 _STRETCHED_GRADIENT, _STRETCHED_ENTRIES = 1e-6, 15000
+# The change of multipliers up to which such a basis counts as an optimum, and rounds without gain.
+_STRETCHED_CHANGE, _STRETCHED_IDLE = 0.05, 2
 # Evaluations, not iterations, are what costs: on kinks a line search takes many.
 _INNER_EVALUATIONS = 200
 # Of one ascent, and of all ascents of a solve together.
@@ -120,7 +122,7 @@ class Ascent:
         self.n_iter, self.spent, self.raised = 0, 0, 0
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
-        self.objective = -np.inf
+        self.objective, self.idle = -np.inf, 0
         # Objective, basis and weights of the groups there.
         self.best: tuple[float, Array | None, Array | None] = (-np.inf, None, lagrangian.w)
         self.unlike, self.weight_raises = np.inf, 0
@@ -225,14 +227,19 @@ class Ascent:
         gain = abs(self.objective - last)
         is_inside = self.problem.violation(self.V) <= FEASIBLE
         if is_inside and gain <= _STRETCHED_GAIN * max(abs(self.objective), self.lagrangian.unit):
-            if self.may_turn:
-                self._polish(multipliers)
-            return Status.CONVERGED
+            # A stiff penalty makes every step short: only multipliers that stay show an optimum.
+            is_settled = self.change <= _STRETCHED_CHANGE
+            self.idle += 1
+            if is_settled or (self.may_turn and self._polish(multipliers)):
+                return Status.CONVERGED
+            if self.idle > _STRETCHED_IDLE:
+                return Status.UNSETTLED
         return Status.UNSETTLED if self.spent > self.most or self._is_lost else None
 
     @property
     def _is_lost(self) -> bool:
-        return self.raised > _MOST_RAISES and self.violation > TIGHTLY_FEASIBLE
+        most = 2 * _MOST_RAISES if self.is_stretched else _MOST_RAISES
+        return self.raised > most and self.violation > TIGHTLY_FEASIBLE
 
     @property
     def status_at_limit(self) -> Status:

@@ -153,7 +153,7 @@ def _search_further(
 ) -> Refined:
     """Ascend again from the best, the last, and from others while much is left to gain."""
     left, watch = sum(at.spent for at in candidates[:-1]), _below(watch, bound.value)
-    if reduced.size > _FEW_DIMENSIONS:
+    if reduced.size > _FEW_DIMENSIONS and not reduced.has_many_columns:
         left = int(_SEARCH_SHARE * left)
     starts = _further_starts(reduced, candidates[-1].basis)
     while left > 0 and not is_certified(reduced, candidates, bound, _WORTH_A_SEARCH):
