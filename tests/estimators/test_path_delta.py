@@ -65,7 +65,9 @@ def test_a_share_of_the_optimism_of_bases_with_the_same_own_delta_is_added(searc
     search._optimism = np.array([9.0, 0.05, 0.15, -9.0])  # far away: these do not count
     found = search.measure(point)
     assert found.value == pytest.approx(0.2 + 0.7 * 0.1, abs=1e-3)
-    assert found.error > np.hypot(0.03, 0.7 * 0.05)
+    # Of two bases both the mean and the spread are estimates: 0.05 times the root of 3.
+    parts = (0.03, 0.7 * 0.05 * np.sqrt(3), 0.3 * 0.1)
+    assert found.error == pytest.approx(np.linalg.norm(parts), abs=1e-3)
     search._seen, search._optimism = np.full(2, 0.2), np.full(2, -0.9)
     assert search.measure(point).value == 0.0
 
@@ -110,7 +112,7 @@ def pretended(delta_of, noise, seed=0):
 
     def measure(point, repeats=3, train=None):
         value = delta_of(point.variance) + noise * random.standard_normal() / np.sqrt(repeats)
-        return HeldOutDelta(value, 0.02, 0.05)
+        return HeldOutDelta(value, 0.05, 0.05)
 
     search.coarse = [point(variance) for variance in (0.8, 0.5, 0.05)]
     space = SimpleNamespace(variances=np.ones(4), problem=SimpleNamespace(n_components=2))
@@ -120,34 +122,40 @@ def pretended(delta_of, noise, seed=0):
     return search
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize("request_", [0.15, 0.25, 0.35])
-def test_the_search_ends_next_to_the_request(request_, noise):
-    def delta_of(variance):  # hardly rises up to 0.6 of a request, and steeply around it
-        return 0.5 / (1.0 + np.exp(-4.0 * np.log(variance / 0.2)))
+def gentle(variance):
+    return 0.08 + 0.06 * np.log(variance / 0.05)
 
-    within = request_ - 0.5 * 0.02  # half an error is left
-    best = 0.2 * (within / (0.5 - within)) ** 0.25
+
+def jumping(variance):
+    """Rise from 0.06 to 0.21 at a variance of 0.07, and hardly beyond."""
+    return 0.05 + 0.15 * (variance > 0.07) + 0.03 * np.log(variance / 0.05)
+
+
+@pytest.mark.parametrize(
+    ("delta_of", "requested", "best"), [(gentle, 0.15, 0.1058), (jumping, 0.2, 0.07)]
+)
+def test_the_search_ends_next_to_the_request(delta_of, requested, best):
+    # Half an error is left to the request. By bad luck of noise nothing else may be lost: points
+    # of many are chosen that were lucky, and their fresh figures disappoint.
     kept = [
         points[chosen].variance
         for seed in range(20)
-        for points, _, chosen in [pretended(delta_of, noise, seed).search(request_)]
+        for points, _, chosen in [pretended(delta_of, 0.015, seed).search(requested)]
     ]
     assert np.quantile(kept, 0.1) >= 0.92 * best
-    if not noise:
-        assert max(kept) <= best + 1e-9
+    points, _, chosen = pretended(delta_of, 0.0).search(requested)
+    assert 0.95 * best <= points[chosen].variance <= 1.001 * best
 
 
 def test_after_a_disappointment_the_next_best_points_are_tried():
     search = pretended(lambda variance: variance, 0.0)
-    search.points = [search.path.ascend(PathTarget(1.0, v), None) for v in (0.198, 0.19, 0.15)]
+    search.points = [search.path.ascend(PathTarget(1.0, v), None) for v in (0.16, 0.15, 0.1, 0.05)]
     quick = search.measure
     search.measure = lambda point, repeats=3, train=None: quick(point, repeats)._replace(
-        value=point.variance - 0.02 * (repeats == 1) + 0.004
+        value=point.variance + (0.06 if repeats == 3 else 0.0)
     )
-    search.points.append(search.coarse[-1])
     points, deltas, chosen = search._choose(0.19)
-    assert 0.14 < points[chosen].variance < 0.17
+    assert 0.09 < points[chosen].variance < 0.11  # not the least of all
     assert deltas[chosen].value <= 0.19
 
 

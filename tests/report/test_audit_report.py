@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import HOSTILE, hostile_page
 
-from fairpca import FairPCA
+from fairpca import DeltaFairPCA, FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit
 from fairpca.report import audit_report
@@ -300,3 +300,19 @@ def test_held_out_rows_are_audited_and_not_fitted():
     assert chosen["shown"][name].startswith(f"{100 * estimate:.1f} ±".replace("-", "−"))
     assert "--hold-out 0.25" not in page.html()
     assert "--hold-out 0.25" in audit_report(X, z, **how).html()
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+def test_the_path_of_a_limit_on_selection_rates_is_measured_on_held_out_rows():
+    rng = np.random.default_rng(0)
+    z = rng.permutation(np.arange(400) % 2)
+    X = rng.normal(size=(400, 4)) + np.outer(z, rng.normal(size=4))
+    model = DeltaFairPCA(2, delta=0.3, family="linear")
+    how = {"families": (), "adversaries": ("linear",), "effort": "quick"}
+    page = audit_report(X, z, model=model, hold_out=0.3, **how)
+    fit, points = page.summary["fit"], page.path["points"]
+    chosen = next(point for point in fit["tradeoff"] if point["chosen"])
+    for name in ("variance", "mean_gap", "cov_gap"):
+        assert chosen[name] == pytest.approx(fit["held_out"][name])
+    assert len({point["shown"]["mean gap"] for point in points}) > 1
+    assert any("Δ on held-out rows" in name for name in points[0]["shown"])

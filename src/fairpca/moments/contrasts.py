@@ -79,7 +79,10 @@ class ContrastTable(dict[str, list[Any]]):
 
     def _repr_html_(self) -> str:
         rows = list(zip(*self.values(), strict=True))
-        note = f"{len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        notes = [f"{len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
+        if "mean_gap" in self and (small := sum(self.small())):
+            notes.append(f"{small} with a group of fewer than {MIN_ROWS} rows: nearly persons")
+        note = "; ".join(notes)
         return html_table(rows[:_SHOWN], head=[name.replace("_", " ") for name in self], note=note)
 
     def small(self, min_rows: int = MIN_ROWS) -> list[bool]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,12 +89,20 @@ def fit_both(
     shared = set(FairPCA().get_params()) & set(fair.get_params()) - {"mean_tol", "n_components"}
     settings = {name: getattr(fair, name) for name in shared}
     plain = FairPCA(fair.n_components_, mean_tol=None, cov_weight=0.0, **settings)
-    path = tuple(map(PathPoint, fair.path_components_, records(fair.path_)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairnessWarning)  # the fair fit has said it
         plain.fit_moments(total)
     plain.components_ = same_sign(plain.components_, fair.components_)
-    return Fitted(fair, plain, total, None, measured, path)
+    fitted = Fitted(fair, plain, total, None, measured)
+    return fitted._replace(path=tuple(_points_of(fair, fitted)))
+
+
+def _points_of(fair: Any, fitted: Fitted) -> Iterator[PathPoint]:
+    """Yield the path of a `DeltaFairPCA`, with gaps and variance on rows that were held out."""
+    for components, figures in zip(fair.path_components_, records(fair.path_), strict=True):
+        point = copy(fair)
+        point.components_ = components
+        yield PathPoint(components, {**figures, **(fitted.measured(point) or {})})
 
 
 def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
