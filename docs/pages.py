@@ -41,7 +41,14 @@ class ExampleOrder:
 
     NAMES = (
         *("first_steps", "choosing_a_penalty", "audit", "certificate", "intersections", "strata"),
-        *("gaussian_adversary", "group_loss", "activity_clusters", "kernel", "streaming"),
+        *(
+            "gaussian_adversary",
+            "group_loss",
+            "activity_clusters",
+            "batches",
+            "kernel",
+            "streaming",
+        ),
     )
 
     def __init__(self, folder):
@@ -188,9 +195,13 @@ SHOWN = {
     "sparse_leakage": ("sparse_leakage",),
     "scale": ("scale_passes", "scale_memory", "scale_shapes"),
     "comparison": (),
+    "batches": ("batches",),
+    "embeddings": ("embeddings",),
     "inputs": ("inputs_rates", "inputs_memory", "inputs_copy", "inputs_stage"),
 }
 TITLES = {
+    "batches": "Components without a batch",
+    "embeddings": "An attribute removed from embeddings",
     "comparison": "Other tools on the same rows",
     "inputs": "Streams and databases",
     "frontier": "What each method keeps, and its leakage",

@@ -242,12 +242,10 @@ def test_a_long_fit_says_so_before_it_starts(monkeypatch):
     [({}, "n_components=2 or cov_weight=0"), ({"cov_tol": 1.0}, "n_components=2")],
 )
 def test_a_long_solve_is_announced_with_what_is_quick(options, advice, monkeypatch):
-    from fairpca.estimators import _fair_pca
-
-    def solve(*_):
+    def solve(*_, **__):
         raise KeyboardInterrupt  # before anything is solved
 
-    monkeypatch.setattr(_fair_pca, "solve_total", solve)
+    monkeypatch.setattr(FairPCA, "_solve", solve)
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(900, 300)), np.arange(900) % 12
     with (

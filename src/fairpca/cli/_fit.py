@@ -12,7 +12,7 @@ import numpy as np
 
 from fairpca._choices import OBJECTIVES
 from fairpca._files import check_place, npz_path
-from fairpca._present import records, visible
+from fairpca._present import delta_request, records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
@@ -184,7 +184,7 @@ def _forecast(
     if isinstance(fair, FairPCA) and is_small and has_rows:
         look_at_scores(fair, request.table.rows(request.roles))
     if request.roles.unit is None or getattr(fair, "unit_noise_", None) is not None:
-        return expected_figures(fair)
+        return expected_figures(fair, result.held_out)
     reason = "rows of a unit are alike, and units are counted only in tables that fit into memory"
     return {"text": f"No forecast for new data: {reason}."}
 
@@ -262,6 +262,7 @@ def _document(result: PlainComparison) -> dict[str, Any]:
         chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance", "delta_verified")
         document["adversary"] = {
             "family": fair.family,
+            "request": delta_request(fair),
             **{name: getattr(fair, f"{name}_") for name in chosen},
             "path": records(fair.path_),
         }

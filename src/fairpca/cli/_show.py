@@ -179,7 +179,7 @@ def _path(fair: Any) -> Table:
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip
-    head = ("penalty", "variance kept", "leakage (R²)", "Δ on new data", "error", "note")
+    head = ("penalty", "variance kept", "leakage (R²)", "Δ in points", "error", "note")
     caption = (
         f"{delta_request(fair)} Δ: difference in selection rates of two groups, for classifiers "
         "trained on as many rows."

@@ -123,8 +123,15 @@ def warn_of_time(seconds: float, message: str, settings: Sequence[Setting]) -> N
         warn_user(LongFitWarning(message.format(about), settings=settings))
 
 
-def warn_of_merged(moments: GroupMoments) -> None:
-    """Name the cells that were merged before the moments were written."""
+def warn_of_origin(moments: GroupMoments) -> None:
+    """Say what was done to moments before they were written: noise, and cells that were merged."""
+    if moments.noise is not None:
+        epsilon, delta = moments.noise
+        warn_user(
+            f"noise hides single rows in the moments (epsilon {epsilon:g}, delta {delta:g}). Gaps "
+            "on new data are larger than forecasts say, which count rows and not the noise.",
+            FewRowsWarning,
+        )
     if moments.merged:
         warn_user(
             f"cells with few rows were added to {OTHER!r} before these moments were written: "
@@ -236,19 +243,22 @@ def _listed(names: Sequence[str]) -> str:
 
 _FEW = 100  # effective rows of a component that rests on extremes; rare in the 15 sets of the paper
 _FEW_SHARE = 0.1
+_AT_ONCE = 64  # components whose scores are held at once, next to rows in single precision
 _PARTS = 50  # of the units, each left out once
 
 
 def look_at_scores(model: Any, rows: Rows) -> None:
     """Set the effective samples of the components and, where there are units, noise by unit."""
     X = rows.X if model.missing == "error" else fill_means(rows.X, model.mean_)
-    scores = project(X, model.mean_, model._directions, None).astype(np.float64, copy=False)
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights
     # 2n / (κ - 1) for the kurtosis κ of each component, at most n; unequal weights make n smaller.
     n = weights.sum() ** 2 / (weights**2).sum()
-    centred = scores - weights @ scores / weights.sum()
-    second, fourth = (weights @ centred**power / weights.sum() for power in (2, 4))
-    kurtosis = np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
+    kurtosis = np.concatenate(
+        [
+            _kurtosis(project(X, model.mean_, some), weights / weights.sum())
+            for some in np.split(model._directions, range(_AT_ONCE, model.n_components_, _AT_ONCE))
+        ]
+    )
     effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
     few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
     if len(few):
@@ -262,7 +272,16 @@ def look_at_scores(model: Any, rows: Rows) -> None:
     model.effective_samples_ = effective
     model.unit_noise_ = None
     if rows.units is not None:
+        scores = project(X, model.mean_, model._directions).astype(np.float64, copy=False)
         model.unit_noise_ = unit_noise(model, rows.with_features(scores))
+
+
+def _kurtosis(scores: Array, shares: Array) -> Array:
+    """Kurtosis of each column, 3 where it is constant; `shares` are weights that sum to 1."""
+    scores = scores.astype(np.float64, copy=False)
+    squares = (scores - shares @ scores) ** 2
+    second, fourth = shares @ squares, shares @ squares**2
+    return np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
 
 
 def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:

@@ -17,7 +17,7 @@ from fairpca.estimators._data_warnings import (
     warn_of_empty_components,
     warn_of_features,
     warn_of_groups,
-    warn_of_merged,
+    warn_of_origin,
     warn_of_solve,
 )
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
@@ -387,7 +387,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             )
         if not moments.attributes:
             self._require_groups_optional()
-        warn_of_merged(moments)
+        warn_of_origin(moments)
         self._learn_features(moments)
         return self._fit_sums(moments, **options)
 

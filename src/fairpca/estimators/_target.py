@@ -160,12 +160,10 @@ def read_target(moments: GroupMoments) -> TargetMoments:
     """Return the moments of the target, or say why there is nothing to keep."""
     target = moments.target_moments()
     if target is None or not np.trace(target.y_covariance) > 0.0:
-        problem = "y has one value only, or none" if moments.targets else "the moments hold no y"
-        raise GroupsError(
-            f"{problem}: pass what is to be predicted to fit or to GroupMoments.from_arrays, name "
-            "it in target=… of moments_from_…, or set target_weight=0.",
-            parameter="y",
-        )
+        problem = "the moments hold no y: sum the rows with y, or with target=… for a table"
+        if moments.targets:
+            problem = "y has one value only, or none: give what differs between rows"
+        raise GroupsError(f"{problem}, or set target_weight to 0.", parameter="y")
     missing = moments.n_samples - target.n_rows
     if missing:
         warn_user(

@@ -44,6 +44,7 @@ _STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
     ("rbf", "svm", True, lambda n, d: 0.03 + 7e-7 * n**2),
     ("cdf", "search", False, lambda n, d: 3e-10 * n**2 * (d + 2)),
 )
+_FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit
 _ALL_ORTHANTS = 3  # components up to which every orthant is tried
 
 
@@ -377,7 +378,7 @@ class _Audit:
         """Return how many rows are permuted, and how often."""
         effort = self._effort
         if is_slow:
-            return effort.null_rows // 4, effort.slow_permutations
+            return max(_FEWEST_SLOW, effort.null_rows // 4), effort.slow_permutations
         return effort.null_rows, effort.permutations
 
     def _cross_fit(self, number: int, key: str, target: int) -> None:

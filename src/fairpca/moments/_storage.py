@@ -29,6 +29,8 @@ def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]
         header["origins"] = moments.columns
     if moments.merged:
         header["merged"] = moments.merged
+    if moments.noise is not None:
+        header["noise"] = moments.noise
     size = moments.n_features + (len(indicators.incomplete) if indicators else 0)
     arrays = _stack(list(table.cells.values()), len(span or range(size)), len(table.numeric))
     if span is not None:
@@ -88,6 +90,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
         indicators,
         columns=None if origins is None else tuple(origins),
         merged=tuple(map(str, header.get("merged", ()))),
+        noise=_read_noise(header.get("noise")),
     )
 
 
@@ -129,6 +132,15 @@ def _read_targets(
         part = TargetPart.from_flat(row, p, len(numeric))
         targets[place] = (*targets.get(place, ()), (tuple(labels), part))
     return columns, targets
+
+
+def _read_noise(values: Any) -> tuple[float, float] | None:
+    if values is None:
+        return None
+    epsilon, delta = map(float, values)
+    if not (epsilon > 0.0 and 0.0 < delta < 1.0):
+        raise ValueError("the noise promises nothing")
+    return epsilon, delta
 
 
 def _read_indicators(header: dict[str, Any], fill: FloatArray) -> MissingIndicators:

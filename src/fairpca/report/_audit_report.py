@@ -264,7 +264,7 @@ def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[st
     matrix = rows.X.toarray() if hasattr(rows.X, "toarray") else np.asarray(rows.X)
     matrix = (matrix - fair.mean_) / (1.0 if fair.scale_ is None else fair.scale_)
     shown = [_shown(point.figures) for point in fitted.path]
-    if isinstance(fair, FairPCA):
+    if isinstance(fair, FairPCA) or fitted.held_out is not None:
         deltas = _deltas(rows, matrix, fitted, settings)
         for figures, delta in zip(shown, deltas, strict=True):
             figures[f"Δ on held-out rows, {PANEL[_ADVERSARY]}"] = delta

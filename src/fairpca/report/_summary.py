@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,12 +90,20 @@ def fit_both(
     shared = set(FairPCA().get_params()) & set(fair.get_params()) - {"mean_tol", "n_components"}
     settings = {name: getattr(fair, name) for name in shared}
     plain = FairPCA(fair.n_components_, mean_tol=None, cov_weight=0.0, **settings)
-    path = tuple(map(PathPoint, fair.path_components_, records(fair.path_)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairnessWarning)  # the fair fit has said it
         plain.fit_moments(total)
     plain.components_ = same_sign(plain.components_, fair.components_)
-    return Fitted(fair, plain, total, None, measured, path)
+    fitted = Fitted(fair, plain, total, None, measured)
+    return fitted._replace(path=tuple(_points_of(fair, fitted)))
+
+
+def _points_of(fair: Any, fitted: Fitted) -> Iterator[PathPoint]:
+    """Yield the path of a `DeltaFairPCA`, with gaps and variance on rows that were held out."""
+    for components, figures in zip(fair.path_components_, records(fair.path_), strict=True):
+        point = copy(fair)
+        point.components_ = components
+        yield PathPoint(components, {**figures, **(fitted.measured(point) or {})})
 
 
 def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
@@ -216,14 +225,14 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
     fair, plain, moments = fitted[:3]
-    certificate = fair.certificate_.as_dict()
+    certificate, held_out = fair.certificate_.as_dict(), fitted.measured(fair)
     return {
         "n_components": int(fair.n_components_),
         "standardized": bool(fair.standardize),
         "fair": _figures(fair),
         "plain": _figures(plain),
-        "held_out": fitted.measured(fair),
-        "expected": expected_figures(fair),
+        "held_out": held_out,
+        "expected": expected_figures(fair, held_out),
         "target": target_figures(fair, plain, rows),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
