@@ -170,10 +170,24 @@ def _measure(folder, files, processes):
         sys.exit("the quick suite fails without any fault")
     seconds = {file: {} for file in files}
     for case in ElementTree.parse(folder / "tests.xml").iter("testcase"):
-        file = f"{case.attrib['classname'].replace('.', '/')}.py"
+        file, name = node_name(case.attrib["classname"], case.attrib["name"])
         if file in seconds:
-            seconds[file][f"{file}::{case.attrib['name']}"] = float(case.attrib["time"])
+            seconds[file][name] = float(case.attrib["time"])
+    known = {name for tests in seconds.values() for name in tests}
+    data = CoverageData(environment["COVERAGE_FILE"])
+    data.read()
+    entered = {name.rpartition("|")[0] for name in data.measured_contexts()}
+    if lacking := {name for name in entered if name.split("::")[0] in seconds} - known:
+        print(f"{len(lacking)} tests have another name in the report: {sorted(lacking)[:3]}")
     return seconds
+
+
+def node_name(place, test):
+    """Return the file and the name of a test by what JUnit writes: folders, file and classes."""
+    words = place.split(".")
+    last = next((k for k, word in enumerate(words) if word.startswith("test_")), len(words) - 1)
+    file = "/".join(words[: last + 1]) + ".py"
+    return file, "::".join([file, *words[last + 1 :], test])
 
 
 def _has_tests(file):

@@ -1,14 +1,24 @@
 """Both sides of limits, and parts of formulas that only few tables have."""
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from fairpca.exceptions import InvalidInputError
+from fairpca import FairPCA
+from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, gaussian_bound, mean_gap
 from fairpca.metrics._inference import Rates
 from fairpca.metrics._search import _logistic, _starts
+from fairpca.moments import GroupMoments
+from fairpca.moments._new_data import cov_gap_on, draw_moments
 from fairpca.moments._targets import TargetPart
+from fairpca.moments.folds import check_folds
+from fairpca.rows import Rows
+from fairpca.rows._checks import Unique, merge_unique, unique_columns
+from fairpca.tables import moments_from_files
 
 
 @pytest.fixture
@@ -146,3 +156,95 @@ def test_the_error_under_the_null_is_that_of_the_pooled_rate(rng):
     # Twice the variance of two rates: every half of the rows is held out once.
     expected = np.sqrt(2.0 * pooled * (1.0 - pooled) * 2.0 / 1000)
     assert Rates.of(flags, signs, None).null_error == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("family", ["linear", "cdf", "rbf"])
+def test_plain_values_of_a_result_name_its_classifier(rng, family):
+    z = np.arange(40) % 2
+    U = rng.normal(size=(40, 2)) + z[:, None]
+    result = delta_fairness(U, z, family=family)
+    plain = result.to_dict()
+    assert plain["classifier"] == type(result.worst.classifier).__name__
+    assert len(plain["pairs"]) == len(result.pairs) == 1
+    assert delta_fairness(np.zeros((40, 1)), z, family=family).to_dict()["classifier"] is None
+
+
+@pytest.mark.parametrize("form", [{"cov_weight": 2.0}, {"cov_tol": 0.6}], ids=str)
+def test_a_fit_takes_the_same_steps_in_all_units(rng, form):
+    z = rng.integers(0, 2, 60)
+    X = rng.normal(size=(60, 4)) * (1.0 + 0.4 * z[:, None] * (np.arange(4) < 2))
+    X[:, 0] += z
+    fits = []
+    for unit in (1.0, 2.0**20):
+        scaled = {name: v * unit**2 if name == "cov_tol" else v for name, v in form.items()}
+        fits.append(FairPCA(1, min_group_size=2, **scaled).fit(X * unit, sensitive_features=z))
+    one, other = (fit.certificate_ for fit in fits)
+    assert other.objective / unit**2 == pytest.approx(one.objective, rel=1e-6)
+    assert other.bound / unit**2 == pytest.approx(one.bound, rel=1e-6)
+    assert fits[1].n_iter_ == pytest.approx(fits[0].n_iter_, rel=0.2, abs=3)
+
+
+def test_as_many_cells_as_allowed_are_summed_over_files(tmp_path):
+    for number, groups in enumerate(["aabb", "bbcc"]):
+        columns = {"x": np.arange(4.0), "y": np.arange(4.0) ** 2, "g": list(groups)}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    assert moments_from_files(tmp_path, ["g"], max_cells=3).n_samples == 8
+    with pytest.raises(GroupsError, match="more than 2"):
+        moments_from_files(tmp_path, ["g"], max_cells=2)
+
+
+@pytest.mark.parametrize("folds", [1, 101, 2.0, True])
+def test_folds_are_two_to_a_hundred(folds):
+    with pytest.raises(InvalidInputError, match="folds"):
+        check_folds(folds)
+    check_folds(2)
+    check_folds(100)
+
+
+def test_a_list_as_long_as_the_frame_holds_groups_also_where_it_could_be_names(rng):
+    frame = pd.DataFrame(rng.normal(size=(20, 2)), columns=["a", "b"])
+    fair = FairPCA(1, cov_weight=0.0).fit(frame, sensitive_features=["a", "b"] * 10)
+    assert fair.n_features_in_ == 2
+    scores = fair.transform(frame)[:, 0]
+    assert scores[::2].mean() == pytest.approx(scores[1::2].mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [4, 40])  # rows for as many directions as vary, and more
+def test_drawn_moments_have_the_spread_of_as_many_rows(rng, n):
+    moments = GroupMoments.from_arrays(rng.normal(size=(n, 5)) * np.arange(1.0, 6.0), ["a"] * n)
+    [cell] = moments.table.cells.values()
+    drawn = [next(iter(draw_moments(moments, rng).table.cells.values())) for _ in range(2000)]
+    scatter = np.mean([one.scatter for one in drawn], axis=0)
+    unit = np.trace(cell.covariance)
+    np.testing.assert_allclose(scatter / (n - 1), cell.covariance, atol=0.05 * unit)
+    assert np.trace(scatter) / (n - 1) == pytest.approx(unit, rel=0.05)
+    spread = np.cov(np.array([one.mean for one in drawn]).T)
+    np.testing.assert_allclose(spread * n, cell.covariance, atol=0.1 * unit)
+
+
+def test_the_largest_covariance_gap_of_several_contrasts_is_taken(rng):
+    z = np.repeat(["a", "b", "c"], 200)
+    X = rng.normal(size=(600, 3)) * np.repeat([1.0, 1.1, 3.0], 200)[:, None]
+    contrasts = GroupMoments.from_arrays(X, z).contrasts("pairs")
+    covariances = {group: np.cov(X[z == group].T, bias=True) for group in "abc"}
+    V = np.linalg.qr(rng.normal(size=(3, 2)))[0].T
+    gaps = [
+        np.linalg.norm(V @ (covariances[one] - covariances[other]) @ V.T, 2)
+        for one, other in ("ab", "ac", "bc")
+    ]
+    assert cov_gap_on(contrasts, V) == pytest.approx(max(gaps), rel=1e-9)
+    assert max(gaps) > 5.0 * min(gaps)
+
+
+def test_two_of_three_groups_in_a_stratum_are_one_pair(rng):
+    z, strata = list("aabb" + "aabbcc"), list("uuuu" + "vvvvvv")
+    by_stratum = Rows.read(rng.normal(size=(10, 1)), z, strata).pairs("one-vs-rest", strict=False)
+    first, second = ([pair.groups for pair in stratum.pairs] for stratum in by_stratum)
+    assert first == [("a", "b")]
+    assert [groups[1] for groups in second] == ["a", "b", "c"]
+
+
+def test_the_range_of_unique_numbers_is_that_of_all_batches():
+    X = np.c_[[7.0, 3.0, 5.0, 9.0, 11.0, 4.0], [1.0, 1.0, 2.0, 3.0, 4.0, 5.0]]
+    parts = [unique_columns(X[:3], ["id", "x"]), unique_columns(X[3:], ["id", "x"])]
+    assert merge_unique(parts) == {"id": Unique(3.0, 11.0, 6.0)}
