@@ -180,6 +180,9 @@ def test_with_many_rows_the_figure_reported_is_of_classifiers_with_all_of_them(m
     search.points = [point]
     search._calibrate(0.9)
     assert search._quick(point).value == pytest.approx(before.value + 0.1)
+    assert not search._many
+    monkeypatch.setattr(_path_delta, "_MANY_ROWS", 399)
+    assert search_of(Rows.read(*shells(400)), 2, np.random.default_rng(0))._many
 
 
 def test_no_point_within_the_request_gives_the_least(search):

@@ -35,7 +35,8 @@ ASCENTS = 16
 _CLASSIFIER = dict(
     zip(DELTA_FAMILIES, ("gaussian-widths", "logistic", "large-trees", "panel"), strict=True)
 )
-_TRAINED_ROWS = 1750  # that points are compared by; a kernel classifier costs their square
+_TRAINED_ROWS = 1500  # that points are compared by; a kernel classifier costs their square
+_MANY_ROWS = 3500  # from which on classifiers of all rows find clearly more than those
 _SPLITS = 20  # how often rows are split anew where a half varies in too few directions
 _SHARE, _WIDTH = 0.7, 0.1  # of the optimism that is added; of its kernel mean in own
 _EXCESS = 0.3  # of the chance level, in the error
@@ -76,7 +77,7 @@ class DeltaSearch:
         self._random, seed = random, int(random.integers(2**31))
         self._train, self._train_some = trainer(family, seed), trainer(family, seed, _TRAINED_ROWS)
         self._few = 3 * len(rows) <= 4 * _TRAINED_ROWS
-        self._many, self._gain = len(rows) > 2 * _TRAINED_ROWS, 0.0
+        self._many, self._gain = len(rows) > _MANY_ROWS, 0.0
         self.path = adversary.Path(space, rows, form_contrasts, random, counter)
         self.coarse = self.path.fit(PENALTIES)
         size = (space.problem.n_components, mean_tol)
