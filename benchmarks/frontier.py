@@ -43,7 +43,8 @@ from reproduction.datasets import load_dataset
 
 TRAIN_ROWS, TEST_ROWS, SVM_ROWS = 3500, 3000, 1500
 OURS = ("FairPCA", "DeltaFairPCA")
-DELTAS = (0.1, 0.2, 0.3)
+DELTAS = (0.1, 0.2, 0.3)  # whose promises are counted
+REQUESTS = (*DELTAS, 0.4)
 # The only sets on which constants may be chosen; the other ten are reported apart.
 CHOSEN_ON = ("adult", "image_segmentation", "magic", "statlog_landsat", "wine_quality")
 
@@ -179,7 +180,7 @@ def ours(train, z, d, seed):
     random = np.random.default_rng(seed)
     search = DeltaSearch(space, rows, GroupMoments.contrasts, 0.0, "rbf", random)
     found = {}
-    for request in DELTAS:  # later searches also start from what earlier ones found
+    for request in REQUESTS:  # later searches also start from what earlier ones found
         points, deltas, chosen = search.search(request)
         for place, (point, delta) in enumerate(zip(points, deltas, strict=True)):
             _, known = found.setdefault(id(point.basis), (point, {"delta": delta}))

@@ -19,7 +19,7 @@ from fairpca import FairPCA, GroupMoments
 from fairpca.estimators._comparison import plain_of
 from fairpca.exceptions import FairnessWarning, InvalidInputError
 from fairpca.moments import FoldedMoments, gap_statistics
-from fairpca.moments._held_out import align, measure_fold, summarise_cov, summarise_mean
+from fairpca.moments._held_out import align_components, measure_fold, summarise_cov, summarise_mean
 from fairpca.moments.folds import sum_moments
 from reproduction.datasets import UCI, load_dataset
 
@@ -75,7 +75,7 @@ def held_out_errors(model, folded, whole):
     for train, halves in folded.splits:
         components = fitted.fit_moments(train).components_
         reference = components if reference is None else reference
-        aligned = align(components, reference)
+        aligned = align_components(components, reference)
         for unit, directions in scalings(aligned, train.pooled().covariance).items():
             raw[unit].append(gap_statistics(sum_moments(halves), directions))
             folds[unit].append(measure_fold(halves, directions, OPTIONS, {label}))

@@ -2,10 +2,9 @@
 
     python benchmarks/private.py      benchmarks/results/private.json; 10 minutes
 
-Rows are measured in deviations that are known beforehand and clipped to a length. Each group
-releases the scatter of (c, x), which holds its count, sum and scatter, with Gaussian noise by the
-analytic mechanism (Balle and Wang 2018) for adding or removing one row. Length and c were chosen
-on the set "choice" of made rows; "made" and adult are reported. FAIRPCA_DATA has adult.
+Rows are measured in deviations that are known beforehand; `GroupMoments.privatized` clips them to
+a length and adds noise. The length was chosen on made rows that are not reported; "made" and adult
+are. FAIRPCA_DATA has adult.
 
 Figures are of held-out rows: the variance kept as a share of what the fit without noise keeps,
 and the gaps of both fits.
@@ -15,28 +14,15 @@ import warnings
 
 import numpy as np
 import results
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.moments import gap_statistics
-from fairpca.moments._cells import Cell
-from fairpca.moments._table import Table
 from reproduction.datasets import load_dataset
 
 EPSILONS, DELTA, D, REPEATS = (0.5, 1.0, 4.0), 1e-6, 5, 5
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-LENGTH, CORNER = 1.3, 1.0  # of a row, in √p deviations; c as a share of that length
-
-
-def analytic_sigma(epsilon, delta):
-    """Deviation of the noise for sensitivity 1."""
-
-    def excess(sigma):
-        a, b = 1 / (2 * sigma), epsilon * sigma
-        return norm.cdf(a - b) - np.exp(epsilon) * norm.cdf(-a - b) - delta
-
-    return brentq(excess, 1e-3, 1e4)
+LENGTH = 1.3  # of a row, in √p deviations: the default of the library
+KNOWN = {"groups": (0, 1), "center": 0.0, "scale": 1.0, "delta": DELTA, "bound": LENGTH}
 
 
 def made(p, seed):
@@ -80,30 +66,6 @@ def adult(p):
     return draw
 
 
-def private_moments(X, z, epsilon, length, corner, random):
-    """Moments of the groups 0 and 1, clipped and noisy; valid, since projected."""
-    p = X.shape[1]
-    limit = length * np.sqrt(p)
-    X = X * np.minimum(1.0, limit / np.maximum(np.linalg.norm(X, axis=1), 1e-300))[:, None]
-    c = corner * limit
-    sigma = analytic_sigma(epsilon, DELTA) * (c**2 + limit**2)
-    cells = {}
-    for group in (0, 1):
-        rows = np.column_stack([np.full((z == group).sum(), c), X[z == group]])
-        noise = random.normal(size=(p + 1, p + 1)) * sigma
-        # Off the diagonal an entry counts twice in the Frobenius norm, so half the variance each.
-        whole = rows.T @ rows + (noise + noise.T) / 2
-        np.fill_diagonal(whole, np.diag(rows.T @ rows) + np.diag(noise))
-        weight = max(whole[0, 0] / c**2, 10.0)
-        mean = whole[0, 1:] / c / weight
-        values, vectors = np.linalg.eigh(whole[1:, 1:] - weight * np.outer(mean, mean))
-        scatter = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        empty = (np.zeros(p), (scatter + scatter.T) / 2, *np.zeros((3, 0)))
-        third = (np.zeros((0, p)), np.zeros((0, p, p)))
-        cells[(group,)] = Cell(int(weight), weight, mean, *empty, *third)
-    return GroupMoments(p, None, Table(("z",), (), (), cells))
-
-
 def fit(moments):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -116,7 +78,7 @@ def measure(model, new):
     return float(variance), gaps
 
 
-def rows_of(name, p, draw, n, length=LENGTH, corner=CORNER, epsilons=EPSILONS, repeats=REPEATS):
+def rows_of(name, p, draw, n, epsilons=EPSILONS, repeats=REPEATS):
     new = GroupMoments.from_arrays(*draw(None if name == "adult" else 100_000, 10**6))
     figures = {epsilon: [] for epsilon in epsilons}
     for repeat in range(repeats):
@@ -126,7 +88,7 @@ def rows_of(name, p, draw, n, length=LENGTH, corner=CORNER, epsilons=EPSILONS, r
         kept, plain = measure(fit(GroupMoments.from_arrays(*rows)), new)
         for epsilon in epsilons:
             random = np.random.default_rng([repeat, n])
-            noisy = private_moments(*rows, epsilon, length, corner, random)
+            noisy = GroupMoments.privatized(*rows, **KNOWN, epsilon=epsilon, random_state=random)
             share, gaps = measure(fit(noisy), new)
             figures[epsilon].append((share / kept, *map(largest, (gaps, plain))))
     for epsilon, values in figures.items():
@@ -158,7 +120,7 @@ def main():
                 for row in rows_of(name, p, draw, n):
                     print(*row.values(), sep="\t", flush=True)
                     table.append(row)
-    results.save("private", table, delta=DELTA, components=D, length=LENGTH, corner=CORNER)
+    results.save("private", table, delta=DELTA, components=D, length=LENGTH)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,8 @@ def measure():
                         fall = float(-np.minimum(np.diff(kept), 0.0).min())
                         falls = max(falls, fall)
         print(name, flush=True)
-        results.save("target", rows, as_csv=True, largest_fall_of_kept=falls, weights=WEIGHTS)
+        facts = {"largest_fall_of_kept": falls, "weights": WEIGHTS, "command": "target.py measure"}
+        results.save("target", rows, as_csv=True, **facts)
     summarise(rows)
 
 
@@ -158,7 +159,7 @@ def summarise(rows):
                          f"{figure}_down": down}  # fmt: skip
             table.append(line)
             print({k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()})
-    results.save("target_changes", table)
+    results.save("target_changes", table, command="target.py measure")
 
 
 def equal_means(train):
@@ -246,26 +247,42 @@ def compare(d=3, splits=2):
         figures = {k: float(np.mean([r[k] for r in some])) for k in list(some[0])[3:]}
         table.append({"method": method, **figures})
         print(method, {k: round(v, 3) for k, v in figures.items()})
-    results.save("target_compare", table, by_set=rows)
+    results.save("target_compare", table, by_set=rows, command="target.py compare")
+
+
+def made(n, p=20):
+    """Rows of two groups with a label: many of them, so that the pass over rows is the fit."""
+    random = np.random.default_rng(0)
+    z = random.integers(0, 2, n)
+    X = random.normal(size=(n, p)) + np.outer(z, random.normal(size=p))
+    return X, (X[:, -1] + random.normal(size=n) > 0).astype(int), z
 
 
 def measure_time():
+    """Processor time of fits with certificate, with and without target, side by side."""
+    tables = {name: load(name, 0)[0] for name in SETS}
+    tables |= {f"made, {n:,} rows": made(n) for n in (100_000, 1_000_000)}
+    forms = {"default": {}, "means": FORMS["means"]}
     rows = []
-    for name in SETS:
-        train, _ = load(name, 0)
-        seconds = {}
-        for weight in (0.0, 1.0):
-            times = []
-            for _ in range(5):
-                start = time.process_time()
-                fit(train, 3, weight, certify=True)
-                times.append(time.process_time() - start)
-            seconds[weight] = float(np.median(times))
-        rows.append({"set": name, "without": seconds[0.0], "with": seconds[1.0]})
-        print(rows[-1], round(seconds[1.0] / seconds[0.0], 2), flush=True)
-    ratio = float(np.median([row["with"] / row["without"] for row in rows]))
-    print("median ratio", ratio)
-    results.save("target_time", rows, median_ratio=ratio)
+    for name, train in tables.items():
+        for form, options in forms.items():
+            times = {0.0: [], 1.0: []}
+            for _ in range(5 if name in SETS else 3):
+                for weight, taken in times.items():
+                    start = time.process_time()
+                    fit(train, 3, weight, certify=True, **options)
+                    taken.append(time.process_time() - start)
+            without, with_target = (float(np.median(taken)) for taken in times.values())
+            ratio = with_target / without
+            rows.append({"set": name, "form": form, "without": without, "with": with_target,
+                         "ratio": ratio})  # fmt: skip
+            print(rows[-1], flush=True)
+    medians = {
+        form: float(np.median([row["ratio"] for row in rows if row["form"] == form]))
+        for form in forms
+    }
+    print(medians)
+    results.save("target_time", rows, median_ratio=medians, command="target.py time")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def _promise(rows: Rows) -> str:
             "inside Δ̂ ± 2 errors", "broken: family asked for", "broken: panel",
             "broken: many rows"]  # fmt: skip
     lines = []
-    for row in rows:
+    for row in (row for row in rows if "setting" not in row):
         name = next(
             text
             for key, text in (
@@ -93,7 +93,13 @@ def _promise(rows: Rows) -> str:
              *(f"{row[key]} (worst {row[key.replace('broken', 'worst')]:+.3f})" if key in row
                else "" for key in ("true_broken", "panel_broken", "panel_many_broken"))]
         )  # fmt: skip
-    return markdown(head, lines)
+    shares = {row["setting"]: row["covered"] / row["fits"] for row in rows if "setting" in row}
+    low = [f"{name} ({100 * share:.0f} %)" for name, share in shares.items() if share < 0.9]
+    settings = (
+        f"Of {len(shares)} settings (kind, rows, components), {len(shares) - len(low)} have the "
+        "truth inside Δ̂ ± 2 errors in at least 90 % of the fits"
+    )
+    return markdown(head, lines) + f"\n{settings}{': not ' + '; '.join(low) if low else ''}.\n"
 
 
 def _promise_sets(rows: Rows) -> str:
@@ -113,7 +119,7 @@ def _promise_sets(rows: Rows) -> str:
 
 def _promise_restarts(rows: Rows) -> str:
     """Return how much of the variance of fifty ascents a search keeps."""
-    shares = np.array([row["kept"] / row["kept_50"] for row in rows])
+    shares = np.array([row["variance"] / row["variance_50"] for row in rows])
     return (
         f"Of {len(rows)} requests, {np.sum(shares >= 0.95)} kept at least 95 % of the variance "
         "that a search with 50 ascents around the request keeps; the median share is "
@@ -435,6 +441,21 @@ CHANGED = {
 }
 
 
+def _private(rows: Rows) -> str:
+    """Return what components from noisy moments keep, and their gaps on held-out rows."""
+    head = ["rows of", "features", "n", "ε", "variance kept", "least of five", "mean gap",
+            "covariance gap"]  # fmt: skip
+    return markdown(
+        head,
+        [
+            [row["set"], str(row["p"]), f"{row['n']:,}", f"{row['epsilon']:g}",
+             *(f"{100 * row[name]:.1f} %" for name in ("kept", "kept_least")),
+             *(f"{row[gap]:.3f} ({row[f'{gap}_exact']:.3f})" for gap in ("mean_gap", "cov_gap"))]
+            for row in rows
+        ],
+    ) + "\nIn brackets: the gap of the fit without noise.\n"  # fmt: skip
+
+
 def _target_changes(rows: Rows) -> str:
     """Return changes by a target, and the sets that rose and fell by two standard errors."""
     lines = [
@@ -469,6 +490,34 @@ def _target_compare(rows: Rows) -> str:
     )
 
 
+def _batches(rows: Rows) -> str:
+    head = ["", "method", "conditions", "batch, linear", "batch, neighbours"]
+    lines = [
+        [row["case"], row["method"], *(f"{row[name]:.2f}" for name in head[2:])] for row in rows
+    ]
+    return markdown(head, lines)
+
+
+def _embeddings(rows: Rows) -> str:
+    head = ["", "time, PCA = 1", "memory", "change", "variance kept", "attribute, linear",
+            "attribute, quadratic", "topic"]  # fmt: skip
+    shares = ("change", "variance", "linear", "quadratic", "topic")
+    return markdown(
+        head,
+        [
+            [
+                row["method"].replace("FairPCA(", "`FairPCA(").replace(")", ")`", 1)
+                if row["method"].startswith("Fair")
+                else row["method"],
+                f"{row['time']:.1f}",
+                f"{row['memory']:.2f}",
+                *(f"{100 * row[name]:.1f} %" if name in row else "" for name in shares),
+            ]
+            for row in rows
+        ],
+    )
+
+
 PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "frontier_2": ("frontier", lambda rows: _frontier(rows, 2)),
     "frontier_5": ("frontier", lambda rows: _frontier(rows, 5)),
@@ -495,6 +544,9 @@ PIECES: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "scale_memory": ("scale", _scale_memory),
     "scale_shapes": ("scale", _scale_shapes),
     "scale_estimate": ("scale", _scale_estimate),
+    "batches": ("batches", _batches),
+    "embeddings": ("embeddings", _embeddings),
+    "private": ("private", _private),
     "target_changes": ("target_changes", _target_changes),
     "target_danger": ("target", _target_danger),
     "target_compare": ("target_compare", _target_compare),

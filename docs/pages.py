@@ -41,7 +41,14 @@ class ExampleOrder:
 
     NAMES = (
         *("first_steps", "choosing_a_penalty", "audit", "certificate", "intersections", "strata"),
-        *("gaussian_adversary", "group_loss", "activity_clusters", "kernel", "streaming"),
+        *(
+            "gaussian_adversary",
+            "group_loss",
+            "activity_clusters",
+            "batches",
+            "kernel",
+            "streaming",
+        ),
     )
 
     def __init__(self, folder):
@@ -179,14 +186,22 @@ SHOWN = {
     "promise_summary": ("promise",),
     "promise_sets": ("promise_sets",),
     "promise_restarts": ("promise_restarts",),
+    "private": ("private",),
+    "target": ("target_danger",),
+    "target_changes": ("target_changes",),
+    "target_compare": ("target_compare",),
     "sparse": ("sparse_claims", "sparse_5"),
     "sparse_speed": ("sparse_speed",),
     "sparse_leakage": ("sparse_leakage",),
     "scale": ("scale_passes", "scale_memory", "scale_shapes"),
     "comparison": (),
+    "batches": ("batches",),
+    "embeddings": ("embeddings",),
     "inputs": ("inputs_rates", "inputs_memory", "inputs_copy", "inputs_stage"),
 }
 TITLES = {
+    "batches": "Components without a batch",
+    "embeddings": "An attribute removed from embeddings",
     "comparison": "Other tools on the same rows",
     "inputs": "Streams and databases",
     "frontier": "What each method keeps, and its leakage",
@@ -199,6 +214,11 @@ TITLES = {
     "promise_summary": "Promises of DeltaFairPCA against the truth",
     "promise_sets": "Promises of DeltaFairPCA on larger sets",
     "promise_restarts": "The search of DeltaFairPCA against a longer one",
+    "private": "Moments with noise",
+    "target": "A target and leakage that is not linear",
+    "target_changes": "What a target changes",
+    "target_compare": "A target against other ways to a model",
+    "target_time": "Time of a fit with a target, in seconds",
     "scale": "Millions of rows",
     "sets": "Certified gaps on the paper's data sets",
     "shapes": "Cost of a certified fit, in eigendecompositions",

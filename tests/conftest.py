@@ -7,6 +7,9 @@ import pytest
 from hypothesis import settings
 from support import NEEDS_SKLEARN_1_9
 
+from fairpca._choices import EFFORTS
+from fairpca.metrics._inference import Effort
+
 # The same examples on every run: a fresh clone passes where ours did. New ones if asked for.
 settings.register_profile("repeatable", derandomize=True)
 if not os.environ.get("FAIRPCA_RANDOM"):
@@ -27,6 +30,15 @@ def short_path(monkeypatch):
     for module in ("_delta_fair_pca", "_path_delta"):
         monkeypatch.setattr(f"fairpca.estimators.{module}.PENALTIES", (0.05, 1.0, 15.0))
         monkeypatch.setattr(f"fairpca.estimators.{module}.ASCENTS", 2)
+
+
+@pytest.fixture(scope="module")
+def small_effort():
+    """Audits draw and permute little, for tests of commands and pages, not of their figures."""
+    with pytest.MonkeyPatch.context() as patch:
+        table = tuple(Effort(name, 400, 200, 1, 200, 19, 9) for name in EFFORTS)
+        patch.setattr("fairpca.metrics._inference._TABLE", table)
+        yield
 
 
 def pytest_collection_modifyitems(items):

@@ -36,7 +36,7 @@ ADVERSARIES = tuple(PANEL)
 EFFORTS = ("quick", "standard", "thorough")
 """How much an audit measures."""
 DELTA_FAMILIES = ("rbf", "linear", "trees", "panel")
-"""Classifiers by which DeltaFairPCA is judged."""
+"""Classifiers by which DeltaFairPCA measures Δ."""
 MISSING: tuple[Missing, ...] = get_args(Missing)
 UNKNOWN: tuple[Unknown, ...] = get_args(Unknown)
 ENGINES: tuple[Engine, ...] = get_args(Engine)

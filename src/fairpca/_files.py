@@ -97,8 +97,8 @@ def check_place(path: str | os.PathLike[str], parameter: str, *, force: bool = F
             problem = "is a device or a pipe, not a file."
         elif not folder.is_dir():
             problem = f"cannot be written: the directory {folder.name!r} does not exist."
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            problem = "cannot be written: the directory is not writable."
+        else:  # what the system says of permissions is not all: a disk may be read-only
+            tempfile.TemporaryFile(dir=folder).close()
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, too long a name
         problem = f"cannot be written: {getattr(error, 'strerror', None) or error}."
     if problem:

@@ -116,12 +116,13 @@ def p_value(value: float | None) -> str:
 
 
 def delta_request(model: Any) -> str | None:
-    """Say what was asked of Δ and what is true of it; None where nothing was measured."""
+    """Say which Δ was requested and which is estimated; None where nothing was measured."""
     if getattr(model, "delta_", None) is None:
         return None
-    request = "as low as chance allows" if model.delta is None else f"at most {model.delta:g}"
-    value = f"{share(model.delta_)} ± {share(model.delta_error_)}"
-    chance = f"chance alone gives up to {share(model.delta_chance_)}"
+    asked = "as low as chance allows"
+    request = asked if model.delta is None else f"at most {points(model.delta)} points"
+    value = f"{with_error(model.delta_, model.delta_error_, points)} points"
+    chance = f"chance alone gives up to {points(model.delta_chance_)} points"
     limit = model.delta_chance_ if model.delta is None else model.delta
     said = f"Requested Δ: {request}. Estimated for new data: {value}."
     if limit < model.delta_chance_:

@@ -275,17 +275,16 @@ def divergence(gap: Array, cov: Array, reference: Array) -> float:
     if spread[0] <= 1e-12:
         return math.inf
     slopes = np.linspace(1.0 - 1.0 / spread[0], 1.0 - 1.0 / spread[-1], _SLOPES)
-    return max(_ascend(cov, gap, float(slope)) for slope in slopes)
-
-
-def _ascend(cov: Array, gap: Array, slope: float) -> float:
-    """Ascend from one linearisation; a convex function never falls on the way."""
-    best = -math.inf
-    for _ in range(_MAX_ITER):
-        vector = np.linalg.eigh(slope * cov + np.outer(gap, gap))[1][:, -1]
-        ratio = float(vector @ cov @ vector)
-        value = ratio - math.log(ratio) - 1.0 + float(vector @ gap) ** 2
-        if value <= best + 1e-13 * max(1.0, abs(best)):
+    best = np.full(_SLOPES, -np.finfo(float).max)
+    largest = -math.inf
+    for _ in range(_MAX_ITER):  # all starts at once; a convex function never falls on the way
+        linear = slopes[:, None, None] * cov + np.outer(gap, gap)
+        leading = np.linalg.eigh(linear)[1][:, :, -1]
+        ratios = np.sum((leading @ cov) * leading, axis=1)
+        values = ratios - np.log(ratios) - 1.0 + (leading @ gap) ** 2
+        largest = max(largest, float(values.max()))
+        rising = values > best + 1e-13 * np.maximum(1.0, np.abs(best))
+        if not rising.any():
             break
-        best, slope = value, 1.0 - 1.0 / ratio
-    return max(best, value)
+        best, slopes = values[rising], 1.0 - 1.0 / ratios[rising]
+    return largest

@@ -45,6 +45,11 @@ def no_lines_of_progress(monkeypatch):
     monkeypatch.setattr("fairpca.cli._console.DELAY", 300.0)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def audits_of_little(small_effort):
+    """Audits have tests of their own."""
+
+
 @pytest.fixture
 def run():
     """Run the command in this process."""

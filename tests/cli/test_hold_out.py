@@ -152,5 +152,8 @@ def test_a_column_that_seems_to_name_persons_is_pointed_out(run, write, table):
     result = run("fit", write(table), *asked, "--drop", "person_id")
     assert "'person_id' has 300 values in 3,000 rows" in result.stderr
     assert "--unit person_id" in result.stderr
+    subjects = table.rename(columns={"person_id": "subject#"})
+    result = run("fit", write(subjects), *asked, "--drop", "town")
+    assert "'subject#' has 300 values in 3,000 rows and is a feature" in result.stderr
     for frame, more in ((table, ("--unit", "person_id")), (table.drop(columns="person_id"), ())):
         assert "persons" not in run("fit", write(frame), *asked, "--drop", "town", *more).stderr

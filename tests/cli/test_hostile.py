@@ -101,6 +101,17 @@ def test_places_that_a_transform_cannot_write_to(refused, model, tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe.csv").stat().st_mode)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder closed to root too")
+@pytest.mark.parametrize(
+    "words", [("fit", "--out", "o.csv"), ("fit", "--save", "m.npz"), ("report", "--out", "r.html")]
+)
+def test_a_folder_that_takes_no_file_is_refused_before_the_rows_are_read(refused, tmp_path, words):
+    (tmp_path / "t.csv").write_text("u,v,w,sex\n" + ROWS + "inf,1,1,f\n")  # which is said later
+    command, option, name = words
+    message = refused(command, tmp_path / "t.csv", *SEX, option, f"/proc/self/{name}")
+    assert "cannot be written" in message
+
+
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_names_of_no_file(refused, write, people, name):
     assert "give the name of a file" in refused("fit", write(people), *SEX, "--save", name)

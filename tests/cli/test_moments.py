@@ -30,7 +30,9 @@ def rows(n=2400):
 
 
 def write(frame, path):
-    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
+    frame.to_parquet(path, index=False) if path.suffix == ".parquet" else frame.to_csv(
+        path, index=False
+    )
     return path
 
 

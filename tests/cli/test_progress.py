@@ -74,3 +74,14 @@ def test_a_known_end_gives_an_estimate():
         assert stages._described() == "measuring, 25%, about 30 s left"
         stages(4, 4)
         assert stages._described() == "measuring, 100%"
+
+
+def test_time_before_the_first_step_says_nothing_about_the_rest():
+    stages = Stages(enabled=False)
+    with stages:
+        stages.begin("fitting and measuring")
+        stages._begun -= 1000.0  # the fit
+        stages(0, 4)
+        stages._begun -= 10.0
+        stages(1, 4)
+        assert stages._described() == "fitting and measuring, 25%, about 30 s left"

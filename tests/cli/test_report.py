@@ -63,7 +63,7 @@ def test_mistakes(refused, write, people, tmp_path):
 def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write, hired, tmp_path):
     hired.loc[:7, "sex"] = None
     out = tmp_path / "r.html"
-    roles = ("--sensitive", "sex", "--drop", "race,income,hired", *LESS, "--out", out)
+    roles = ("--sensitive", "sex", "--drop", "race,income,hired", *LESS, "--folds", 0, "--out", out)
     assert "'sex'" in refused("report", write(hired), *roles)
     result = run("report", write(hired), *roles, "--leave-out-unknown")
     assert result.exit_code == 0, result.stderr
@@ -100,9 +100,9 @@ def test_held_out_figures_and_the_forecast_are_those_of_a_fit(run, write, people
     path, out = write(people), tmp_path / "page.html"
     asked = ("-s", "sex", "--drop", "race,income", *more)
     fit = json.loads(run("fit", path, *asked, "--json").stdout)
-    result = run("report", path, *asked, "-o", out, "--effort", "quick", "--family", "linear")
+    result = run("report", path, *asked, "-o", out, *LESS)
     assert result.exit_code == 0, result.stderr
     page = json.loads(out.with_suffix(".json").read_text())["fit"]
     assert page["held_out"] == pytest.approx(fit["held_out"])
-    assert page["expected"] == fit["expected"]
+    assert page["expected"] == pytest.approx(fit["expected"])
     assert page["expected"]["mean_gap"] > 0

@@ -79,6 +79,21 @@ def test_what_does_not_go_together_is_refused(people, options, words):
     assert words in result.output
 
 
+def test_values_of_one_column_count_once(run, write):
+    rng = np.random.default_rng(0)
+    sex, town = rng.integers(0, 2, 300), rng.integers(0, 4, 300)
+    frame = pandas.DataFrame(rng.normal(size=(300, 3)) + sex[:, None], columns=list("abc"))
+    frame["town=city"], frame["town"] = rng.normal(size=300), np.array(list("wxyz"))[town]
+    frame["sex"] = sex
+    path, options = write(frame), ("-s", "sex", "--nonzero", 2, "-d", 1, "--json")
+    counts = [
+        json.loads(run("fit", path, *options, *more).stdout)["sparse"]["n_nonzero"][0]
+        for more in ((), ("--by-column",))
+    ]
+    assert counts[0] <= 2 < counts[1] <= 5  # four towns and one number, whatever its name
+    assert "give --nonzero" in run("fit", path, "-s", "sex", "--by-column").output
+
+
 def test_rotation_keeps_the_figures(people):
     documents = [
         json.loads(run_command("fit", people, "-s", "sex", "--json", *options).stdout)

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from support import run_command
 
+from fairpca import FairPCA
+from fairpca.report._summary import target_figures
+from fairpca.rows import Rows
+
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory):
@@ -61,14 +65,20 @@ def test_mistakes(people, options, words):
     assert words in result.output
 
 
+@pytest.mark.slow
 def test_report_has_decisions_by_group(people, tmp_path):
     out = tmp_path / "page.html"
     quick = ("--effort", "quick", "--adversaries", "linear", "--family", "linear")
-    result = run_command("report", people, *FIT, "--target-weight", "1", *quick, "-o", out)
+    card = tmp_path / "card.md"
+    result = run_command("report", people, *FIT, "--target-weight", "1", *quick, "-o", out,
+                         "--card", card)  # fmt: skip
     assert result.exit_code == 0, result.output
     page, figures = out.read_text(), json.loads(out.with_suffix(".json").read_text())
     assert "What the components are for: income" in page
-    assert "the components keep the bias on purpose" in page
+    for text in (page, card.read_text()):
+        assert "the components keep the bias on purpose" in text
+        assert "satisfies the constraints and keeps as much of the target can exceed" in text
+    assert "| fair PCA with target | " in card.read_text()
     models = {entry["name"]: entry for entry in figures["fit"]["target"]["models"]}
     with_target, without = models["fair PCA with target"], models["fair PCA without target"]
     assert with_target["auc"] > without["auc"] + 0.1
@@ -76,3 +86,23 @@ def test_report_has_decisions_by_group(people, tmp_path):
     selection = [r["rate"] for r in with_target["rates"] if r["measure"] == "selection"]
     assert with_target["parity"] == pytest.approx(abs(selection[0] - selection[1]))
     assert 0.0 <= with_target["odds"] <= 1.0
+
+
+def test_models_decide_by_group():
+    random = np.random.default_rng(0)
+    z, X = random.integers(0, 2, 600), random.normal(size=(600, 5)) * [3, 2, 2, 1, 1]
+    y = X[:, 3] + 2 * z + random.normal(size=600) > 1
+    rows = Rows.read(X, z, y=y)
+    fair = FairPCA(2, target_weight=1.0, cov_weight=0.0).fit(X, y, sensitive_features=z)
+    plain = FairPCA(2, mean_tol=None, cov_weight=0.0).fit(X, sensitive_features=z)
+    figures = target_figures(fair, plain, rows)
+    _, without, model = figures["models"]
+    assert model["auc"] > without["auc"] + 0.1
+    rates = {(r["measure"], r["group"]): r["rate"] for r in model["rates"]}
+    spread = {
+        name: abs(rates[name, 1] - rates[name, 0])
+        for name in ("selection", "true positives", "false positives")
+    }
+    assert model["parity"] == pytest.approx(spread.pop("selection"))
+    assert model["odds"] == pytest.approx(max(spread.values()))
+    assert target_figures(plain, plain, rows) is None

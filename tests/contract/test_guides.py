@@ -23,7 +23,11 @@ def run_blocks(name, wanted, **names):
 
 
 @pytest.mark.parametrize(
-    "name", ["arrow.md", "model-target.md", "production.md", "reading-components.md"]
+    "name",
+    [
+        *("arrow.md", "batches.md", "embeddings.md", "model-target.md"),
+        *("production.md", "reading-components.md"),
+    ],
 )
 def test_the_guide_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

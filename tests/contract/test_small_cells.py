@@ -288,10 +288,13 @@ def test_a_value_that_is_missing_once_is_a_person_too(tmp_path):
         moments.save(tmp_path / "m")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_nothing_shows_a_small_group_without_saying_so(tmp_path):
     frame = table()
     moments = GroupMoments.from_arrays(frame[FEATURES], frame["group"])
     assert "1 cell with fewer than 10 rows" in repr(moments)
+    shown = moments.contrasts(min_group_size=2).as_table(np.eye(3))._repr_html_()
+    assert "1 with a group of fewer than 10 rows: nearly persons" in shown
     frame.to_csv(tmp_path / "x.csv", index=False)
     shown = run_command("fit", tmp_path / "x.csv", "-s", "group", "-d", 1).stdout
     assert "nearly single persons" in " ".join(shown.split())

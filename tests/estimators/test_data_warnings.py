@@ -263,7 +263,7 @@ def test_kernels_of_many_rows_are_approximated_and_say_so(rows, options, said, s
     [({}, "n_components=2 or cov_weight=0"), ({"cov_tol": 1.0}, "n_components=2")],
 )
 def test_a_long_solve_is_announced_with_what_is_quick(options, advice, monkeypatch):
-    def solve(*_):
+    def solve(*_, **__):
         raise KeyboardInterrupt  # before anything is solved
 
     monkeypatch.setattr(FairPCA, "_solve", solve)

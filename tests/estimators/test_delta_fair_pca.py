@@ -107,7 +107,8 @@ def test_a_delta_out_of_reach_is_said_once(short_path):
     z = np.arange(200) % 2
     X = rng.normal(size=(200, 2)) * (1.0 + 3.0 * z[:, None])  # every direction gives it away
     with pytest.warns(
-        DeltaNotReachedWarning, match=r"at most 0\.05.* was not reached and cannot be verified"
+        DeltaNotReachedWarning,
+        match=r"at most 5\.0 points.* was not reached and cannot be verified",
     ) as caught:
         fair = DeltaFairPCA(1, delta=0.05).fit(X, sensitive_features=z)
     assert len(caught) == 1
@@ -119,7 +120,7 @@ def test_a_delta_out_of_reach_is_said_once(short_path):
 def test_a_delta_below_chance_is_never_called_reached(short_path):
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(200, 8)), np.arange(200) % 2  # nothing to find
-    said = r"cannot be verified with so few rows: chance alone gives up to 0\.2\d\d"
+    said = r"cannot be verified with so few rows: chance alone gives up to 2\d\.\d points"
     with pytest.warns(DeltaNotReachedWarning, match=said):
         fair = DeltaFairPCA(2, delta=0.18).fit(X, sensitive_features=z)
     assert fair.delta_ <= 0.18 < fair.delta_chance_

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fairpca import FairPCA, GroupMoments, load_model
+from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._new_data import compared_contrasts, draw_moments, forecast_means, hotelling
 
@@ -186,3 +187,18 @@ def test_streams_have_no_units():
         FairPCA(2).fit(table.to_reader(), sensitive_features="z", units="person")
     assert caught.value.parameter == "units"
     assert FairPCA(2).fit(table.to_reader(), sensitive_features="z").effective_samples_ is None
+
+
+def test_a_forecast_that_held_out_rows_contradict_says_so():
+    X, z = np.random.default_rng(0).normal(size=(300, 4)), np.arange(300) % 2
+    model = FairPCA(2).fit(X, sensitive_features=z)
+    gap = expected_figures(model, None)["mean_gap"]
+    for shown, error, warned in (
+        (3.0, 0.2, True),
+        (3.0, 0.6, False),
+        (1.9, 0.0, False),
+        (np.inf, 0.0, False),
+        (np.inf, np.inf, False),
+    ):
+        held_out = {"mean_gap": shown * gap, "mean_gap_error": error * gap}
+        assert ("rely on them" in expected_figures(model, held_out)["text"]) is warned

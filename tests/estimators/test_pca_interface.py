@@ -1,5 +1,7 @@
 """The attributes and methods of scikit-learn's PCA, and the probabilistic model behind them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -126,3 +128,24 @@ def test_single_precision_stays(model, kind):
     assert fair.inverse_transform(fair.transform(single)).dtype == np.float32
     again = model.fit(X, sensitive_features=GROUP)
     assert again.components_.dtype == np.float64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"cov_weight": 0}, {}, {"certify": False}], ids=str)
+def test_a_fit_in_single_precision_makes_no_second_table(options):
+    """20,000 × 768, as embeddings are: at most 1.3 times the rows beyond them."""
+    random = np.random.default_rng(0)
+    group = np.arange(20_000) % 2
+    rows = random.standard_normal((20_000, 768), dtype=np.float32) * np.arange(1, 769) ** -0.5
+    rows = (rows * (1 + 0.2 * group[:, None] * random.random(768))).astype(np.float32)
+    tracemalloc.start()
+    try:
+        fair = FairPCA(32, **options).fit(rows, sensitive_features=group)
+        assert tracemalloc.get_traced_memory()[1] < 1.3 * rows.nbytes
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        scores = fair.transform(rows)
+        assert tracemalloc.get_traced_memory()[1] - before < 3 * scores.nbytes
+    finally:
+        tracemalloc.stop()
+    assert scores.dtype == fair.components_.dtype == np.float32

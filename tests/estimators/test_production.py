@@ -122,14 +122,15 @@ def test_onnx_without_its_extra_says_what_to_install(monkeypatch):
 def test_skops_needs_no_more_trust_than_the_list(kind):
     skops = pytest.importorskip("skops.io", reason="needs fairpca[skops]")
     trusted = fairpca.SKOPS_TRUSTED
-    asked = {"penalty": 1.0} if kind is DeltaFairPCA else {}
-    model = kind(2, **asked).fit(X, sensitive_features=GROUP, control_features=STRATUM)
+    asked = {DeltaFairPCA: {"penalty": 1.0}, FairPCA: {"target_weight": 1.0}}.get(kind, {})
+    parts = {"sensitive_features": GROUP, "control_features": STRATUM}
+    model = kind(2, **asked).fit(X, X[:, -1] > 100, **parts)
     content = skops.dumps(make_pipeline(StandardScaler(), model))
     assert set(skops.get_untrusted_types(data=content)) <= set(trusted)
     again = skops.loads(content, trusted=trusted)[-1]
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
     if kind is FairPCA:
-        both = again.partial_fit(X, sensitive_features=GROUP, control_features=STRATUM)
+        both = again.partial_fit(X, X[:, -1] > 100, **parts)
         assert both.moments_.n_samples == 2 * N
 
 

@@ -18,8 +18,9 @@ SHARES = {
     "kernels": 0.05,
     "files": 0.12,
     "tables": 0.07,
-    "cli": 0.05,
+    "cli": 0.046,
     "threads": 0.01,
+    "faults": 0.004,
 }
 PIECE = 50
 

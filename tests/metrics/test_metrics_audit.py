@@ -33,8 +33,8 @@ def people():
 def leaky():
     """Return an audit of two representations by all adversaries and statistics."""
     rng = np.random.default_rng(0)
-    z = np.arange(500) % 2
-    U = rng.normal(size=(500, 3))
+    z = np.arange(300) % 2
+    U = rng.normal(size=(300, 3))
     options = {"against": {"plain PCA": U + z[:, None]}, "effort": "quick"}
     return audit(U, z, **options)
 
@@ -99,6 +99,7 @@ class TestHeadline:
 
     def test_noise_of_a_small_group_is_not_the_worst(self):
         # 35 rows without a difference may show more than the few points of large groups.
+        named = 0
         for seed in range(5):
             rng = np.random.default_rng(seed)
             z = np.repeat(list("abc"), [3000, 3000, 35])
@@ -108,6 +109,27 @@ class TestHeadline:
             assert "c" not in worst.comparison.groups
             assert worst.low <= worst.estimate <= worst.high
             assert worst.estimate > worst.chance
+            # The table leads with the same comparison, and who may differ by more is named.
+            [row] = report.representations[0].by_adversary()
+            assert row.comparison == worst.comparison
+            for other in report.representations[0].undecided():
+                assert other.comparison.groups == ("rest", "c")
+                assert other.high > worst.high
+                named += 1
+        assert named
+
+    def test_the_difference_is_that_of_two_headlines(self):
+        # Of 35 rows fair columns may show more than the headline, where plain ones exceed chance.
+        rng = np.random.default_rng(1)
+        z = np.repeat(list("abc"), [1000, 1000, 35])
+        fair = rng.normal(size=(len(z), 2)) + 0.25 * (z == "b")[:, None]
+        plain = fair + 2.0 * (z == "c")[:, None]
+        how = {"families": (), "adversaries": ("linear",), "effort": "quick"}
+        report = audit(fair, z, against=plain, **how)
+        one, other = (representation.headline for representation in report.representations)
+        assert "c" in other.comparison.groups
+        assert "c" not in one.comparison.groups
+        assert report.differences[0].estimate == one.estimate - other.estimate
 
     def test_its_interval_allows_for_being_the_largest_of_several(self):
         rng = np.random.default_rng(4)
@@ -372,7 +394,8 @@ class TestSteps:
         U, frame = people
 
         def stop(done, total):
-            raise KeyboardInterrupt
+            if done:
+                raise KeyboardInterrupt
 
         with pytest.raises(AuditInterrupted) as caught:
             audit(U, frame["sex"], families=(), effort="quick", progress=stop)

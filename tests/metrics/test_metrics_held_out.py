@@ -6,7 +6,12 @@ from scipy.stats import ks_2samp
 
 from fairpca.metrics import delta_fairness
 from fairpca.metrics._cross_fit import Labelled, Trained, cross_fit_delta, largest_delta
-from fairpca.metrics._inference import Rates, compare_largest, quantile_of_one
+from fairpca.metrics._inference import (
+    Rates,
+    difference_of_largest,
+    paired_differences,
+    quantile_of_one,
+)
 from fairpca.metrics.bounds import Share, difference, ratio
 from fairpca.rows import Rows
 
@@ -78,7 +83,8 @@ class TestErrors:
         rng = np.random.default_rng(3)
         flags = (rng.random(1000) < 0.4).astype(float)
         one = Rates.of(flags, signs_of(1000), None)
-        largest, [row] = compare_largest([one], [one], 0.95, 0)
+        [row] = paired_differences([one], [one], 0.95, 0)
+        largest = difference_of_largest([one], [one], [row], 0.95, 0)
         assert largest.estimate == row.estimate == 0.0
         assert row.high < 0.02 < one.error
         assert largest.high < 1e-12
@@ -88,7 +94,8 @@ class TestErrors:
         signs = signs_of(600)
         flagged = rng.random((2, 5, 600)) < 0.3 + 0.2 * (signs > 0)
         rates, others = ([Rates.of(flags * 1.0, signs, None) for flags in some] for some in flagged)
-        largest, rows = compare_largest(rates, others, 0.95, 0)
+        rows = paired_differences(rates, others, 0.95, 0)
+        largest = difference_of_largest(rates, others, rows, 0.95, 0)
         best, other = (max(one.estimate for one in some) for some in (rates, others))
         assert largest.estimate == best - other
         assert largest.low < largest.estimate < largest.high

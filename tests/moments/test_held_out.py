@@ -8,7 +8,13 @@ from support import NEEDS_SKLEARN_1_9
 from fairpca import FairPCA
 from fairpca.estimators._comparison import held_out_summary, measure_held_out
 from fairpca.moments import FoldedMoments
-from fairpca.moments._held_out import align, chance_levels, measure_fold, summarise_mean
+from fairpca.moments._held_out import (
+    align_components,
+    chance_levels,
+    measure_fold,
+    summarise_cov,
+    summarise_mean,
+)
 from fairpca.rows import Rows
 
 OPTIONS = ("one-vs-rest", False, None)
@@ -69,10 +75,10 @@ class _Everything:
 def test_aligned_components_span_the_same_space():
     random = np.random.default_rng(0)
     first, other = (np.linalg.qr(random.normal(size=(5, 2)))[0].T for _ in range(2))
-    turned = align(other, first)
+    turned = align_components(other, first)
     np.testing.assert_allclose(turned.T @ turned, other.T @ other, atol=1e-12)
     turn = np.linalg.qr(random.normal(size=(2, 2)))[0]
-    np.testing.assert_allclose(align(turn @ first, first), first, atol=1e-12)
+    np.testing.assert_allclose(align_components(turn @ first, first), first, atol=1e-12)
 
 
 @NEEDS_SKLEARN_1_9
@@ -133,6 +139,39 @@ def test_chance_is_what_groups_without_a_difference_show():
         chance.append(measured.chance())
     error = np.std(shown, axis=0) / np.sqrt(len(shown))
     assert (np.abs(np.mean(shown, axis=0) - np.mean(chance, axis=0)) < 4 * error).all()
+
+
+def test_parts_of_held_out_rows_are_pooled():
+    """One fit: products of all halves are unbiased too, and far more exact than those of parts."""
+    V = np.eye(6)[:2]
+    squares, errors, chance, shown = [], [], [], []
+    for seed in range(60):
+        for gap, collected in ((1.0, squares), (0.0, shown)):
+            X, z = made(300, seed, gap=gap)
+            folds = [
+                measure_fold(halves, V, OPTIONS, {LABEL})
+                for halves in FoldedMoments.from_arrays(X, z).halves
+            ]
+            both = [
+                (summarise_mean(folds, pooled), summarise_cov(folds, {LABEL}, pooled))
+                for pooled in (False, True)
+            ]
+            roots = np.array([figure.by_fold for figure in both[1]])
+            by_half = np.sign(roots) * roots**2
+            by_part = [np.mean(np.sign(g.by_fold) * np.square(g.by_fold)) for g in both[0]]
+            collected.append((*by_part, *by_half.mean(axis=1)))
+            if gap:
+                errors.append(by_half.std(axis=1, ddof=1) / np.sqrt(by_half.shape[1]))
+            else:
+                chance.append(chance_levels(folds, {LABEL}, True))
+    truth = np.array([2.0 / 6.0, 0.0, 2.0 / 6.0, 0.0])
+    spread = np.std(squares, axis=0)
+    assert (np.abs(np.mean(squares, axis=0) - truth) < 4 * spread / np.sqrt(60)).all()
+    assert spread[3] < 0.6 * spread[1]
+    said = np.sqrt(np.mean(np.square(errors), axis=0)) / spread[2:]
+    np.testing.assert_allclose(said, [1.0, 2.0**0.5], rtol=0.25)  # covariances do not differ
+    largest = np.sqrt(np.maximum(np.array(shown)[:, 2:], 0.0)).mean(axis=0)
+    np.testing.assert_allclose(np.mean(chance, axis=0), largest, rtol=0.35)
 
 
 def test_without_anything_measured_gaps_are_infinite():

@@ -13,6 +13,9 @@ OPERATORS = {
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 PAIRS = [("min", "max"), ("any", "all"), ("argmin", "argmax"), ("minimum", "maximum")]
+# Arguments that decide about checks, copies and warnings, and not about an answer.
+UNCHANGED = ("strict", "check_finite", "copy", "stacklevel", "overwrite_a", "overwrite_b")
+SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd")  # in their arguments
 SWAPPED = dict(PAIRS) | {second: first for first, second in PAIRS}
 
 
@@ -24,6 +27,7 @@ class Fault:
     place: tuple[int, int, int, int]  # first line and column, last line and column, in bytes
     old: str
     new: str
+    line: str  # what stands in the first line, without its indentation
     used: tuple[tuple[str, int], ...]  # files and lines that must run for it to matter
 
     @property
@@ -43,34 +47,33 @@ class Fault:
 
 def find_faults(source, packages):
     """All faults of the files of some packages."""
-    trees = {
-        str(path.relative_to(source)): ast.parse(path.read_text())
+    texts = {
+        str(path.relative_to(source)): path.read_text()
         for path in sorted(Path(source).rglob("*.py"))
     }
-    uses = {}
+    trees, uses = {file: ast.parse(text) for file, text in texts.items()}, {}
     for file, tree in trees.items():
         _add_uses(uses, file, tree)
     for file, tree in trees.items():
         if file.split("/")[0] not in packages:
             continue
+        lines = texts[file].splitlines()
         for statement, node in _expressions(tree):
             place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
             used = _used(file, statement, node, tree, uses)
             for new in {ast.unparse(changed) for changed in _changes(node)} - {ast.unparse(node)}:
-                yield Fault(file, place, ast.unparse(node), new, used)
+                line = lines[node.lineno - 1].strip()
+                yield Fault(file, place, ast.unparse(node), new, line, used)
 
 
 def _used(file, statement, node, tree, uses):
     """Lines that run when an expression matters: of a constant and a default those that use it."""
     if isinstance(statement, ast.FunctionDef):  # a default
         return tuple((file, line.lineno) for line in statement.body)
-    if statement in tree.body and isinstance(statement, ast.Assign):
-        names = [
-            n.id
-            for target in statement.targets
-            for n in ast.walk(target)
-            if isinstance(n, ast.Name)
-        ]
+    once = [tree, *(part for part in tree.body if isinstance(part, ast.ClassDef))]
+    if any(statement in part.body for part in once) and hasattr(statement, "value"):
+        targets = getattr(statement, "targets", None) or [getattr(statement, "target", statement)]
+        names = [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
         return tuple(
             place
             for name in names
@@ -85,8 +88,9 @@ def _add_uses(uses, file, tree):
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             for node in ast.walk(function):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                    uses.setdefault(node.id, set()).add((file, node.lineno))
+                name = getattr(node, "id", getattr(node, "attr", None))  # X, or self.X of a class
+                if name and isinstance(node.ctx, ast.Load):
+                    uses.setdefault(name, set()).add((file, node.lineno))
 
 
 def _expressions(tree):
@@ -95,6 +99,8 @@ def _expressions(tree):
     while stack:
         statement, node = stack.pop()
         if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert):
+            continue
+        if isinstance(node, ast.keyword) and node.arg in UNCHANGED:
             continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
@@ -139,8 +145,10 @@ def _changed_calls(node):
     if name in SWAPPED:
         field = "attr" if isinstance(node.func, ast.Attribute) else "id"
         yield _with(node, func=_with(node.func, **{field: SWAPPED[name]}))
-    if len(node.args) >= 2 and not any(
-        isinstance(a, ast.Starred | ast.Constant) for a in node.args[:2]
+    if (
+        name not in SYMMETRIC
+        and len(node.args) >= 2
+        and not any(isinstance(a, ast.Starred | ast.Constant) for a in node.args[:2])
     ):
         yield _with(node, args=[node.args[1], node.args[0], *node.args[2:]])
 

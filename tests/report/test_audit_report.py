@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import HOSTILE, hostile_page
 
-from fairpca import FairPCA
+from fairpca import DeltaFairPCA, FairPCA, SparseFairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit
 from fairpca.report import audit_report
@@ -108,8 +108,8 @@ def test_data_of_the_slider_cannot_leave_their_block(page):
 def test_the_slider_shows_what_the_models_are(page):
     fit, path = page.summary["fit"], page.path
     chosen = next(point for point in path["points"] if point["chosen"])
-    shown = [abs(value) for _, value in chosen["loadings"][0]]
-    assert [abs(entry["fair"]) for entry in fit["loadings"][0]] == pytest.approx(shown, rel=1e-3)
+    shown = [value for _, value in chosen["loadings"][0]]  # with the signs of the table
+    assert [entry["fair"] for entry in fit["loadings"][0]] == pytest.approx(shown, rel=1e-3)
     means = [np.array(shape)[:2] for shape in chosen["ellipses"][0].values()]
     assert np.linalg.norm(means[0] - means[1]) <= fit["fair"]["mean_gap"] + 1e-3
 
@@ -134,6 +134,19 @@ def test_everything_that_was_promised_is_there(page):
     assert summary["verdict"]["level"] in page_levels()
     assert [one["name"] for one in summary["audit"]["representations"]] == ["audited", "plain PCA"]
     assert len(html) < 1_500_000
+
+
+def test_a_lay_reader_finds_six_answers(page):
+    html, verdict = page.html(), page.summary["verdict"]
+    headline, fit = verdict["headline"], page.summary["fit"]
+    for question in ("was protected", "well can it still be predicted", "ompared with what",
+                     "sure is that", "did it cost", "does it not show"):  # fmt: skip
+        assert f"{question}?</dt>" in html
+    assert f"it assigns {50 + 50 * headline['estimate']:.0f} to the right group" in html
+    low, high = (f"{100 * headline[end]:.1f}".replace("-", "−") for end in ("low", "high"))
+    assert f"lies between {low} and {high} points" in html
+    assert f"keep {100 * fit['fair']['variance']:.1f} % of the variance" in html
+    assert f"plain components keep {100 * fit['plain']['variance']:.1f} %" in html
 
 
 def test_the_files_hold_the_same(page, tmp_path):
@@ -279,5 +292,42 @@ def test_held_out_rows_are_audited_and_not_fitted():
     fair = FairPCA(2).fit(X[~held_out], sensitive_features=z[~held_out])
     fitted = page.summary["fit"]["fair"]["variance"]
     assert fitted == pytest.approx(fair.explained_variance_ratio_.sum())
+    # The slider measures the same rows in the same way, so that it shows the figure of the panel.
+    chosen = next(point for point in page.path["points"] if point["chosen"])
+    panel = audit_report(X, z, hold_out=0.25, **{**how, "adversaries": ("gaussian",)})
+    estimate = panel.summary["verdict"]["headline"]["estimate"]
+    name = next(name for name in chosen["shown"] if name.startswith("Δ"))
+    assert chosen["shown"][name].startswith(f"{100 * estimate:.1f} ±".replace("-", "−"))
     assert "--hold-out 0.25" not in page.html()
     assert "--hold-out 0.25" in audit_report(X, z, **how).html()
+
+
+def test_sparse_components_are_shown_without_zeros_and_with_their_balance():
+    rng = np.random.default_rng(0)
+    z = np.repeat(["a", "b"], 100)
+    X = rng.normal(size=(200, 6)) + np.outer(z == "a", rng.normal(size=6))
+    model = SparseFairPCA(2, n_nonzero=3)
+    options = {"families": (), "adversaries": ("linear",), "effort": "quick"}
+    page = audit_report(X, z, model=model, **options)
+    components = page.summary["fit"]["loadings"]
+    assert [len(component) for component in components] == [3, 3]
+    for component in components:
+        assert all(entry["fair"] for entry in component)
+        assert abs(sum(entry["balance"] for entry in component)) < 1e-9
+    assert "balance: loading × group difference" in page.html()
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+def test_the_path_of_a_limit_on_selection_rates_is_measured_on_held_out_rows():
+    rng = np.random.default_rng(0)
+    z = rng.permutation(np.arange(400) % 2)
+    X = rng.normal(size=(400, 4)) + np.outer(z, rng.normal(size=4))
+    model = DeltaFairPCA(2, delta=0.3, family="linear")
+    how = {"families": (), "adversaries": ("linear",), "effort": "quick"}
+    page = audit_report(X, z, model=model, hold_out=0.3, **how)
+    fit, points = page.summary["fit"], page.path["points"]
+    chosen = next(point for point in fit["tradeoff"] if point["chosen"])
+    for name in ("variance", "mean_gap", "cov_gap"):
+        assert chosen[name] == pytest.approx(fit["held_out"][name])
+    assert len({point["shown"]["mean gap"] for point in points}) > 1
+    assert any("Δ on held-out rows" in name for name in points[0]["shown"])

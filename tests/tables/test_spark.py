@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from functools import partial
 
 import numpy as np
@@ -39,25 +38,6 @@ pytestmark = [
         reason="Spark needs Java 17 or 21, and there is no java here",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("fairpca-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def table(spark, frame, partitions=4):

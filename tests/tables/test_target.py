@@ -81,6 +81,7 @@ def test_dask(people):
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("default")
 def test_spark(people, spark):
     from fairpca.tables import moments_from_spark
 

@@ -147,6 +147,8 @@ class Stages:
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Say how much of the stage is done, of how much where that is known."""
+        if total and not done:  # what came before in this stage says nothing about the time left
+            self._begun = time.monotonic()
         self.done, self._total = done, total or None
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairpca._choices import OBJECTIVES
 from fairpca._files import check_place, npz_path
-from fairpca._present import records, visible
+from fairpca._present import delta_request, records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
 from fairpca.cli._request import (
@@ -31,8 +31,8 @@ from fairpca.estimators._comparison import (
     held_out_summary,
     hold_out_summary,
 )
+from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
-from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.moments.contrasts import ContrastTable, without_small_groups
@@ -45,7 +45,7 @@ _EXCLUDED = (
 )
 
 
-class Comparison(NamedTuple):
+class PlainComparison(NamedTuple):
     """A fair fit, plain PCA of the same rows, and figures of held-out rows where they are known."""
 
     fair: Any
@@ -76,7 +76,7 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
             moments, request = _sum_table(data, options, stages, share)
             notes += request.encoding_notes(moments.feature_names or ())
         settings = fit_settings(options, request)
-        result = _compare(moments, _model(settings, options["nonzero"]), stages)
+        result = _compare(moments, _model(settings, options), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
             fair = _fit_delta(result.fair, request, moments, options, stages)
@@ -123,6 +123,8 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
     for one, other in pairs:
         names = f"--{one} excludes --{other}".replace("_", "-")
         raise click.UsageError(f"{names}: give one of them.")
+    if options["by_column"] and options["nonzero"] is None:
+        raise click.UsageError("--by-column says how --nonzero counts: give --nonzero too.")
     if options["adversary"] is not None and options["delta"] is None:
         raise click.UsageError("--adversary is the classifier family of --delta: give --delta too.")
     if options["hold_out"] is not None and options["out"] is not None and not data:
@@ -142,27 +144,29 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         check_place(npz_path(save), "save", force=options["force"])
 
 
-def _model(settings: dict[str, Any], n_nonzero: int | str | None) -> FairPCA:
+def _model(settings: dict[str, Any], options: Mapping[str, Any]) -> FairPCA:
     """Return the estimator of the request, not fitted."""
-    if n_nonzero is None:
+    if options["nonzero"] is None:
         return FairPCA(**settings)
     from fairpca.estimators import SparseFairPCA
 
-    shared = set(SparseFairPCA().get_params()) & set(settings)
-    return SparseFairPCA(n_nonzero=n_nonzero, **{name: settings[name] for name in shared})
+    sparse = SparseFairPCA(feature_groups="columns" if options["by_column"] else None)
+    shared = set(sparse.get_params()) & set(settings)
+    own = {name: settings[name] for name in shared}
+    return sparse.set_params(n_nonzero=options["nonzero"], **own)
 
 
-def _compare(moments: Any, fair: FairPCA, stages: Stages) -> Comparison:
+def _compare(moments: Any, fair: FairPCA, stages: Stages) -> PlainComparison:
     """Fit fair and plain components from moments, wherever the rows are."""
     stages.begin(f"fitting {moments.n_samples} rows, {moments.n_features} features")
     folded = isinstance(moments, FoldedMoments)
     plain = fit_with_plain(fair, moments.total if folded else moments)
-    return Comparison(fair, plain, held_out_summary(fair, moments) if folded else None)
+    return PlainComparison(fair, plain, held_out_summary(fair, moments) if folded else None)
 
 
 def _measure_held_out(
-    result: Comparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
-) -> Comparison:
+    result: PlainComparison, request: TableRequest, options: Mapping[str, Any], stages: Stages
+) -> PlainComparison:
     """Measure both fits on the rows that were held out."""
     stages.begin("measuring held-out rows")
     roles = replace(request.roles, only_held_out=True)
@@ -171,7 +175,7 @@ def _measure_held_out(
 
 
 def _forecast(
-    result: Comparison, request: TableRequest, options: Mapping[str, Any]
+    result: PlainComparison, request: TableRequest, options: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Say what to expect of new data; a table that fits into memory is read once more for it."""
     fair, moments = result.fair, result.plain.moments_
@@ -180,7 +184,7 @@ def _forecast(
     if isinstance(fair, FairPCA) and is_small and has_rows:
         look_at_scores(fair, request.table.rows(request.roles))
     if request.roles.unit is None or getattr(fair, "unit_noise_", None) is not None:
-        return expected_figures(fair)
+        return expected_figures(fair, result.held_out)
     reason = "rows of a unit are alike, and units are counted only in tables that fit into memory"
     return {"text": f"No forecast for new data: {reason}."}
 
@@ -211,7 +215,7 @@ def _write_rows(
 
 
 def _show(
-    result: Comparison,
+    result: PlainComparison,
     request: TableRequest,
     settings: dict[str, Any],
     options: Mapping[str, Any],
@@ -233,7 +237,7 @@ def _show(
         print_fit(*result, result.group_table(), heading)
 
 
-def _document(result: Comparison) -> dict[str, Any]:
+def _document(result: PlainComparison) -> dict[str, Any]:
     """Gather every figure of a fit."""
     fair, plain, groups = result.fair, result.plain, result.group_table()
     gaps = {f"{name}_plain": plain.contrasts_[name] for name in ("mean_gap", "cov_gap")}
@@ -258,6 +262,7 @@ def _document(result: Comparison) -> dict[str, Any]:
         chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance", "delta_verified")
         document["adversary"] = {
             "family": fair.family,
+            "request": delta_request(fair),
             **{name: getattr(fair, f"{name}_") for name in chosen},
             "path": records(fair.path_),
         }

@@ -75,6 +75,8 @@ def describe(moments: GroupMoments) -> list[str]:
         lines.append(f"Missing values, which count as the mean of all rows: {shares}")
     if moments.merged:
         lines.append(f"Added to other, because they had few rows: {'; '.join(moments.merged)}")
+    if moments.noise is not None:
+        lines.append("Noise hides single rows: epsilon {:g}, delta {:g}.".format(*moments.noise))
     least = min(cells, default=0)
     warning = " Sums of so few rows are nearly the rows themselves." if least < MIN_ROWS else ""
     lines.append(

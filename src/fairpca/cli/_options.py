@@ -36,10 +36,11 @@ DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT = "Data", "Groups", "Fairness", "Audit"
 _MOST = 10**9
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
-    "--adversaries", "--adversary", "--categorical", "--confidence", "--engine", "--famd",
-    "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels", "--min-group",
-    "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive", "--rotation",
-    "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title", "--tol",
+    "--adversaries", "--adversary", "--by-column", "--categorical", "--confidence", "--engine",
+    "--famd", "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels",
+    "--min-group", "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive",
+    "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title",
+    "--tol",
 }  # fmt: skip
 
 
@@ -244,9 +245,10 @@ _HOLD_OUT = _value(FAIRNESS, "--hold-out", _SHARE, None,
                    "Share of the rows to measure on and not to fit.")
 _ONLY = _option(DATA, "--only", "Audit only the rows that have this value in a column.",
                 metavar="COL=VALUE", multiple=True)
-_NONZERO = _value(
-    FAIRNESS, "--nonzero", _nonzero, None,
-    "Sparse: non-zero loadings of each component, or path.",
+_NONZERO = (
+    _value(FAIRNESS, "--nonzero", _nonzero, None,
+           "Sparse: non-zero loadings of each component, or path."),
+    _flag(FAIRNESS, "--by-column", "Count the values of one column of text once in --nonzero."),
 )
 _DELTA = (
     _value(FAIRNESS, "--delta", _SHARE, None,
@@ -301,7 +303,7 @@ _QUIET = (
 )
 
 FIT = (
-    *_groups(COMPARE[0]), _SUMMED, *_PROBLEM, _HOLD_OUT, _NONZERO, *_DELTA, *_FEATURES,
+    *_groups(COMPARE[0]), _SUMMED, *_PROBLEM, _HOLD_OUT, *_NONZERO, *_DELTA, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features, copied to --out."),
     *_ROWS, *_DATABASE, *_ENGINE,
     _flag(DATA, "--moments", "DATA are files that fairpca moments wrote, not rows."),

@@ -38,7 +38,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
         notes += request.encoding_notes(rows.feature_names or ())
         model = None if options["as_is"] else fit_settings(options, request)
         settings = audit_settings(options, request)
-        stages.begin(f"measuring {len(rows)} rows")
+        stages.begin(f"fitting and measuring {len(rows)} rows")
         page = audit_report(
             rows,
             model=_model(model, options),

@@ -16,7 +16,7 @@ from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HEL
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._checks import check_words, is_identifier
+from fairpca.rows._checks import check_words, is_identifier, names_units
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
 from fairpca.tables._roles import is_text
@@ -95,21 +95,24 @@ class TableRequest:
         return ([text] if counts else []) + self._unit_notes()
 
     def _unit_notes(self) -> list[str]:
-        """Say which columns, among those that are not used, seem to name persons or sites."""
+        """Say which columns seem to name persons or sites: unused ones, or features by mistake."""
         names = [
             field.name
             for field in self.table.schema
-            if is_identifier(field.name) and field.name not in self.roles.columns
+            if names_units(field.name)
+            or (is_identifier(field.name) and field.name not in self.roles.columns)
         ]
         if self.roles.unit or not names or self.name == "query":  # which would run again
             return []
         first: Any = next(self.table.batches(names), None)
         counts = {n: pc.count_distinct(first.column(n)).as_py() for n in names if first}
         return [
-            f"column {name!r} has {count:,} values in {first.num_rows:,} rows. If it names persons "
+            f"column {name!r} has {count:,} values in {first.num_rows:,} rows"
+            f"{' and is a feature' if name in self.roles.columns else ''}. If it names persons "
             f"or sites, {as_typed('units', name)} keeps their rows together in held-out figures."
             for name, count in counts.items()
             if _FEWEST_UNITS <= count <= first.num_rows / 2
+            and name not in (*self.roles.sensitive, *self.roles.control)
         ]
 
 

@@ -179,7 +179,7 @@ def _path(fair: Any) -> Table:
          "chosen" if point["chosen"] else "")
         for point in path
     ]  # fmt: skip
-    head = ("penalty", "variance kept", "leakage (R²)", "Δ on new data", "error", "note")
+    head = ("penalty", "variance kept", "leakage (R²)", "Δ in points", "error", "note")
     caption = (
         f"{delta_request(fair)} Δ: difference in selection rates of two groups, for classifiers "
         "trained on as many rows."
@@ -330,6 +330,9 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         )
         yield f"{change['of']} − {name}: [bold]{_points(change)}[/bold]."
     yield f"Verdict: [bold]{verdict['word']}[/bold] ({verdict['reason']})."
+    for entry in report["representations"][0]["undecided"]:
+        pair, high = escape(shorten(entry["pair"])), points(entry["high"])
+        yield f"Too few rows to say: {pair} (up to {high} points)."
     for entry in report["missing"]:
         pair = escape(shorten(entry["pair"]))
         yield f"Not measured: {entry['adversary']}, {pair}: {entry['reason']}."

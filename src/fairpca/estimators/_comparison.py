@@ -31,7 +31,7 @@ from fairpca.moments import (
 from fairpca.moments._held_out import (
     Fold,
     HeldOutGap,
-    align,
+    align_components,
     chance_levels,
     measure_fold,
     summarise_cov,
@@ -70,13 +70,14 @@ class HeldOut(NamedTuple):
     folds: list[Fold]
     with_cov: frozenset[str]  # contrasts whose covariances are compared
     target: list[dict[str, float]]  # R² of y, where there is a target
+    pooled: bool = False  # one model, and not one for each fold
 
     def figures(self) -> dict[str, HeldOutGap]:
         """Gaps without noise; variance and Gaussian bound as the folds have them, averaged."""
         raw = {name: _average([getattr(one, name) for one in self.statistics]) for name in FIGURES}
         if self.folds:
-            raw["mean_gap"] = summarise_mean(self.folds)
-            raw["cov_gap"] = summarise_cov(self.folds, self.with_cov)
+            raw["mean_gap"] = summarise_mean(self.folds, self.pooled)
+            raw["cov_gap"] = summarise_cov(self.folds, self.with_cov, self.pooled)
         if self.target:
             raw[TARGET] = self.information()["components"]
         return raw
@@ -92,7 +93,9 @@ class HeldOut(NamedTuple):
 
     def chance(self) -> tuple[float, float]:
         """Mean and covariance gap that groups without any difference would show."""
-        return chance_levels(self.folds, self.with_cov) if self.folds else (0.0, 0.0)
+        if not self.folds:
+            return 0.0, 0.0
+        return chance_levels(self.folds, self.with_cov, self.pooled)
 
 
 def _average(values: Sequence[float | None]) -> HeldOutGap:
@@ -138,7 +141,7 @@ def _measure(
             components = fair.components_
             reference = components if reference is None else reference
             if len(components) == len(reference):  # a share may take more on another fold
-                components = align(components, reference)
+                components = align_components(components, reference)
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
             if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
@@ -198,7 +201,7 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
             plain.moments_,
             ((model, halves) for halves in held_out.halves),
             by_units=held_out.by_units,
-        )
+        )._replace(pooled=True)
         for model in models
     ]
     return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}

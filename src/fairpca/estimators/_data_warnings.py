@@ -10,6 +10,7 @@ import numpy as np
 from fairpca.exceptions import (
     DominantFeatureWarning,
     EmptyComponentWarning,
+    ExtremeRowsWarning,
     FewRowsWarning,
     GroupFeatureWarning,
     IndexMismatchWarning,
@@ -19,10 +20,13 @@ from fairpca.exceptions import (
     SmallGroupWarning,
     warn_user,
 )
-from fairpca.linalg import Array, complement_basis, spectral_norms, top_eigenpairs
-from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.linalg import Array, complement_basis, project, spectral_norms, top_eigenpairs
+from fairpca.moments import ContrastSet, FoldedMoments, GroupMoments
 from fairpca.moments._cells import merge
+from fairpca.moments._new_data import compared_contrasts
 from fairpca.moments._release import OTHER
+from fairpca.rows import Rows
+from fairpca.rows._columns import fill_means
 
 _ZERO = 1e-12  # of a variance: rounding
 _DOMINANT = 0.9
@@ -119,8 +123,15 @@ def warn_of_time(seconds: float, message: str, settings: Sequence[Setting]) -> N
         warn_user(LongFitWarning(message.format(about), settings=settings))
 
 
-def warn_of_merged(moments: GroupMoments) -> None:
-    """Name the cells that were merged before the moments were written."""
+def warn_of_origin(moments: GroupMoments) -> None:
+    """Say what was done to moments before they were written: noise, and cells that were merged."""
+    if moments.noise is not None:
+        epsilon, delta = moments.noise
+        warn_user(
+            f"noise hides single rows in the moments (epsilon {epsilon:g}, delta {delta:g}). Gaps "
+            "on new data are larger than forecasts say, which count rows and not the noise.",
+            FewRowsWarning,
+        )
     if moments.merged:
         warn_user(
             f"cells with few rows were added to {OTHER!r} before these moments were written: "
@@ -228,3 +239,67 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ("features " if len(names) > 1 else "feature ") + shown + more
+
+
+_FEW = 100  # effective rows of a component that rests on extremes; rare in the 15 sets of the paper
+_FEW_SHARE = 0.1
+_AT_ONCE = 64  # components whose scores are held at once, next to rows in single precision
+_PARTS = 50  # of the units, each left out once
+
+
+def look_at_scores(model: Any, rows: Rows) -> None:
+    """Set the effective samples of the components and, where there are units, noise by unit."""
+    X = rows.X if model.missing == "error" else fill_means(rows.X, model.mean_)
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    # 2n / (κ - 1) for the kurtosis κ of each component, at most n; unequal weights make n smaller.
+    n = weights.sum() ** 2 / (weights**2).sum()
+    kurtosis = np.concatenate(
+        [
+            _kurtosis(project(X, model.mean_, some), weights / weights.sum())
+            for some in np.split(model._directions, range(_AT_ONCE, model.n_components_, _AT_ONCE))
+        ]
+    )
+    effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
+    few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
+    if len(few):
+        shown = ", ".join(f"component {i + 1} ({effective[i]:.0f} of {len(rows)})" for i in few)
+        warn_user(
+            f"a few extreme rows make most of the variance of {shown}: in brackets the number of "
+            "normal rows that would say as much. Look for errors in those rows, take logarithms "
+            "of skewed features, or keep fewer components.",
+            ExtremeRowsWarning,
+        )
+    model.effective_samples_ = effective
+    model.unit_noise_ = None
+    if rows.units is not None:
+        scores = project(X, model.mean_, model._directions).astype(np.float64, copy=False)
+        model.unit_noise_ = unit_noise(model, rows.with_features(scores))
+
+
+def _kurtosis(scores: Array, shares: Array) -> Array:
+    """Kurtosis of each column, 3 where it is constant; `shares` are weights that sum to 1."""
+    scores = scores.astype(np.float64, copy=False)
+    squares = (scores - shares @ scores) ** 2
+    second, fourth = shares @ squares, shares @ squares**2
+    return np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
+
+
+def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:
+    """Covariance of the mean gap of every contrast by a jackknife over parts of the units.
+
+    Rows of a unit are alike, so that the number of rows says little about the noise of a mean. The
+    gaps are those of the component scores; `free` has the degrees of freedom.
+    """
+    folded = FoldedMoments.from_rows(scores, _PARTS)
+    options = (model.compare, model.joint, model.reference, 2)
+    gaps: dict[str, list[Array]] = {}
+    for index in range(len(folded.folds)):
+        for contrast in compared_contrasts(folded.train(index), *options):
+            assert contrast.mean_gap is not None
+            gaps.setdefault(contrast.label, []).append(contrast.mean_gap)
+    noise = []
+    for values in gaps.values():
+        centred = np.array(values) - np.mean(values, axis=0)
+        noise.append((centred.T @ centred * (len(values) - 1) / len(values)).tolist())
+    free = [len(values) - 1 for values in gaps.values()]
+    return {"contrast": list(gaps), "noise": noise, "free": free}

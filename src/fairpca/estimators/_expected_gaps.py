@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from fairpca.moments._new_data import (
     forecast_means,
     in_deviations,
 )
+
+_FAR = 2.0  # times the forecast, and standard errors, by which held-out rows exceed it
 
 
 class ExpectedGapsMixin:
@@ -142,16 +145,23 @@ def _refit(model: Any, moments: GroupMoments, refits: int) -> list[Array]:
     return fitted
 
 
-def expected_figures(model: Any) -> dict[str, Any] | None:
-    """Return the forecast of the mean gap as plain values and as a sentence; None without one."""
+def expected_figures(model: Any, held_out: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the forecast of the mean gap as plain values and as a sentence; None without one.
+
+    It is too small where the gap lies along the strongest direction, which held-out rows show.
+    """
     if not hasattr(model, "expected_gaps") or getattr(model, "moments_", None) is None:
         return None
     forecast: ExpectedGaps = model.expected_gaps(refits=0)
-    text, bound = forecast.text(), forecast.features.mean_bound
+    gap, bound = forecast.features.mean_gap, forecast.features.mean_bound
+    text = forecast.text()
+    text = f"{text[0].upper()}{text[1:]}, by the number of {forecast.counted} alone."
+    shown = held_out or {"mean_gap": 0.0, "mean_gap_error": 0.0}
+    exceeds = _FAR * gap < shown["mean_gap"] - _FAR * shown["mean_gap_error"] < np.inf
     return {
-        "mean_gap": forecast.features.mean_gap,
+        "mean_gap": gap,
         "mean_bound": bound if np.isfinite(bound) else None,
         "confidence": forecast.confidence,
         "counted": forecast.counted,
-        "text": f"{text[0].upper()}{text[1:]}, by the number of {forecast.counted} alone.",
+        "text": f"{text} Held-out rows show far more: rely on them." if exceeds else text,
     }

@@ -13,18 +13,17 @@ from fairpca._choices import GROUPLESS, MISSING_GROUPS, OBJECTIVES
 from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
+    look_at_scores,
     warn_of_empty_components,
     warn_of_features,
     warn_of_groups,
-    warn_of_merged,
+    warn_of_origin,
     warn_of_solve,
 )
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
-from fairpca.estimators._fitted_scores import look_at_scores
-from fairpca.estimators._group_objective import solve_groups
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
-from fairpca.estimators._target import solve_with_target
+from fairpca.estimators._target import solve_groups, solve_with_target
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -149,7 +148,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Objective, proven bound, and the gap between them.
     target_kept_ : float or None
         With `target_weight`, J = tr VᵀTV: how much of the fair direction that predicts y the
-        components hold, 1 if it lies in their space. It never falls as `target_weight` rises.
+        components hold, 1 if it lies in their space. It never falls as `target_weight` rises
+        where both bases are optimal; else by what their certificates leave open.
     target_information_ : dict or None
         With `target_weight`, the share of the variance of y that least squares explains from
         ``all`` features, from all ``fair`` directions and from the ``components``, on the fitted
@@ -387,7 +387,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             )
         if not moments.attributes:
             self._require_groups_optional()
-        warn_of_merged(moments)
+        warn_of_origin(moments)
         self._learn_features(moments)
         return self._fit_sums(moments, **options)
 

@@ -9,6 +9,7 @@ has twice as many.
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 
@@ -28,27 +29,31 @@ from fairpca.rows import Rows
 
 PENALTIES = (0.15, 1.0, 6.0, 40.0, 500.0)
 """Of the coarse path, on all rows and on halves."""
-ASCENTS = 12
+ASCENTS = 16
 """Spent around the request."""
 # Classifier of the registry that measures Δ for each family.
 _CLASSIFIER = dict(
     zip(DELTA_FAMILIES, ("gaussian-widths", "logistic", "large-trees", "panel"), strict=True)
 )
-_TRAINED_ROWS = 1500  # rows that it is trained on; a kernel classifier costs their square
+_TRAINED_ROWS = 1500  # that points are compared by; a kernel classifier costs their square
+_MANY_ROWS = 3500  # from which on classifiers of all rows find clearly more than those
 _SPLITS = 20  # how often rows are split anew where a half varies in too few directions
-_SHARE, _WIDTH = 0.6, 0.1  # of the optimism that is added; of its kernel mean in own
+_SHARE, _WIDTH = 0.7, 0.1  # of the optimism that is added; of its kernel mean in own
+_EXCESS = 0.3  # of the chance level, in the error
 _MARGIN = 0.5  # errors by which a point must stay below the request to be chosen
-_REPORTED = 3  # splits of the figure that is reported; none of them served to choose
+_REPORTED = 3  # splits of the figure that is reported; none of them was used to choose
 _STARTS = 2  # of every target
 _NOISE, _STEEP = 0.02, 0.6
-_APART = 1.04  # times the variance, of a point that is above another
-_TRIED = 3  # points whose fresh figure may exceed the request before the search is given up
+_APART, _TIGHT = 1.04, 1.1  # times the variance, of a point that is above another; close to it
+_CALIBRATE = 4  # targets between two comparisons with classifiers of all rows
+_EXPLORE = 3  # one target in so many looks further up
+_TRIED = 4  # points whose fresh figure may exceed the request before the search is given up
 _HIGHER = 4.0  # times the penalty, where no point is good enough
 
 
-def trainer(family, random):
+def trainer(family, seed, max_rows=sys.maxsize):
     """Return the training of a family, on at most so many rows."""
-    return CLASSIFIERS[_CLASSIFIER[family]].trainer(int(random.integers(2**31)), _TRAINED_ROWS)
+    return CLASSIFIERS[_CLASSIFIER[family]].trainer(seed, max_rows)
 
 
 def own_delta(U, rows, labels, train, random, *, few=False):
@@ -69,8 +74,10 @@ class DeltaSearch:
 
     def __init__(self, space, rows, form_contrasts, mean_tol, family, random, counter=None):
         _check_sizes(rows, form_contrasts)
-        self._random, self._train = random, trainer(family, random)
-        self._few = len(rows) < 2 * _TRAINED_ROWS
+        self._random, seed = random, int(random.integers(2**31))
+        self._train, self._train_some = trainer(family, seed), trainer(family, seed, _TRAINED_ROWS)
+        self._few = 3 * len(rows) <= 4 * _TRAINED_ROWS
+        self._many, self._gain = len(rows) > _MANY_ROWS, 0.0
         self.path = adversary.Path(space, rows, form_contrasts, random, counter)
         self.coarse = self.path.fit(PENALTIES)
         size = (space.problem.n_components, mean_tol)
@@ -92,8 +99,8 @@ class DeltaSearch:
         self._seen, self._optimism = seen, new - seen
         self._known = {}
 
-    def _own(self, path, basis):
-        how = (path.rows, path.labels, self._train, self._random)
+    def _own(self, path, basis, train=None):
+        how = (path.rows, path.labels, train or self._train_some, self._random)
         return own_delta(path.X @ basis, *how, few=self._few)
 
     def _other(self, path, other, basis):
@@ -104,12 +111,13 @@ class DeltaSearch:
             trained = _labelled(U / _spread(U), path.rows, path.labels[name])
             test = _labelled(new / _spread(U), other.rows, other.labels[name])
             if min(trained.smallest, test.smallest) >= MIN_ROWS // 2:
-                deltas.append(largest_delta(self._train(trained).scores(test.rows.X), test))
+                deltas.append(largest_delta(self._train_some(trained).scores(test.rows.X), test))
         return _worst(deltas)
 
-    def measure(self, point, repeats=_REPORTED):
+    def measure(self, point, repeats=_REPORTED, train=None):
         """Δ of a point by fresh splits, with its share of the optimism."""
-        owns = [self._own(self.path, point.basis) for _ in range(repeats)]
+        train = train or self._train
+        owns = [self._own(self.path, point.basis, train) for _ in range(repeats)]
         values = np.array([own.value for own in owns])
         own, split_error = values.mean(), values.std() / np.sqrt(repeats)
         weights = np.exp(-0.5 * ((self._seen - own) / _WIDTH) ** 2) + 1e-6
@@ -119,7 +127,8 @@ class DeltaSearch:
         count = 1.0 / (weights @ weights)
         spread = np.sqrt(weights @ (self._optimism - optimism) ** 2)
         spread *= np.sqrt((count + 1.0) / max(count - 1.0, 1.0))
-        error = np.linalg.norm([owns[0].error, split_error, _SHARE * spread])
+        excess = _EXCESS * owns[0].chance  # of the largest of all thresholds, even without leakage
+        error = np.linalg.norm([owns[0].error, split_error, _SHARE * spread, excess])
         value = min(max(own + _SHARE * optimism, 0.0), 1.0)
         return HeldOutDelta(float(value), float(error), owns[0].chance)
 
@@ -127,30 +136,44 @@ class DeltaSearch:
         """Δ by which points are compared, of one split."""
         key = id(point.basis)
         if key not in self._known:
-            self._known[key] = self.measure(point, 1)
-        return self._known[key]
+            self._known[key] = self.measure(point, 1, self._train_some)
+        known = self._known[key]
+        return known._replace(value=min(known.value + self._gain, 1.0))
 
-    def _good(self, point, delta):
+    def _limit(self, point, margin=_MARGIN):
+        quick = self._quick(point)
+        return quick.value + margin * quick.error
+
+    def _good(self, point, delta, margin=_MARGIN):
         # Labels ±1 with R² = L have Δ ≥ L, and Δ > 0.6 √L but for rare groups of rows: what leaks
         # much more than `delta` allows need not be measured.
         if point.leakage > _NOISE + (delta / _STEEP) ** 2:
             return False
-        quick = self._quick(point)
-        return quick.value + _MARGIN * quick.error <= delta
+        return self._limit(point, margin) <= delta
 
     def search(self, delta, ascents=None):
         """Return the points of the path with Δ of each, and the place of the one chosen."""
         request = self._quick(self.coarse[-1]).chance if delta is None else delta
         self.points = _frontier(self.path.points)
         for number in range((ascents or ASCENTS) // _STARTS):
-            target, starts = self._around(request)
+            if self._many and number % _CALIBRATE == 0:
+                self._calibrate(request)
+            target, starts = self._around(request, explore=number % _EXPLORE == 0)
             if target is None:
                 break
             some = starts[:_STARTS] if number % 2 == 0 else starts[_STARTS:]
             self.points += [self.path.ascend(target, start) for start in some]
         return self._choose(request)
 
-    def _around(self, delta):
+    def _calibrate(self, delta):
+        """Measure what classifiers find more with all rows than with those that compare points."""
+        points = sorted(self.points, key=lambda point: -point.variance)
+        quiet = min(points, key=lambda point: point.leakage)
+        point = next((point for point in points if self._good(point, delta)), quiet)
+        more = self.measure(point, 1).value - self._quick(point).value
+        self._gain = max(self._gain + more, 0.0)
+
+    def _around(self, delta, *, explore):
         """Return a target next to the best point so far and bases to start from; None: no room."""
         points = sorted(self.points, key=lambda point: -point.variance)
         best = next((point for point in points if self._good(point, delta)), None)
@@ -164,9 +187,13 @@ class DeltaSearch:
         above = [point for point in points if point.variance > _APART * best.variance]
         if not above:
             return None, ()
-        known = [point for point in above if id(point.basis) in self._known]
-        near = min(known or above, key=lambda p: self._quick(p).value if known else p.leakage)
-        high, low = self._quick(near).value, self._quick(best).value
+        near = above[-1]
+        # A bisection ends next to the best point, but Δ need not rise with the variance, and the
+        # next local optimum may be anywhere: then, and now and then before, look further up.
+        if explore or near.variance < _TIGHT * best.variance:
+            known = [point for point in above if id(point.basis) in self._known]
+            near = min(known or above, key=lambda p: self._limit(p) if known else p.leakage)
+        high, low = self._limit(near), self._limit(best)
         way = np.clip((high - delta) / max(high - low, 1e-9), 0.2, 0.8)
         variance = float(near.variance ** (1.0 - way) * best.variance**way)
         return near.between(best, variance), (best.basis, restart, near.basis, None)
@@ -175,7 +202,11 @@ class DeltaSearch:
         """Measure the best points anew until one is within the request, else take the least Δ."""
         points = sorted(self.points, key=lambda point: -point.variance)
         reported = {}
-        for point in [point for point in points if self._good(point, delta)][:_TRIED]:
+        for tried in range(_TRIED):  # after a disappointment, the next point needs a wider margin
+            good = [p for p in points if self._good(p, delta, _MARGIN * (1 + tried / 2))]
+            point = next((p for p in good if id(p.basis) not in reported), None)
+            if point is None:
+                continue
             reported[id(point.basis)] = self.measure(point)
             if reported[id(point.basis)].value <= delta:
                 break

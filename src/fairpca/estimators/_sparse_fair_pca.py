@@ -76,7 +76,7 @@ class SparseFairPCA(FairPCA):
         Bound on the largest covariance gap of the whitened scores. None: no bound.
     feature_groups : array-like of shape (n_features,), "columns" or None, default=None
         A label for each feature: features of one label count once in `n_nonzero`. "columns": the
-        features ``column=value`` of one encoded column count once.
+        features that one column of text was encoded to, named ``column=value``, count once.
     compare, joint, reference, numeric, min_group_size
         Which groups are compared, as for `FairPCA`.
     whiten, standardize, missing, missing_groups, verbose
@@ -178,22 +178,6 @@ feature_names_in_, other_columns_
         self.missing_groups = missing_groups
         self.verbose = verbose
 
-    def inverse_transform(self, X: Any) -> Array:
-        """Return what a linear regression on the scores predicts of the features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Component scores.
-        """
-        U = self._check_scores(X)
-        if self.whiten:
-            U = U * self._whitening.astype(U.dtype)
-        back = U @ self.reconstruction_.astype(U.dtype)
-        if self.scale_ is not None:
-            back = back * self.scale_.astype(U.dtype)
-        return back + self.mean_.astype(U.dtype)
-
     def to_sklearn(self) -> Any:
         """Refuse: the components are not orthogonal, as those of scikit-learn's PCA are."""
         raise InvalidInputError(
@@ -250,26 +234,30 @@ feature_names_in_, other_columns_
         try:
             problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
             states = solve_path(problem, self._sizes(problem), _PATH_END)
-            chosen = self._choose(problem, states)
+            path = _tabulate(problem, states)
+            chosen = self._choose(problem, path)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
         self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
-        self._set_components(problem, contrasts, states[chosen].V)
-        self._set_path(problem, states, chosen)
+        V = [state.V for state in states.values()]
+        self._set_components(problem, contrasts, V[chosen])
+        for name in ("path_", "path_components_"):  # a fit of one size has none
+            self.__dict__.pop(name, None)
+        if self.n_nonzero == PATH:
+            self.path_ = {**path, "chosen": [place == chosen for place in range(len(V))]}
+            self.path_components_ = np.array([W.T for W in V])
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             warn_of_groups(self)
-            self._warn_of_correlation(len(problem.F) + problem.d)
+            if self.correlation_ > _UNCORRELATED:
+                warn_user(
+                    f"two scores have a correlation of {self.correlation_:.2f}: {problem.d} "
+                    "components are uncorrelated with "
+                    f"n_nonzero={len(problem.F) + problem.d} or more.",
+                    CorrelatedScoresWarning,
+                )
         return self
-
-    def _warn_of_correlation(self, needed: int) -> None:
-        if self.correlation_ > _UNCORRELATED:
-            warn_user(
-                f"two scores have a correlation of {self.correlation_:.2f}: {self.n_components_} "
-                f"components are uncorrelated with n_nonzero={needed} or more.",
-                CorrelatedScoresWarning,
-            )
 
     def _pose(
         self, S: Array, contrasts: ContrastSet, count: int, moments: GroupMoments
@@ -294,17 +282,15 @@ feature_names_in_, other_columns_
         """Features of each label; None: every feature counts by itself."""
         if self.feature_groups is None:
             return None
-        p = moments.n_features
-        if isinstance(self.feature_groups, str):
+        p, labels = moments.n_features, self.feature_groups
+        if isinstance(labels, str):
             names = moments.feature_names or [f"x{place}" for place in range(p)]
-            labels = [str(name).split("=", 1)[0] for name in names]
-        else:
-            labels = list(self.feature_groups)
-            if len(labels) != p:
-                raise InvalidInputError(
-                    f"feature_groups has {len(labels)} labels for {p} features: give one for each.",
-                    parameter="feature_groups",
-                )
+            labels = moments.columns or [str(name).split("=", 1)[0] for name in names]
+        if len(labels) != p:
+            raise InvalidInputError(
+                f"feature_groups has {len(labels)} labels for {p} features: give one for each.",
+                parameter="feature_groups",
+            )
         members: dict[Any, list[int]] = {}
         for place, label in enumerate(labels):
             members.setdefault(label, []).append(place)
@@ -329,32 +315,32 @@ feature_names_in_, other_columns_
             )
         return [size]
 
-    def _choose(self, problem: SparseProblem, states: dict[int, State]) -> int:
-        """Return the smallest size that explains enough within the limit."""
-        if not states:
+    def _choose(self, problem: SparseProblem, path: dict[str, list[Any]]) -> int:
+        """Return the place of the smallest size that explains enough within the limit."""
+        if not path["n_nonzero"]:
             raise InfeasibleError(
                 f"n_nonzero={self.n_nonzero}: no choice of features has equal group means in "
                 f"{problem.d} components. Raise n_nonzero.",
                 parameter="n_nonzero",
             )
-        excess = {size: problem.excess(state.V) for size, state in states.items()}
-        within = {size: state.value for size, state in states.items() if not excess[size]}
+        shares, gaps = path["explained_variance_ratio"], path["whitened_cov_gap"]
+        limit = np.inf if problem.limit is None else problem.limit
+        within = [place for place, gap in enumerate(gaps) if gap <= limit]
         if not within:
-            gap = min(excess.values()) + float(problem.limit or 0.0)
             raise InfeasibleError(
                 f"cov_tol={self.cov_tol:g} was not met by any components found: the smallest "
-                f"whitened covariance gap is {gap:.4g}. Raise cov_tol or n_nonzero.",
-                gap,
+                f"whitened covariance gap is {min(gaps):.4g}. Raise cov_tol or n_nonzero.",
+                min(gaps),
                 parameter="cov_tol",
             )
-        enough = _CHOSEN * max(within.values())
-        return min(size for size, value in within.items() if value >= enough)
+        enough = _CHOSEN * max(shares[place] for place in within)
+        return next(place for place in within if shares[place] >= enough)
 
     def _set_components(self, problem: SparseProblem, contrasts: ContrastSet, V: Array) -> None:
         S = problem.S
         total = float(np.trace(S)) or 1.0
         SV = S @ V
-        explained = np.array(explained_variances(S, V))
+        explained = explained_variances(S, V)
         self.components_, self.n_components_ = np.ascontiguousarray(V.T), problem.d
         self.explained_variance_ = np.sum(V * SV, axis=0)
         self.explained_variance_ratio_ = explained / total
@@ -384,17 +370,12 @@ feature_names_in_, other_columns_
         kept = np.logical_not(small).reshape(-1, 1, 1)
         return {**super()._written_state(min_rows), "balance_": self.balance_ * kept}
 
-    def _set_path(self, problem: SparseProblem, states: dict[int, State], chosen: int) -> None:
-        """Set the table of the path; a fit of one size has none."""
-        for name in ("path_", "path_components_"):
-            self.__dict__.pop(name, None)
-        if self.n_nonzero != PATH:
-            return
-        S, V = problem.S, [state.V for state in states.values()]
-        self.path_ = {
-            "n_nonzero": list(states),
-            "explained_variance_ratio": [sum(explained_variances(S, W)) / np.trace(S) for W in V],
-            "whitened_cov_gap": [whitened_gap(S, problem.Q, W) for W in V],
-            "chosen": [size == chosen for size in states],
-        }
-        self.path_components_ = np.array([W.T for W in V])
+
+def _tabulate(problem: SparseProblem, states: dict[int, State]) -> dict[str, list[Any]]:
+    """Return what each point of the path explains, and its gap."""
+    S, V, total = problem.S, [state.V for state in states.values()], float(np.trace(problem.S))
+    return {
+        "n_nonzero": list(states),
+        "explained_variance_ratio": [explained_variances(S, W).sum() / (total or 1.0) for W in V],
+        "whitened_cov_gap": [whitened_gap(S, problem.Q, W) for W in V],
+    }

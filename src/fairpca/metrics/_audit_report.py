@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairpca._present import html_table, label, points, points_text
-from fairpca.metrics._effort import Effort
 from fairpca.metrics._inference import (
     Difference,
+    Effort,
     HeldOut,
     Rates,
-    compare_largest,
+    Verdict,
+    difference_of_largest,
+    paired_differences,
     simultaneous_quantile,
+    verdict,
 )
 from fairpca.metrics._result import DeltaResult, statistic_name
-from fairpca.metrics._verdict import Verdict, verdict
 from fairpca.metrics.gaps import contrast_text
 from fairpca.rows import Level
 
@@ -118,6 +120,12 @@ def _without_counts(headline: AdversaryResult) -> dict[str, Any]:
     return {name: value for name, value in headline.to_dict().items() if name not in left}
 
 
+def _largest(rows: Sequence[AdversaryResult]) -> AdversaryResult:
+    """Return the largest estimate among those that exceed chance, or of all where none does."""
+    shown = [row for row in rows if row.held_out.exceeds_chance] or rows
+    return max(shown, key=lambda row: row.held_out.estimate)
+
+
 @dataclass(frozen=True, eq=False)
 class Representation:
     """What an audit measured of one representation; the audited one is the first."""
@@ -162,21 +170,31 @@ class Representation:
             for comparison, one in zip(comparisons, rates, strict=True)
         )
         # The largest of few rows is mostly noise: what chance alone would give comes last.
-        shown = [k for k in kept if rates[k].exceeds_chance] or kept
-        best = held_out[max(shown, key=lambda k: rates[k].estimate)]
+        best = _largest([held_out[k] for k in kept])
         small = best.comparison.small
         word = verdict(best.estimate, best.low, best.high, missing=missing, small=small)
         return replace(self, held_out=held_out, headline=best, verdict=word)
 
     def by_adversary(self) -> list[AdversaryResult]:
-        """Return the largest result of each adversary."""
+        """Return the largest result of each adversary, by the rule of the headline."""
         kept = [row for row in self.held_out if not row.comparison.small] or self.held_out
-        largest: dict[str, AdversaryResult] = {}
-        for row in kept:
-            name = row.comparison.adversary
-            if name not in largest or row.held_out.estimate > largest[name].held_out.estimate:
-                largest[name] = row
-        return list(largest.values())
+        names = dict.fromkeys(row.comparison.adversary for row in kept)
+        return [
+            _largest([row for row in kept if row.comparison.adversary == name]) for name in names
+        ]
+
+    def undecided(self) -> list[AdversaryResult]:
+        """Return, by pair, what chance explains but may be larger than the headline."""
+        pairs: dict[str, list[AdversaryResult]] = {}
+        for row in self.held_out if self.headline is not None else ():
+            if not row.comparison.small:
+                pairs.setdefault(row.comparison.label(), []).append(row)
+        widest = [
+            max(rows, key=lambda row: row.held_out.high)
+            for rows in pairs.values()
+            if not any(row.held_out.exceeds_chance for row in rows)
+        ]
+        return [row for row in widest if self.headline and row.high > self.headline.high]
 
     def to_dict(self, compare: str) -> dict[str, Any]:
         """Return plain values; gaps say of which comparison they are."""
@@ -188,6 +206,7 @@ class Representation:
             "verdict": self.verdict._asdict(),
             "held_out": [row.to_dict() for row in self.held_out],
             "by_adversary": [row.to_dict() for row in self.by_adversary()],
+            "undecided": [_without_counts(row) for row in self.undecided()],
             "in_sample": [
                 {
                     "statistic": statistic_name(result.family, result.method),
@@ -285,12 +304,13 @@ class AuditReport:
         ]
         kept = [k for k, one in enumerate(comparisons) if not one.small] or range(len(comparisons))
         differences = []
+        limits = (confidence, seed)
         for other, rates in zip(full[1:], columns[1:], strict=True) if measured else ():
             one, two = ([some[k] for k in kept] for some in (columns[0], rates))
-            _, rows = compare_largest(one, two, confidence, seed)
-            shown = [k for k in kept if columns[0][k].exceeds_chance or rates[k].exceeds_chance]
-            one, two = ([some[k] for k in shown or kept] for some in (columns[0], rates))
-            largest, _ = compare_largest(one, two, confidence, seed)
+            rows = paired_differences(one, two, *limits)
+            # The largest of each is its headline, and so their difference is the one on the page.
+            one, two = ([r for r in some if r.exceeds_chance] or some for some in (one, two))
+            largest = difference_of_largest(one, two, rows, *limits)
             named = tuple(zip((comparisons[k] for k in kept), rows, strict=True))
             differences.append(HeadlineDifference(full[0].name, other.name, *largest, named))
         return cls(tuple(full), tuple(differences), missing, settings=settings, **facts)

@@ -40,6 +40,7 @@ _EPOCHS = 30
 # Kernel SVMs of several widths: gamma of the widest, divided by the number of components, and how
 # many there are. Each kernel is the fourth power of the one before, so that one is computed.
 _GAMMA, _WIDTHS = 0.5, 3
+_KERNEL_ROWS = 5000  # that train them at most: their kernel takes 200 MB
 _BATCH_ROWS = 4096  # rows whose kernels are held at a time
 
 
@@ -244,11 +245,13 @@ class Classifier:
 
     train: Callable[[Labelled, int], Trained]
     seconds: tuple[float, float, float] = (0.1, 5e-5, 0.0)  # once, per row, per squared row
+    max_rows: int = sys.maxsize  # that train it
 
     def trainer(self, seed: int, max_rows: int = sys.maxsize) -> Train:
         """Return the training with its seed, on at most so many rows."""
+        size = min(max_rows, self.max_rows)
         return lambda part: self.train(
-            part if max_rows == sys.maxsize else part.drawn(max_rows, seed), seed
+            part if size == sys.maxsize else part.drawn(size, seed), seed
         )
 
     def cost(self, n_rows: int, n_components: int) -> float:
@@ -334,20 +337,20 @@ def _train_widths(part: Labelled, seed: int, widths: Sequence[int] = range(_WIDT
 
     U, weights = part.rows.X, part.balanced_weights()
     gammas = [_GAMMA * 4.0**k / U.shape[1] for k in widths]
-    machines = [
-        SVC(kernel="precomputed").fit(kernel, part.signs, sample_weight=weights)
-        for kernel in _kernels(U, U, gammas)
-    ]
+    coefficients, intercepts = np.zeros((len(gammas), len(U))), []
+    for coefficient, kernel in zip(coefficients, _kernels(U, U, gammas), strict=True):
+        machine = SVC(kernel="precomputed").fit(kernel, part.signs, sample_weight=weights)
+        coefficient[machine.support_] = machine.dual_coef_[0]
+        intercepts.append(machine.intercept_[0])
 
     def scores(new: Array) -> list[Array]:
+        # A product with the coefficients: SVC's own loop over a kernel takes twenty times as long.
         by_batch = [
-            [
-                m.decision_function(k)
-                for m, k in zip(machines, _kernels(new[b], U, gammas), strict=True)
-            ]
+            [k @ c for k, c in zip(_kernels(new[b], U, gammas), coefficients, strict=True)]
             for b in gen_batches(len(new), _BATCH_ROWS)
         ]
-        return [np.concatenate(scores) for scores in zip(*by_batch, strict=True)]
+        values = (np.concatenate(width) for width in zip(*by_batch, strict=True))
+        return [value + b for value, b in zip(values, intercepts, strict=True)]
 
     return Trained(lambda new: scores(new)[0] > 0, scores)
 
@@ -355,7 +358,7 @@ def _train_widths(part: Labelled, seed: int, widths: Sequence[int] = range(_WIDT
 def _train_panel(part: Labelled, seed: int) -> Trained:
     """Several classifiers, each with scores of its own; the first decides."""
     panel = [
-        CLASSIFIERS[key].train(part, seed) for key in ("gaussian-widths", "large-trees", "mlp")
+        CLASSIFIERS[key].trainer(seed)(part) for key in ("gaussian-widths", "large-trees", "mlp")
     ]
     return Trained(panel[0].predict, lambda U: [s for one in panel for s in one.scores(U)])
 
@@ -370,12 +373,12 @@ def _kernels(left: Array, right: Array, gammas: Sequence[float]) -> Iterator[Arr
 
 
 CLASSIFIERS: Mapping[str, Classifier] = {
-    "linear": Classifier(_train_linear, (0.05, 4e-5, 0.0)),
-    "gaussian": Classifier(_train_gaussian, (0.02, 1e-4, 5e-8)),
-    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15), (0.25, 2e-5, 0.0)),
-    "mlp": Classifier(_train_network, (0.05, 6e-5, 0.0)),
+    "linear": Classifier(_train_linear, (2e-3, 2e-6, 0.0)),
+    "gaussian": Classifier(_train_gaussian, (0.01, 4e-5, 3e-8)),
+    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15), (0.12, 1e-4, 0.0)),
+    "mlp": Classifier(_train_network, (0.08, 4e-5, 0.0)),
     "logistic": Classifier(_train_logistic),
-    "gaussian-widths": Classifier(_train_widths),
+    "gaussian-widths": Classifier(_train_widths, max_rows=_KERNEL_ROWS),
     "large-trees": Classifier(partial(_train_trees, max_iter=100, max_leaf_nodes=31)),
     "panel": Classifier(_train_panel),
 }

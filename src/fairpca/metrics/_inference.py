@@ -9,16 +9,65 @@ covariance, and differences of two columns belong to the paired difference of tw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
 
+from fairpca._choices import EFFORTS
 from fairpca._present import points_text
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._rules import Signs
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Sizes and counts of an audit."""
+
+    name: str
+    rows: int  # drawn, halved and measured
+    trained: int  # rows that an adversary is trained on at most
+    repeats: int  # times that rows are halved
+    null_rows: int  # drawn for in-sample values; searches and kernel SVMs take a quarter
+    permutations: int
+    slow_permutations: int  # of statistics that repeat a costly fit
+
+    def shared(self, n_pairs: int) -> Effort:
+        """Take fewer rows for each of many pairs of groups, all of which are measured.
+
+        Kernel SVMs take the square of their rows, so that all pairs take as long as a few.
+        """
+        ratio = min(1.0, (_FULL_PAIRS / max(n_pairs, 1)) ** 0.5)
+        trained, null_rows = (max(_FEWEST, int(ratio * n)) for n in (self.trained, self.null_rows))
+        return replace(self, trained=trained, null_rows=null_rows)
+
+    def text(self, n_pairs: int, n_adversaries: int) -> str:
+        """Say how much was measured."""
+        return (
+            f"effort {self.name}: {n_pairs} pair{'s'[: n_pairs > 1]} of groups, {n_adversaries} "
+            f"adversaries trained on at most {self.trained:,} rows each, {self.repeats} × 2 halves"
+        )
+
+
+_FULL_PAIRS = 2  # pairs of groups up to which the rows of the table are taken
+_FEWEST = 300
+_TABLE = (
+    Effort("quick", 4_000, 1_500, 1, 800, 99, 19),
+    Effort("standard", 12_000, 3_000, 2, 2_000, 199, 19),
+    Effort("thorough", 40_000, 6_000, 5, 4_000, 999, 99),
+)
+
+
+def effort_of(name: str) -> Effort:
+    """Return the row of the table that has this name."""
+    for effort in _TABLE:
+        if effort.name == name:
+            return effort
+    raise InvalidInputError(f"effort must be one of {EFFORTS}, not {name!r}.", parameter="effort")
+
 
 # Both ways of a split may be one number measured twice: where groups are nearly alike, the noise of
 # either half times that of the other. Twice the variance of independent rows is always enough.
@@ -70,6 +119,11 @@ class HeldOut:
     rates: tuple[float, float]
     n_rows: tuple[int, int]
     n_units: tuple[int, int] | None = None
+
+    @property
+    def exceeds_chance(self) -> bool:
+        """Whether the estimate is above what alike groups stay below in 95 of 100 cases."""
+        return self.estimate > self.chance
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
@@ -210,10 +264,10 @@ def simultaneous_quantile(columns: Sequence[Array], confidence: float, seed: int
     return max(quantile_of_one(confidence), float(np.quantile(largest, confidence)))
 
 
-def compare_largest(
+def paired_differences(
     rates: Sequence[Rates], others: Sequence[Rates], confidence: float, seed: int
-) -> tuple[Difference, list[Difference]]:
-    """Compare the largest values of two representations, and every pair of their values."""
+) -> list[Difference]:
+    """Compare every value of two representations, with limits that hold together."""
     paired = [
         one._replace(
             estimate=one.estimate - other.estimate,
@@ -223,20 +277,31 @@ def compare_largest(
         for one, other in zip(rates, others, strict=True)
     ]
     quantile = simultaneous_quantile([one.influence for one in paired], confidence, seed)
-    rows = [Difference(one.estimate, *one.limits(quantile)) for one in paired]
+    return [Difference(one.estimate, *one.limits(quantile)) for one in paired]
+
+
+def difference_of_largest(
+    rates: Sequence[Rates],
+    others: Sequence[Rates],
+    paired: Sequence[Difference],
+    confidence: float,
+    seed: int,
+) -> Difference:
+    """Compare the largest values of two representations."""
     both = (*rates, *others)
     draws = normal_draws([one.influence for one in both], seed)
     estimates = np.array([one.estimate for one in both])
     middle = float(estimates[: len(rates)].max() - estimates[len(rates) :].max())
     if draws is None:  # no difference of largest values exceeds the largest difference
-        return Difference(middle, min(r.low for r in rows), max(r.high for r in rows)), rows
+        low, high = min(one.low for one in paired), max(one.high for one in paired)
+        return Difference(middle, min(low, middle), max(high, middle))
     # Both largest values are drawn together, so that what they share cancels.
     drawn = estimates + draws * np.array([one.error for one in both])
     moved = drawn[:, : len(rates)].max(axis=1) - drawn[:, len(rates) :].max(axis=1) - middle
     few = min(one.freedom for one in both)
     heavier = t.isf(0.5 * (1.0 - confidence), few) / quantile_of_one(confidence)
     reach = float(np.quantile(np.abs(moved), confidence) * heavier)
-    return Difference(middle, middle - reach, middle + reach), rows
+    return Difference(middle, middle - reach, middle + reach)
 
 
 def _paired_error(one: Rates, other: Rates) -> float:
@@ -246,3 +311,70 @@ def _paired_error(one: Rates, other: Rates) -> float:
     squares = [few / one.freedom * float(c @ c) for c in (column, one.influence, other.influence)]
     guard = one.error**2 + other.error**2 - _BOTH_WAYS * (squares[1] + squares[2])
     return float(np.sqrt(_BOTH_WAYS * squares[0] + max(guard, 0.0)))
+
+
+# Estimate and upper limit below which a word is used. They are a convention, and pages say so.
+_WORDS = (("little", 0.1, 0.2), ("some", 0.3, 0.4))
+_CHANCE = 0.1  # upper limit below which nothing but chance is shown
+_SPREAD = 0.3  # an interval from zero to this says nothing
+
+
+class Verdict(NamedTuple):
+    """A word, its level and the reason; levels are the keys of the page's sentences.
+
+    "unknown" and "unclear" are grey: nothing is claimed either way.
+    """
+
+    word: str
+    level: str
+    reason: str
+
+
+def verdict(
+    estimate: float | None, low: float, high: float, *, missing: int = 0, small: bool = False
+) -> Verdict:
+    """Put the largest difference in selection rates into a word.
+
+    We say "not enough was measured" when nothing was measured (`estimate` is None), when `missing`
+    comparisons of the panel were not, when all groups are `small`, or when the interval reaches
+    from 0 to 30 points or more. Where the interval includes 0 we say "no better than chance shown"
+    when its upper limit is below 10 points, and "unclear" otherwise. Where it does not we say
+    "little" when the estimate is below 10 points and the upper limit below 20, "some" when the
+    estimate is below 30 and the upper limit below 40, and "much" otherwise.
+
+    See Also
+    --------
+    AuditReport : Where it is found.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import verdict
+    >>> verdict(0.15, 0.09, 0.21).word, verdict(0.05, -0.1, 0.2).word
+    ('some', 'unclear')
+    """
+    if estimate is None:
+        return _unknown("nothing was measured on held-out rows")
+    if missing:
+        return _unknown(f"the panel of adversaries did not run for {missing} comparisons")
+    if small:
+        return _unknown("all groups are small")
+    if low <= 0.0 and high >= _SPREAD:
+        return _unknown(f"the interval includes 0 and {100 * _SPREAD:g} points")
+    if low <= 0.0:
+        least = f"{100 * _CHANCE:g} points"
+        if high < _CHANCE:
+            reason = f"the interval includes 0 and its upper limit is below {least}"
+            return Verdict("no better than chance shown", "chance", reason)
+        reason = f"the interval includes 0, but its upper limit is not below {least}"
+        return Verdict("unclear", "unclear", reason)
+    for word, below, limit in _WORDS:
+        if estimate < below and high < limit:
+            reason = f"the estimate is below {100 * below:g} points and the upper limit below "
+            return Verdict(word, word, reason + f"{100 * limit:g}")
+    _, below, limit = _WORDS[-1]
+    reason = f"the estimate is at least {100 * below:g} points or the upper limit at least "
+    return Verdict("much", "much", reason + f"{100 * limit:g}")
+
+
+def _unknown(reason: str) -> Verdict:
+    return Verdict("not enough was measured", "unknown", reason)

@@ -28,8 +28,7 @@ from fairpca.metrics._audit_report import (
     SmallGroup,
 )
 from fairpca.metrics._cross_fit import CLASSIFIERS, Labelled, Settings, cross_fit_flags
-from fairpca.metrics._effort import effort_of
-from fairpca.metrics._inference import Rates
+from fairpca.metrics._inference import Rates, effort_of
 from fairpca.metrics._rules import Signs
 from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
@@ -42,9 +41,10 @@ from fairpca.rows._pairs import intersection, known_rows
 _STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
     ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
     ("linear", "search", True, lambda n, d: 2.5e-5 * n * (d + 1)),
-    ("rbf", "svm", True, lambda n, d: 7e-7 * n**2),
+    ("rbf", "svm", True, lambda n, d: 0.03 + 7e-7 * n**2),
     ("cdf", "search", False, lambda n, d: 3e-10 * n**2 * (d + 2)),
 )
+_FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit
 _ALL_ORTHANTS = 3  # components up to which every orthant is tried
 
 
@@ -296,6 +296,7 @@ class _Audit:
         steps = [step for number in range(len(self._names)) for step in self._steps(number)]
         milliseconds = [max(1, round(1000 * seconds)) for seconds, _ in steps]
         counter = Counter(sum(milliseconds), progress)
+        counter.add(0)
         with single_blas_thread():  # thin products: threads would wait for each other
             for (_, step), cost in zip(steps, milliseconds, strict=True):
                 step()
@@ -377,7 +378,7 @@ class _Audit:
         """Return how many rows are permuted, and how often."""
         effort = self._effort
         if is_slow:
-            return effort.null_rows // 2, effort.slow_permutations
+            return max(_FEWEST_SLOW, effort.null_rows // 4), effort.slow_permutations
         return effort.null_rows, effort.permutations
 
     def _cross_fit(self, number: int, key: str, target: int) -> None:

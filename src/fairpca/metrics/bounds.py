@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,17 +19,17 @@ from fairpca.rows import Rows, Stratum
 
 _TINY = float(np.finfo(float).eps)
 _LIMITS = {
-    "min_group": ("a number of rows, at least 2", 2.0, 1e18),
-    "confidence": ("a number between 0 and 1", _TINY, 1 - _TINY),
-    "random_state": ("a whole number of at least 0", 0.0, 2.0**32 - 1),
+    "min_group": ("a number of rows, at least 2", Real, 2.0, 1e18),
+    "confidence": ("a number between 0 and 1", Real, _TINY, 1 - _TINY),
+    "random_state": ("a whole number from 0 to 4294967295", Integral, 0.0, 2.0**32 - 1),
 }
 
 
 def check_limits(**values: Any) -> None:
     """Refuse numbers that cannot be meant."""
     for name, value in values.items():
-        what, low, high = _LIMITS[name]
-        if not isinstance(value, Real) or not low <= float(value) <= high:
+        what, kind, low, high = _LIMITS[name]
+        if not isinstance(value, kind) or not low <= float(value) <= high:
             raise InvalidInputError(f"{name} must be {what}, not {value!r}.", parameter=name)
 
 
@@ -80,7 +80,7 @@ def difference(plus: Share, minus: Share, confidence: float) -> Interval:
     one, other = plus.interval(confidence), minus.interval(confidence)
     down = math.hypot(plus.value - one.low, other.high - minus.value)
     up = math.hypot(one.high - plus.value, minus.value - other.low)
-    return Interval(max(-1.0, gap - down), min(1.0, gap + up))
+    return Interval(gap - down, gap + up)  # within -1 and 1: not wider than the sum of the two
 
 
 def ratio(plus: Share, minus: Share, confidence: float) -> Interval:

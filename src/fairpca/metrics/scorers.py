@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from fairpca.exceptions import InvalidInputError
+from fairpca.exceptions import DeltaNotReachedWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array
 from fairpca.metrics.delta import delta_fairness
 from fairpca.metrics.quality import explained_variance
@@ -225,11 +224,10 @@ def refit_within(
         variances = np.asarray(results[f"mean_test_{variance}"], dtype=float)
         within = np.flatnonzero(deltas <= max_delta)
         if not within.size:
-            warnings.warn(
+            warn_user(
                 f"No candidate has Δ ≤ {max_delta:g}; the smallest is {deltas.min():.3f}. "
                 "The fairest candidate is used: widen the grid or raise the limit.",
-                UserWarning,
-                stacklevel=2,
+                DeltaNotReachedWarning,
             )
             return int(np.argmin(deltas))
         return int(within[np.argmax(variances[within])])

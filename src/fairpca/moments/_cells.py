@@ -105,7 +105,7 @@ class Cell:
         return self.scatter / self.weight
 
 
-def summarise(
+def sum_cell(
     matrix: Any, attributes: FloatArray, weights: FloatArray | None, rows: NDArray[np.intp]
 ) -> Cell:
     """Compute the moments of some rows of a matrix, dense or sparse, a batch at a time."""

@@ -19,7 +19,7 @@ from fairpca.exceptions import (
     SmallGroupWarning,
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
-from fairpca.moments._table import Key, Table
+from fairpca.moments._table import CellTable, Key
 from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
 from fairpca.rows import UNKNOWN_GROUP, Level
 from fairpca.rows._pairs import check_compare, face
@@ -36,7 +36,7 @@ _RANK = 1e-9  # smaller shares of the largest eigenvalue are rounding
 
 
 def form_contrasts(
-    table: Table,
+    table: CellTable,
     n_features: int,
     compare: str,
     joint: bool,
@@ -229,7 +229,7 @@ def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:
     kept = values > _RANK * values[-1]
     rank = int(np.count_nonzero(kept))
     free = whole.n_rows - 1 - rank
-    if not rank or free < 1:
+    if not rank:
         return True
     gap = (mean_difference(plus, minus) * scale) @ vectors[:, kept]
     # Share of the scatter, along the best direction, that lies between the two sides.
@@ -245,7 +245,7 @@ def numeric_deviation(cell: Cell, position: int) -> float:
 
 
 def _check_attributes(
-    table: Table, levels: Mapping[str, Sequence[Level]], min_group_size: Any
+    table: CellTable, levels: Mapping[str, Sequence[Level]], min_group_size: Any
 ) -> None:
     """Refuse attributes with nothing to compare anywhere, and groups of one row."""
     if min_group_size is not None and (
@@ -276,7 +276,7 @@ def _check_attributes(
             )
 
 
-def strata_of(table: Table) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
+def strata_of(table: CellTable) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
     """Yield the name of each stratum and its cells, by the levels of the attributes alone."""
     width = len(table.categorical)
     strata: dict[Key, dict[Key, Cell]] = {}
@@ -305,7 +305,7 @@ def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
 
 def _record_empty_cells(
     builder: _Builder,
-    table: Table,
+    table: CellTable,
     levels: Mapping[str, Sequence[Level]],
     present: Collection[Key],
 ) -> None:
@@ -322,7 +322,7 @@ def _record_empty_cells(
             builder.compare(names, None, everyone, key, None)
 
 
-def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
+def _nesting_notes(table: CellTable, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
@@ -341,7 +341,7 @@ def _nesting_notes(table: Table, levels: Mapping[str, Sequence[Level]]) -> Itera
         yield Note(NestedAttributeWarning, message)
 
 
-def group_covariances(table: Table, n_features: int, *, joint: bool) -> GroupCovariances:
+def group_covariances(table: CellTable, n_features: int, *, joint: bool) -> GroupCovariances:
     """Gather the levels of every attribute, or the cells of their cross table, in every stratum."""
     entries: list[tuple[str, str, str | None, Cell]] = []
     names = table.categorical

@@ -51,7 +51,7 @@ class HeldOutGap(NamedTuple):
     by_fold: tuple[float, ...]
 
 
-def align(components: FloatArray, reference: FloatArray) -> FloatArray:
+def align_components(components: FloatArray, reference: FloatArray) -> FloatArray:
     """Rotate components within their space to be nearest to others, so that folds can be averaged.
 
     Any basis of the space has the same gaps; without a common one products would not add up.
@@ -140,35 +140,61 @@ def inverse_rows(contrast: Contrast) -> float:
     return sum(1.0 / side.n_rows for side in contrast.sides if side is not None)
 
 
-def summarise_mean(folds: Sequence[Fold]) -> HeldOutGap:
-    """Largest mean gap: average the squares over folds, then take the root."""
-    squares = [[fold[name].square for fold in folds if name in fold] for name in _names(folds)]
+def summarise_mean(folds: Sequence[Fold], pooled: bool = False) -> HeldOutGap:
+    """Largest mean gap: average the squares over folds, then take the root.
+
+    `pooled`: the components are the same for all folds, as those of held-out rows are.
+    """
+    squares: list[Any] = []
+    for name in _names(folds):
+        gaps = [fold[name] for fold in folds if name in fold]
+        halves = np.array([gap.mean_gaps for gap in gaps])
+        squares.append(_pooled_squares(halves) if pooled else [gap.square for gap in gaps])
     return _summary(max(squares, key=np.mean, default=[]))
 
 
-def summarise_cov(folds: Sequence[Fold], compared: Container[str]) -> HeldOutGap:
-    """Largest covariance gap: average the products of halves over folds, then take the root."""
+def summarise_cov(
+    folds: Sequence[Fold], compared: Container[str], pooled: bool = False
+) -> HeldOutGap:
+    """Largest covariance gap: average the products of halves, then take the root."""
     squares = [
-        _cov_squares(np.array([fold[name].cov_gaps for fold in folds if name in fold]))
+        _cov_squares(np.array([fold[name].cov_gaps for fold in folds if name in fold]), pooled)
         for name in _names(folds)
         if name in compared
     ]
     return _summary(max(squares, key=np.mean, default=[]))
 
 
-def _cov_squares(gaps: FloatArray) -> FloatArray:
+def _cov_squares(gaps: FloatArray, pooled: bool) -> FloatArray:
     """Squared spectral norms by fold, from gaps of shape (…, folds, 2, d, d), free of noise.
 
     Products of halves are unbiased for the squared Frobenius norm. What share of it is the spectral
     norm is read off the average over folds; the largest eigenvalue of noisy products would be far
     too large.
     """
-    products = np.einsum("...ij,...ij->...", gaps[..., 0, :, :], gaps[..., 1, :, :])
+    flat = gaps.reshape(*gaps.shape[:-2], -1)
+    products = _pooled_squares(flat) if pooled else np.sum(flat[..., 0, :] * flat[..., 1, :], -1)
     average = gaps.mean(axis=(-4, -3))
     spectral = np.abs(np.linalg.eigvalsh(average)).max(axis=-1)
     frobenius = np.linalg.norm(average, axis=(-2, -1))
     share = np.divide(spectral, frobenius, out=np.ones_like(spectral), where=frobenius > 0.0)
     return np.asarray(products * share[..., None] ** 2)
+
+
+def _pooled_squares(halves: FloatArray) -> FloatArray:
+    """Products of all pairs of halves, from gaps of shape (…, folds, 2, k): their mean, by half.
+
+    Components that differ from fold to fold allow products within a fold only. With k folds, all
+    pairs have a k-th of their variance. A mean over pairs varies by half twice as much as the
+    average product of a half with the others, so deviations are doubled; where nothing differs the
+    error is then too large by √2.
+    """
+    if halves.shape[-3] < 2:
+        return np.asarray(np.sum(halves[..., 0, :] * halves[..., 1, :], axis=-1))
+    each = halves.reshape(*halves.shape[:-3], -1, halves.shape[-1])
+    others = each.sum(axis=-2, keepdims=True) - each
+    products = np.sum(each * others, axis=-1) / (each.shape[-2] - 1)
+    return np.asarray(2.0 * products - products.mean(axis=-1, keepdims=True))
 
 
 def _names(folds: Iterable[Fold]) -> list[str]:
@@ -187,7 +213,9 @@ def _summary(squares: Sequence[float] | FloatArray) -> HeldOutGap:
     return HeldOutGap(square**0.5, (square + error) ** 0.5 - square**0.5, tuple(roots.tolist()))
 
 
-def chance_levels(folds: Sequence[Fold], compared: Container[str]) -> tuple[float, float]:
+def chance_levels(
+    folds: Sequence[Fold], compared: Container[str], pooled: bool = False
+) -> tuple[float, float]:
     """Average mean and covariance gap that groups would show on these folds if they did not differ.
 
     Gaps are drawn from normal distributions with the covariance of all rows, and measured as those
@@ -203,11 +231,15 @@ def chance_levels(folds: Sequence[Fold], compared: Container[str]) -> tuple[floa
     means, covs = np.zeros(DRAWS), np.zeros(DRAWS)
     for name in names:
         gaps = [fold[name] for fold in folds if name in fold]
-        squares = sum(_draw_square(gap, mean_excess, random) for gap in gaps) / len(gaps)
+        if pooled:
+            drawn = np.stack([_draw_means(gap, mean_excess, random) for gap in gaps], axis=1)
+            squares = _pooled_squares(drawn).mean(axis=1)
+        else:
+            squares = sum(_draw_square(gap, mean_excess, random) for gap in gaps) / len(gaps)
         means = np.maximum(means, squares)
         if name in compared:
             drawn = np.stack([_draw_gaps(gap, cov_excess, random) for gap in gaps], axis=1)
-            covs = np.maximum(covs, _cov_squares(drawn).mean(axis=1))
+            covs = np.maximum(covs, _cov_squares(drawn, pooled).mean(axis=1))
     return float(np.sqrt(means).mean()), float(np.sqrt(covs).mean())
 
 
@@ -227,11 +259,17 @@ def _excess(gaps: Sequence[FoldGap]) -> tuple[float, float]:
 
 def _draw_square(gap: FoldGap, excess: float, random: np.random.Generator) -> FloatArray:
     """Squares of mean gaps whose true value is zero, less their noise."""
-    values = np.maximum(np.linalg.eigvalsh(gap.rows), 0.0) * excess
     if gap.by_units:
-        first, second = random.standard_normal((2, DRAWS, len(values)))
-        return np.asarray((first * second) @ values * np.sqrt(gap.noise[1] * gap.noise[2]))
+        return np.asarray(np.prod(_draw_means(gap, excess, random), axis=1).sum(axis=1))
+    values = np.maximum(np.linalg.eigvalsh(gap.rows), 0.0) * excess
     return np.asarray((random.chisquare(1, (DRAWS, len(values))) - 1.0) @ values * gap.noise[0])
+
+
+def _draw_means(gap: FoldGap, excess: float, random: np.random.Generator) -> FloatArray:
+    """Mean gaps of halves whose true value is zero, shape (draws, 2, d), in the axes of rows."""
+    values = np.maximum(np.linalg.eigvalsh(gap.rows), 0.0) * excess
+    normal = random.standard_normal((DRAWS, 2, len(values)))
+    return np.asarray(normal * np.sqrt(values * np.array(gap.noise[1:])[:, None]))
 
 
 def _draw_gaps(gap: FoldGap, excess: float, random: np.random.Generator) -> FloatArray:

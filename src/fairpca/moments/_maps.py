@@ -29,7 +29,7 @@ from fairpca.moments._cells import (
     map_features,
     merge,
 )
-from fairpca.moments._table import Table
+from fairpca.moments._table import CellTable
 from fairpca.rows._columns import no_value_error
 
 # Below this many features a matrix of all of them is smaller than the bookkeeping of a span.
@@ -98,11 +98,11 @@ class Span:
         outer: FloatArray = np.linalg.qr(start.T)[0].T
         return lifted + outside.T @ outer
 
-    def expand(self, table: Table) -> Table:
+    def expand(self, table: CellTable) -> CellTable:
         """Moments of the features themselves, with a matrix of p × p for every cell."""
         return move(table, self.basis.T, self.origin)
 
-    def mapped(self, table: Table, origin: FloatArray, directions: FloatArray) -> Content:
+    def mapped(self, table: CellTable, origin: FloatArray, directions: FloatArray) -> Content:
         """Moments and span of other features, from what they make of origin and basis."""
         constant = ~directions.any(axis=0)
         basis, factor = _orthonormal_rows(directions)
@@ -110,7 +110,7 @@ class Span:
         return move(table, factor, np.zeros(len(basis))), Span(origin, basis)
 
 
-Content: TypeAlias = tuple[Table, Span | None]
+Content: TypeAlias = tuple[CellTable, Span | None]
 """Cells, in the coordinates of a span where there is one."""
 
 
@@ -155,7 +155,7 @@ def join(left: Span, right: Span) -> Span:
     return Span(left.origin, basis)
 
 
-def align(left: Content, right: Content) -> tuple[Span | None, Table, Table]:
+def align_spans(left: Content, right: Content) -> tuple[Span | None, CellTable, CellTable]:
     """Bring two tables into the same coordinates; None stands for the features themselves."""
     (mine, old), (theirs, other) = left, right
     n_rows = sum(cell.n_rows for table in (mine, theirs) for cell in table.cells.values())
@@ -170,7 +170,7 @@ def align(left: Content, right: Content) -> tuple[Span | None, Table, Table]:
     return None, mine, theirs if other is None else other.expand(theirs)
 
 
-def move(table: Table, T: FloatArray, t: FloatArray) -> Table:
+def move(table: CellTable, T: FloatArray, t: FloatArray) -> CellTable:
     """Moments of Ty + t."""
 
     def place(mean: FloatArray, rest: FloatArray) -> FloatArray:

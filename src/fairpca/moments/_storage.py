@@ -9,7 +9,7 @@ import numpy as np
 
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, Span
-from fairpca.moments._table import Key, Table
+from fairpca.moments._table import CellTable, Key
 from fairpca.moments._targets import TargetPart, Targets
 from fairpca.moments.group_moments import GroupMoments
 
@@ -29,6 +29,8 @@ def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]
         header["origins"] = moments.columns
     if moments.merged:
         header["merged"] = moments.merged
+    if moments.noise is not None:
+        header["noise"] = moments.noise
     size = moments.n_features + (len(indicators.incomplete) if indicators else 0)
     arrays = _stack(list(table.cells.values()), len(span or range(size)), len(table.numeric))
     if span is not None:
@@ -53,7 +55,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
     attributes, numeric, controls = (
         tuple(header[part]) for part in ("attributes", "numeric", "controls")
     )
-    table = Table(attributes, numeric, controls, {})
+    table = CellTable(attributes, numeric, controls, {})
     _check_names(width, names, table, keys)
     indicators = span = None
     if "columns" in header:
@@ -76,7 +78,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
         places = enumerate(cells.items())
         cells = {key: replace(cell, targets=targets.get(i, ())) for i, (key, cell) in places}
     names = None if names is None else tuple(names)
-    table = Table(attributes, numeric, controls, cells, *columns)
+    table = CellTable(attributes, numeric, controls, cells, *columns)
     origins = header.get("origins")
     if origins is not None and len(origins) != header["n_features"]:
         raise ValueError("the columns of the features are not as many")
@@ -88,6 +90,7 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
         indicators,
         columns=None if origins is None else tuple(origins),
         merged=tuple(map(str, header.get("merged", ()))),
+        noise=_read_noise(header.get("noise")),
     )
 
 
@@ -131,6 +134,15 @@ def _read_targets(
     return columns, targets
 
 
+def _read_noise(values: Any) -> tuple[float, float] | None:
+    if values is None:
+        return None
+    epsilon, delta = map(float, values)
+    if not (epsilon > 0.0 and 0.0 < delta < 1.0):
+        raise ValueError("the noise promises nothing")
+    return epsilon, delta
+
+
 def _read_indicators(header: dict[str, Any], fill: FloatArray) -> MissingIndicators:
     indicators = MissingIndicators(tuple(header["columns"]), tuple(header["incomplete"]), fill)
     if len(indicators.columns) != header["n_features"] or fill.shape != (len(indicators.columns),):
@@ -150,7 +162,9 @@ def _check_span(span: Span, n_features: int) -> None:
         raise ValueError("the span is not orthonormal")
 
 
-def _check_names(n_features: int, names: list[str] | None, table: Table, keys: list[Key]) -> None:
+def _check_names(
+    n_features: int, names: list[str] | None, table: CellTable, keys: list[Key]
+) -> None:
     """Refuse names and keys that cannot belong to a table."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} names of {n_features} features")

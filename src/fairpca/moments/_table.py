@@ -16,7 +16,7 @@ from fairpca.moments._cells import (
     check_sums,
     merge,
     permute_attributes,
-    summarise,
+    sum_cell,
     with_attribute,
 )
 from fairpca.moments._targets import TargetPart, merge_targets, sum_targets, with_number
@@ -40,7 +40,7 @@ _IN_A_LINE, _IN_A_TABLE, _FEATURES = 5, 60, 20  # what a repr shows
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class CellTable:
     """Cells by key: levels of the categorical attributes, then of the controls."""
 
     attributes: tuple[str, ...]
@@ -56,7 +56,7 @@ class Table:
         categorical = tuple(name for name in self.attributes if name not in self.numeric)
         vars(self).update(categorical=categorical, key_names=categorical + self.controls)
 
-    def map(self, function: Callable[[Cell], Cell]) -> Table:
+    def map(self, function: Callable[[Cell], Cell]) -> CellTable:
         """Return the table of other cells with the same keys."""
         return replace(self, cells={key: function(cell) for key, cell in self.cells.items()})
 
@@ -88,7 +88,7 @@ class Table:
         vars(self).update(state, cells=dict(state["cells"]))
 
 
-def tabulate(rows: Rows) -> Table:
+def tabulate(rows: Rows) -> CellTable:
     """Sort rows into cells, one for each combination of levels that occurs, and sum each cell."""
     parts = [part for part in (rows.groups, rows.strata) if part is not None]
     columns = [column for part in parts for column in part.categorical]
@@ -110,22 +110,21 @@ def tabulate(rows: Rows) -> Table:
             continue
         key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-            cells[key] = summarise(rows.X, values, rows.weights, members)
+            cells[key] = sum_cell(rows.X, values, rows.weights, members)
         check_sums(cells[key])
-        if rows.targets is not None:
-            cells[key] = replace(cells[key], targets=sum_targets(rows, members))
     attributes, controls = (
         () if part is None else part.names for part in (rows.groups, rows.strata)
     )
     names = tuple(attribute.name for attribute in numeric)
-    table = Table(attributes, names, controls, cells)
+    table = CellTable(attributes, names, controls, cells)
     if rows.targets is not None:
-        numbers = tuple(column.name for column in rows.targets.numeric)
-        table = replace(table, targets=rows.targets.names, numeric_targets=numbers)
+        numbers, sums = (column.name for column in rows.targets.numeric), sum_targets(rows, columns)
+        cells = {key: replace(cell, targets=sums.get(key, ())) for key, cell in cells.items()}
+        table = CellTable(attributes, names, controls, cells, rows.targets.names, tuple(numbers))
     return _canonical(table)
 
 
-def merge_tables(left: Table, right: Table) -> Table:
+def merge_tables(left: CellTable, right: CellTable) -> CellTable:
     """Moments of the rows of both tables, in the column order of `left`."""
     # Whether a column names groups or holds numbers is decided by all its values together, as it
     # would be had the rows come at once.
@@ -159,7 +158,7 @@ def merge_tables(left: Table, right: Table) -> Table:
     return _canonical(merged)
 
 
-def _target_as_number(table: Table, name: str) -> Table:
+def _target_as_number(table: CellTable, name: str) -> CellTable:
     """Turn a target of number labels into a number; nothing is lost by it."""
     position = table.label_targets.index(name)
     if words := [label for label in table.labels(name) if not is_number(label)]:
@@ -181,7 +180,7 @@ def _target_as_number(table: Table, name: str) -> Table:
     return replace(table.map(converted), numeric_targets=numeric)
 
 
-def _check_columns(left: Table, right: Table) -> None:
+def _check_columns(left: CellTable, right: CellTable) -> None:
     pairs = (
         ("sensitive_features", left.attributes, right.attributes),
         ("control_features", left.controls, right.controls),
@@ -195,7 +194,7 @@ def _check_columns(left: Table, right: Table) -> None:
             )
 
 
-def _as_numeric(table: Table, name: str) -> Table:
+def _as_numeric(table: CellTable, name: str) -> CellTable:
     """Turn a column of number levels into a numeric attribute; nothing is lost by it."""
     position = table.key_names.index(name)
     others = [level for level in table.levels(position) if not is_number(level)]
@@ -216,7 +215,7 @@ def _as_numeric(table: Table, name: str) -> Table:
     return replace(table, numeric=numeric, cells=cells)
 
 
-def _reorder(table: Table, model: Table) -> Table:
+def _reorder(table: CellTable, model: CellTable) -> CellTable:
     """Bring keys and attributes into the column order of `model`."""
     if table.attributes == model.attributes and table.controls == model.controls:
         return table
@@ -258,13 +257,13 @@ def _merge_parts(
     return {key: union(same) for key, same in gathered.items()}
 
 
-def relabel(table: Table, name: Callable[[Key, Cell], Key]) -> Table:
+def relabel(table: CellTable, name: Callable[[Key, Cell], Key]) -> CellTable:
     """Give cells other keys; those that then share one are merged."""
     parts = [(name(key, cell), cell) for key, cell in table.cells.items()]
     return _canonical(replace(table, cells=_merge_parts(parts, len(table.key_names), _merge_cells)))
 
 
-def _canonical(table: Table) -> Table:
+def _canonical(table: CellTable) -> CellTable:
     """Sort the cells by the places of their levels, so that no order of arrival shows."""
     places = [
         {level: place for place, level in enumerate(table.levels(position))}
@@ -282,7 +281,7 @@ class MomentsReprMixin:
 
     n_features: int
     feature_names: tuple[str, ...] | None
-    table: Table
+    table: CellTable
 
     def __repr__(self) -> str:
         parts = [f"{self.n_samples} rows, {self.n_features} features"]

@@ -13,13 +13,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import FloatArray, centre, common_mean, take_rows
-from fairpca.rows import Level, Rows
+from fairpca.moments._cells import FloatArray, common_mean, sum_exactly, take_rows
+from fairpca.rows import Attribute, Level, Rows
 from fairpca.rows._checks import rows_at_once
 from fairpca.rows.groups import combine
+
+_GUESS_STRIDE = 128  # rows of which one is looked at for an origin
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,47 +78,90 @@ class TargetMoments:
         return self.weight if self.n_rows <= self.weight <= 10 * self.n_rows else self.n_rows
 
 
-def sum_targets(rows: Rows, members: NDArray[np.intp]) -> Targets:
-    """Sum the rows of a cell, apart by their labels."""
+def sum_targets(rows: Rows, columns: Sequence[Attribute]) -> dict[tuple[Level, ...], Targets]:
+    """Sum the rows of every cell that `columns` make, apart by their labels, in one pass."""
     assert rows.targets is not None
-    numeric = rows.targets.numeric
-    y = np.column_stack([np.empty((len(rows), 0)), *(column.values for column in numeric)])
-    known = ~np.isnan(y[members]).any(axis=1)
-    for column in rows.targets.categorical:
-        known &= column.codes[members] >= 0
-    members = members[known]
-    columns = rows.targets.take(members).categorical
-    label = combine(columns) if columns else np.zeros(len(members), dtype=np.intp)
-    parts = []
-    for place in range(int(label.max(initial=-1)) + 1):
-        same = np.flatnonzero(label == place)
-        key = tuple(column.levels[column.codes[same[0]]] for column in columns)
-        parts.append((key, _sum_part(rows.X, y, rows.weights, members[same])))
-    return tuple(parts)
+    labels = rows.targets.categorical
+    y = np.column_stack([np.empty((len(rows), 0)), *(c.values for c in rows.targets.numeric)])
+    known = ~np.isnan(y).any(axis=1)
+    if rows.weights is not None:
+        known &= rows.weights > 0.0
+    for column in labels:
+        known &= column.codes >= 0
+    used = np.flatnonzero(known)
+    every = [replace(column, codes=column.codes[used]) for column in (*columns, *labels)]
+    part = combine(every) if every else np.zeros(len(used), dtype=np.intp)
+    first = np.zeros(int(part.max(initial=-1)) + 1, dtype=np.intp)
+    first[part[::-1]] = used[::-1]
+    w = np.ones(len(used)) if rows.weights is None else rows.weights[used]
+    found: dict[tuple[Level, ...], Targets] = {}
+    for row, sums in zip(first, _sum_parts(rows.X, y, w, used, part, first), strict=True):
+        key, own = (tuple(c.levels[c.codes[row]] for c in some) for some in (columns, labels))
+        found[key] = (*found.get(key, ()), (own, sums))
+    return found
 
 
-def _sum_part(
-    X: Any, y: FloatArray, weights: FloatArray | None, rows: NDArray[np.intp]
-) -> TargetPart:
-    """Sum some rows of a matrix, dense or sparse, a batch at a time."""
-    step, is_sparse = rows_at_once(X.shape[1]), issparse(X)
-    parts = []
-    for start in range(0, len(rows), step):
-        some = rows[start : start + step]
-        w = np.ones(len(some)) if weights is None else weights[some]
-        total, numbers = float(w.sum()), y[some]
-        y_mean = centre(numbers, w, total)
-        weighted = numbers * w[:, None]
-        if is_sparse:  # not centred, which would fill it: weighted y sum to zero
-            x = X[some]
-            mean = (x.T @ w / total, np.zeros(X.shape[1]))
-        else:
-            x = take_rows(X, some).astype(np.float64, copy=False)
-            mean = centre(x, w, total)
-        scatter = symmetrize(weighted.T @ numbers)
-        cross = np.asarray((x.T @ weighted).T)
-        parts.append(TargetPart(len(some), total, *mean, *y_mean, scatter, cross))
-    return merge_targets(parts)
+def _sum_parts(
+    X: Any,
+    y: FloatArray,
+    w: FloatArray,
+    used: NDArray[np.intp],
+    part: NDArray[np.intp],
+    first: NDArray[np.intp],
+) -> list[TargetPart]:
+    """Sum the rows `used` by the part that each belongs to; `first` has a row of every part."""
+    count, q = len(first), y.shape[1]
+    if not count:
+        return []
+
+    def totals(values: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(part, values, count), dtype=np.float64)
+
+    weight, sizes = totals(w), np.bincount(part, minlength=count)
+    y_mean, y_rest, scatter = np.empty((count, q)), np.empty((count, q)), np.empty((count, q, q))
+    centred = y[used] - y[first][part]
+    for k in range(q):  # in two rounds, as rows of a cell are centred
+        steps = []
+        for _ in range(2):
+            steps.append(totals(w * centred[:, k]) / weight)
+            centred[:, k] -= steps[-1][part]
+        y_mean[:, k], y_rest[:, k] = sum_exactly(y[first, k] + steps[0], steps[1])
+        for other in range(k + 1):
+            scatter[:, k, other] = totals(w * centred[:, k] * centred[:, other])
+            scatter[:, other, k] = scatter[:, k, other]
+    columns = [w, *(w * centred[:, k] for k in range(q))]
+    origin, sums = _sum_products(X, columns, used, part, count)
+    mean, rest = sum_exactly(origin, sums[0] / weight[:, None])
+    cross = np.moveaxis(sums[1:], 0, 1)  # centred y sum to zero: any origin will do
+    parts = zip(mean, rest, y_mean, y_rest, scatter, cross, strict=True)
+    return [TargetPart(int(sizes[k]), float(weight[k]), *one) for k, one in enumerate(parts)]
+
+
+def _sum_products(
+    X: Any,
+    columns: Sequence[FloatArray],
+    used: NDArray[np.intp],
+    part: NDArray[np.intp],
+    count: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Return an origin, and the sums of columns times x − origin by part (columns, parts, p)."""
+    p, is_sparse = X.shape[1], issparse(X)
+    step, origin = rows_at_once(p), np.zeros(p)
+    if not is_sparse:  # near the mean of all, which may be far larger than the deviation
+        start = X[used[0]].astype(np.float64)
+        origin = start + (take_rows(X, used[::_GUESS_STRIDE]) - start).mean(axis=0)
+    sums = np.zeros((len(columns), count, p))
+    for begin in range(0, len(used), step):
+        some = slice(begin, begin + step)
+        whole = used[some][-1] - used[begin] + 1 == len(used[some])  # rows in a piece: no copy
+        x = X[used[begin] : used[some][-1] + 1] if whole else X[used[some]]
+        x = x if is_sparse else x - origin
+        places = np.arange(x.shape[0] + 1)
+        for k, values in enumerate(columns):
+            chosen = csr_array((values[some], part[some], places), (x.shape[0], count))
+            product = chosen.T @ x
+            sums[k] += product.toarray() if is_sparse else product
+    return origin, sums
 
 
 def merge_targets(parts: Sequence[TargetPart]) -> TargetPart:

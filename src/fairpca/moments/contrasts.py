@@ -79,7 +79,10 @@ class ContrastTable(dict[str, list[Any]]):
 
     def _repr_html_(self) -> str:
         rows = list(zip(*self.values(), strict=True))
-        note = f"{len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        notes = [f"{len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
+        if "mean_gap" in self and (small := sum(self.small())):
+            notes.append(f"{small} with a group of fewer than {MIN_ROWS} rows: nearly persons")
+        note = "; ".join(notes)
         return html_table(rows[:_SHOWN], head=[name.replace("_", " ") for name in self], note=note)
 
     def small(self, min_rows: int = MIN_ROWS) -> list[bool]:
@@ -198,6 +201,8 @@ class ContrastSet(Sequence[Contrast]):
     def cov_gaps(self) -> FloatArray:
         """Covariance gaps of the contrasts that have one, shape (C', p, p)."""
         gaps = [c.cov_gap for c in self.contrasts if c.cov_gap is not None]
+        if len(gaps) == 1:
+            return gaps[0][None]  # without a copy, which counts where features are many
         shape = (len(gaps), self.n_features, self.n_features)
         return np.array(gaps, dtype=np.float64).reshape(shape)
 

@@ -21,7 +21,7 @@ from fairpca.moments._maps import (
     MIN_FEATURES,
     MissingIndicators,
     Span,
-    align,
+    align_spans,
     complete,
     fill_missing,
     filled_means,
@@ -34,7 +34,7 @@ from fairpca.moments._maps import (
     with_zeros,
 )
 from fairpca.moments._release import align_features, release
-from fairpca.moments._table import MomentsReprMixin, Table, merge_tables, tabulate
+from fairpca.moments._table import CellTable, MomentsReprMixin, merge_tables, tabulate
 from fairpca.moments._targets import TargetMoments, pool_targets
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
@@ -56,7 +56,7 @@ class GroupMoments(MomentsReprMixin):
         Number of features p.
     feature_names : tuple of str, or None
         Their names.
-    table : Table
+    table : CellTable
         The cells.
     span : Span or None
         Where there are more features than rows: the directions in which the rows differ. The
@@ -71,6 +71,8 @@ class GroupMoments(MomentsReprMixin):
         values occur can then be added, and lack none of them.
     merged : tuple of str
         Cells that were added to a cell "other", because they had few rows.
+    noise : tuple of float, or None
+        ε and δ, where noise hides single rows; see `privatized`.
 
     See Also
     --------
@@ -90,12 +92,13 @@ class GroupMoments(MomentsReprMixin):
 
     n_features: int
     feature_names: tuple[str, ...] | None
-    table: Table
+    table: CellTable
     span: Span | None = None
     indicators: MissingIndicators | None = None
     one_hot: tuple[int, ...] | None = None
     columns: tuple[str, ...] | None = None
     merged: tuple[str, ...] = ()
+    noise: tuple[float, float] | None = None
 
     @classmethod
     def from_arrays(
@@ -131,6 +134,58 @@ class GroupMoments(MomentsReprMixin):
         parts = (sensitive_features, control_features, sample_weight)
         names: dict[str, Any] = {"numeric": numeric, "feature_names": feature_names}
         return cls.from_rows(Rows.read(X, *parts, **names, y=y))
+
+    @classmethod
+    def privatized(
+        cls,
+        X: Any,
+        sensitive_features: Any,
+        *,
+        groups: Sequence[Level],
+        center: ArrayLike,
+        scale: ArrayLike,
+        epsilon: float,
+        delta: float = 1e-6,
+        bound: float = 1.3,
+        random_state: Any = None,
+    ) -> GroupMoments:
+        """Sum rows with noise, so that nobody can tell whether a row was among them.
+
+        The moments, and all that is computed from them, are (ε, δ)-differentially private for
+        adding or removing one row, its group included. It takes many rows: some thousands for ten
+        features, ten thousand for forty, at ε = 1. Weights, strata, targets, several attributes and
+        missing values are not supported: each would need noise of its own.
+
+        Parameters
+        ----------
+        X, sensitive_features
+            As for `from_arrays`: finite features, and one column that names groups.
+        groups : sequence
+            All groups that may occur, whether or not they do.
+        center, scale : float or array-like of shape (p,)
+            About the mean and deviation of each feature. They must not come from these rows.
+        epsilon, delta : float
+            A row may change the probability of any result by the factor exp(ε), but for δ.
+        bound : float, default 1.3
+            Rows are shortened to this root mean square of their features, in deviations.
+        random_state : int, Generator or None, default None
+            For tests. Whoever knows it can take the noise off; None: drawn anew.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X, z = rng.normal(size=(9000, 3)), rng.integers(0, 2, 9000)
+        >>> known = {"groups": (0, 1), "center": 0.0, "scale": 1.0}
+        >>> noisy = GroupMoments.privatized(X, z, **known, epsilon=1.0, random_state=0)
+        >>> 8900 < noisy.n_samples < 9100, noisy.noise
+        (True, (1.0, 1e-06))
+        """
+        from fairpca.moments._private import private_table  # not needed by a fit
+
+        rows, budget = Rows.read(X, sensitive_features), (epsilon, delta)
+        table = private_table(rows, groups, (center, scale), budget, bound, random_state)
+        noise = (float(epsilon), float(delta))
+        return cls(int(rows.X.shape[1]), rows.feature_names, table, noise=noise)
 
     @classmethod
     def from_rows(
@@ -202,11 +257,13 @@ class GroupMoments(MomentsReprMixin):
         left, right = align_features(self, other)
         both = (((m.table, m.span), m.indicators) for m in (left, right))
         mine, theirs, indicators = merge_indicators(*both)
-        span, *tables = align(mine, theirs)
+        span, *tables = align_spans(mine, theirs)
         names, columns = left.feature_names or right.feature_names, left.columns or right.columns
         one_hot = left.one_hot if left.one_hot == right.one_hot else None
         merged = tuple(sorted({*left.merged, *right.merged}))
-        parts = (merge_tables(*tables), span, indicators, one_hot, columns, merged)
+        # A row is in one part only: the weaker of two promises holds for all rows that have one.
+        noise = max((part.noise for part in (left, right) if part.noise), default=None)
+        parts = (merge_tables(*tables), span, indicators, one_hot, columns, merged, noise)
         return GroupMoments(left.n_features, names, *parts)
 
     def coordinates(self) -> GroupMoments:

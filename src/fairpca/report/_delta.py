@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairpca._present import shorten
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, DeltaResult
 from fairpca.metrics._result import statistic_name
@@ -58,6 +59,8 @@ class DeltaDisplay(Display):
     ----------
     bars : sequence of DeltaBar
         What to draw, from top to bottom.
+    names : tuple of two str, default ("audited", "plain PCA")
+        What the bars are of, and what it is compared with.
 
     See Also
     --------
@@ -74,8 +77,10 @@ class DeltaDisplay(Display):
     ['half-space statistic, by SVM']
     """
 
-    def __init__(self, bars: Sequence[DeltaBar]) -> None:
-        self.bars = tuple(bars)
+    def __init__(
+        self, bars: Sequence[DeltaBar], names: tuple[str, str] = ("audited", "plain PCA")
+    ) -> None:
+        self.bars, self.names = tuple(bars), names
 
     @classmethod
     def from_results(
@@ -86,9 +91,12 @@ class DeltaDisplay(Display):
         return cls([_bar_of(result) for result in several]).plot(ax)
 
     @classmethod
-    def from_audit(cls, report: AuditReport, *, ax: Any = None) -> DeltaDisplay:
+    def from_audit(
+        cls, report: AuditReport, *, name: str = "audited", ax: Any = None
+    ) -> DeltaDisplay:
         """Draw each adversary of an `AuditReport` for its largest pair, next to plain PCA."""
         audited, *others = report.representations
+        names = (name, shorten(others[0].name, 40) if others else "")
         compared = [row for other in others[:1] for row in other.held_out]
         bars = []
         for row in audited.by_adversary():
@@ -100,7 +108,7 @@ class DeltaDisplay(Display):
                     plain=_span(same[0]) if same else None,
                 )
             )
-        return cls(bars).plot(ax)
+        return cls(bars, names).plot(ax)
 
     def plot(self, ax: Any = None) -> DeltaDisplay:
         """Draw one line for each classifier, on `ax` or on a new figure."""
@@ -122,7 +130,7 @@ class DeltaDisplay(Display):
             ax.set_title("How well classifiers predict the group")
             # Under the name of the axis, whatever the height.
             below = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.72 / height), "ncols": 3}
-            ax.legend(handles=_handles(self.bars), **below)
+            ax.legend(handles=_handles(self.bars, *self.names), **below)
         return self
 
 
@@ -154,7 +162,7 @@ def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:
                     markersize=6, zorder=3)  # fmt: skip
 
 
-def _handles(bars: Sequence[DeltaBar]) -> list[Any]:
+def _handles(bars: Sequence[DeltaBar], audited: str, compared: str) -> list[Any]:
     """Entries of the legend for what is drawn."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -166,9 +174,7 @@ def _handles(bars: Sequence[DeltaBar]) -> list[Any]:
         handles.append(Patch(color="0.87", label="chance on fitted rows (mean, 95 %)"))
     diamond: Any = {"marker": "D", "markerfacecolor": "white", "linewidth": 2}
     if any(bar.plain is not None for bar in bars):
-        handles.append(Line2D([], [], label="plain PCA, held-out rows", color=PLAIN, **diamond))
+        handles.append(Line2D([], [], label=f"{compared}, held-out rows", color=PLAIN, **diamond))
     if any(bar.held_out is not None for bar in bars):
-        handles.append(
-            Line2D([], [], label="held-out rows, with interval", color=ACCENT, **diamond)
-        )
+        handles.append(Line2D([], [], label=f"{audited}, held-out rows", color=ACCENT, **diamond))
     return handles

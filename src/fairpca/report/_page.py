@@ -215,9 +215,11 @@ def _certified(certificate: Mapping[str, Any]) -> str:
 
 
 def _certificate_words(certificate: Mapping[str, Any]) -> str:
-    text: str = _prose()["certificate_words"]["close" if certificate["certified"] else "none"]
+    words: dict[str, str] = _prose()["certificate_words"]
+    text = words["close" if certificate["certified"] else "none"]
+    as_much = "" if certificate.get("target_kept") is None else words["as_much"]
     figures = {name: number(certificate[name]) for name in ("objective", "bound")}
-    return text.format(**figures, verdict=verdict(certificate))
+    return text.format(**figures, verdict=verdict(certificate), as_much=as_much)
 
 
 def _markdown(value: Any) -> str:
@@ -232,6 +234,7 @@ _FILTERS: dict[str, Any] = {
     "percent": percent,
     "points": points,
     "pvalue": p_value,
+    "right_of_100": lambda difference: round(50 + 50 * difference),
     "span": lambda ends, unit="share": interval(ends[0], ends[1], _FILTERS[unit]),
     "points_span": lambda entry: interval(entry["low"], entry["high"], _FILTERS["points"]),
     "measured": lambda held, name: with_error(held[name], held[f"{name}_error"]),

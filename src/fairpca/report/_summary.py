@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from fairpca._present import delta_request, records
 from fairpca.estimators import FairPCA
@@ -19,16 +22,17 @@ from fairpca.estimators._comparison import (
     fit_with_plain,
     held_out_summary,
     hold_out_summary,
+    without_target,
 )
+from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
-from fairpca.estimators._fitted_scores import look_at_scores
 from fairpca.exceptions import FairnessWarning
-from fairpca.linalg import Array
-from fairpca.metrics import AuditReport
+from fairpca.linalg import Array, project
+from fairpca.metrics import AuditReport, decision_rates
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign
-from fairpca.report._target import target_figures
+from fairpca.report._loadings import largest_balance
 from fairpca.rows import Rows
 
 if TYPE_CHECKING:  # loaded only where it is fitted
@@ -76,7 +80,9 @@ def fit_both(
     if isinstance(fair, FairPCA):
         folded = FoldedMoments.from_rows(rows, folds) if folds and measured is None else None
         total = GroupMoments.from_rows(rows) if folded is None else folded.total
-        fitted = Fitted(fair, fit_with_plain(fair, total), total, folded, measured)
+        plain = fit_with_plain(fair, total)
+        plain.components_ = same_sign(plain.components_, fair.components_)
+        fitted = Fitted(fair, plain, total, folded, measured)
         look_at_scores(fair, rows)
         return fitted._replace(path=_path(fitted) if folds else ())
     total = GroupMoments.from_rows(rows)
@@ -84,10 +90,20 @@ def fit_both(
     shared = set(FairPCA().get_params()) & set(fair.get_params()) - {"mean_tol", "n_components"}
     settings = {name: getattr(fair, name) for name in shared}
     plain = FairPCA(fair.n_components_, mean_tol=None, cov_weight=0.0, **settings)
-    path = tuple(map(PathPoint, fair.path_components_, records(fair.path_)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairnessWarning)  # the fair fit has said it
-        return Fitted(fair, plain.fit_moments(total), total, None, measured, path)
+        plain.fit_moments(total)
+    plain.components_ = same_sign(plain.components_, fair.components_)
+    fitted = Fitted(fair, plain, total, None, measured)
+    return fitted._replace(path=tuple(_points_of(fair, fitted)))
+
+
+def _points_of(fair: Any, fitted: Fitted) -> Iterator[PathPoint]:
+    """Yield the path of a `DeltaFairPCA`, with gaps and variance on rows that were held out."""
+    for components, figures in zip(fair.path_components_, records(fair.path_), strict=True):
+        point = copy(fair)
+        point.components_ = components
+        yield PathPoint(components, {**figures, **(fitted.measured(point) or {})})
 
 
 def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
@@ -199,6 +215,7 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **audit["verdict"],
         "headline": audit["headline"],
+        "undecided": audit["representations"][0]["undecided"],
         "confidence": audit["confidence"],
         "before": others[0]["headline"] if others else None,
         "difference": differences[0] if differences else None,
@@ -208,14 +225,14 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
     fair, plain, moments = fitted[:3]
-    certificate = fair.certificate_.as_dict()
+    certificate, held_out = fair.certificate_.as_dict(), fitted.measured(fair)
     return {
         "n_components": int(fair.n_components_),
         "standardized": bool(fair.standardize),
         "fair": _figures(fair),
         "plain": _figures(plain),
-        "held_out": fitted.measured(fair),
-        "expected": expected_figures(fair),
+        "held_out": held_out,
+        "expected": expected_figures(fair, held_out),
         "target": target_figures(fair, plain, rows),
         "certificate": {**certificate, "certified": bool(fair.certify)},
         "contrasts": contrast_rows(fair),
@@ -279,12 +296,62 @@ def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, 
 
 
 def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
-    """Name the features that each component is mostly made of."""
-    names, others = feature_names(fair), same_sign(plain.components_, fair.components_)
-    return [
-        [
-            {"feature": names[k], "fair": float(component[k]), "plain": float(other[k])}
-            for k in np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
-        ]
-        for component, other in zip(fair.components_, others, strict=True)
-    ]
+    """Name the features that each component is mostly made of, and what cancels a difference."""
+    names, balance = feature_names(fair), largest_balance(fair)[0]
+    components = []
+    for j, (component, other) in enumerate(zip(fair.components_, plain.components_, strict=True)):
+        largest = np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
+        components.append(
+            [
+                {"feature": names[k], "fair": float(component[k]), "plain": float(other[k])}
+                | ({} if balance is None else {"balance": float(balance[j, k])})
+                for k in largest[component[largest] != 0.0]
+            ]
+        )
+    return components
+
+
+def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, Any] | None:
+    """Gather R² of y and, for a target of two labels, decisions of logistic models by group."""
+    if not fair.target_weight:
+        return None
+    figures = {"names": list(fair.moments_.targets), "kept": fair.target_kept_, "models": []}
+    columns = () if rows is None or rows.targets is None else rows.targets.categorical
+    if rows is None or len(columns) != 1 or len(columns[0].levels) != 2:
+        return figures
+    groups = rows.groups is not None and not rows.groups.numeric
+    rows = rows.take(np.flatnonzero(columns[0].codes >= 0))
+    assert rows.targets is not None
+    y = rows.targets.categorical[0].codes
+    without = without_target(fair).fit_moments(plain.moments_)
+    names = ("plain PCA", "fair PCA without target", "fair PCA with target")
+    for name, model in zip(names, (plain, without, fair), strict=True):
+        score = _cross_fitted(project(rows.X, model.mean_, model._directions), y, rows)
+        entry: dict[str, Any] = {"name": name, "auc": float(roc_auc_score(y, score))}
+        if groups:
+            rates = decision_rates(score > 0.5, rows, label=y, joint=False).to_dict()["rates"]
+            entry["parity"] = _spread(rates, "selection")
+            entry["odds"] = max(_spread(rates, f"{what} positives") for what in ("true", "false"))
+            entry["rates"] = rates
+        figures["models"].append(entry)
+    figures["positive"] = columns[0].levels[1]
+    return figures
+
+
+def _cross_fitted(U: Array, y: Any, rows: Rows) -> Array:
+    """Probability of the second label, by a logistic model of the other half of the rows."""
+    U = U / np.where((spread := U.std(axis=0)) > 0.0, spread, 1.0)
+    score = np.empty(len(y))
+    first, second = rows.halves()
+    for train, test in ((first, second), (second, first)):
+        score[test] = y[train].mean()
+        if np.ptp(y[train]):
+            model = LogisticRegression(max_iter=1000).fit(U[train], y[train])
+            score[test] = model.predict_proba(U[test])[:, 1]
+    return score
+
+
+def _spread(rates: list[dict[str, Any]], measure: str) -> float:
+    """Largest difference of a rate between groups that are compared."""
+    return max((-r["difference"] for r in rates if r["measure"] == measure and r["difference"]),
+               default=0.0)  # fmt: skip

@@ -296,6 +296,6 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     targets, order = form_targets(sample, estimator._form_contrasts)
     sample, plain = sample.take(order), plain_model(estimator, X, groups)
     scores = np.asarray(sample.X @ plain.components_.T)
-    how = (targets.binary(), trainer(estimator.family, random), random)
-    delta = own_delta(scores, sample, *how)
+    train = trainer(estimator.family, 0)
+    delta = own_delta(scores, sample, targets.binary(), train, random)
     return _Point(delta.value, float(np.sum(plain.explained_variance_ratio_)))

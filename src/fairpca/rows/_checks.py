@@ -236,10 +236,22 @@ _MIN_ROWS, _FIRST, _SAMPLE = 20, 64, 1024
 _EXPECTED_PAIRS = 5.0
 _NAME = re.compile(r"(^|[^a-zA-Z])(id|ID|Id|uuid|index|key|unnamed: 0|Unnamed: 0)$|[a-z](Id|ID)$")
 
+_UNITS = re.compile(
+    r"(subject|person|participant|respondent|patient|student|pupil|employee|worker|user|customer|"
+    r"client|household|family|school|clinic|hospital|site)s?"
+    r"([ _.#-]*(id|no|nr|num|number|code))?#?$",
+    re.IGNORECASE,
+)
+
 
 def is_identifier(name: str) -> bool:
     """Tell the name of a column that numbers rows or persons."""
     return _NAME.search(name) is not None
+
+
+def names_units(name: str) -> bool:
+    """Tell the name of a column that says whose rows they are, such as subject# or patient_id."""
+    return _UNITS.match(name) is not None
 
 
 class Unique(NamedTuple):
@@ -297,7 +309,7 @@ def warn_of_identifiers(
     ]
     others = [name for name in names if name not in certain] if of_table else []
     for some, value, meaning in (
-        (certain, "value", "that is an identifier, which says nothing about new rows. Leave"),
+        (certain, "value", "that is an identifier, which says nothing about new data. Leave"),
         (others, "whole number", "if it names rows or persons, leave"),
     ):
         if some:
@@ -311,7 +323,7 @@ def warn_of_identifiers(
             )
 
 
-def check_levels(
+def check_text_features(
     levels: Mapping[str, Sequence[str]], n_rows: int, missing: Mapping[str, int]
 ) -> None:
     """Refuse text that is different in most rows; `missing` counts the values that rows lack."""

@@ -26,6 +26,7 @@ Level: TypeAlias = str | int | bool | float
 # Up to this many distinct values a column of fractions is a group label (0.5/1.5), beyond it a
 # number. Moments of batches apply the same rule to the union of their values.
 MAX_FLOAT_LEVELS = 2
+_FIRST = 1000  # rows that may show already what a column is
 # The same of whole numbers in a target: up to this many are labels, more are numbers.
 MAX_NUMBER_LABELS = 20
 _MAX_LABELS = 200
@@ -312,13 +313,20 @@ def _encode_column(column: Column, argument: str, is_numeric: bool) -> Attribute
         values = _to_numbers(column.name, values, argument)
     if kind not in "biuf":
         return _encode_objects(column.name, values, argument)
+    if kind == "f" and _are_fractions(np.unique(values[:_FIRST])):  # sorting all would take longer
+        return NumericAttribute(column.name, values)
     levels, codes = np.unique(values, return_inverse=True)
     labels: list[Level] = levels.tolist()
+    if kind == "f" and _are_fractions(levels):
+        return NumericAttribute(column.name, values)
     if kind == "f" and (levels == np.rint(levels)).all():
         labels = [int(label) for label in labels]
-    elif kind == "f" and len(levels) > MAX_FLOAT_LEVELS:
-        return NumericAttribute(column.name, values)
     return Attribute(column.name, tuple(labels), codes.astype(np.intp, copy=False))
+
+
+def _are_fractions(levels: NDArray[np.float64]) -> bool:
+    """Whether floats are numbers and no groups: more than two, and not all whole."""
+    return len(levels) > MAX_FLOAT_LEVELS and bool((levels != np.rint(levels)).any())
 
 
 def _holds_floats(values: NDArray[Any]) -> bool:

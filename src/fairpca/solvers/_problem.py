@@ -154,11 +154,15 @@ class FairProblem:
         >>> FairProblem.from_contrasts(covariance, contrasts, 2).cov_gaps.shape
         (1, 4, 4)
         """
-        ends = (0, padding)
+        mean_gaps, cov_gaps, ends = contrasts.mean_gaps, contrasts.cov_gaps, (0, padding)
+        if padding:  # np.pad copies p×p matrices also where it adds nothing
+            covariance = np.pad(covariance, (ends, ends))
+            mean_gaps = np.pad(mean_gaps, ((0, 0), ends))
+            cov_gaps = np.pad(cov_gaps, ((0, 0), ends, ends))
         return cls(
-            np.pad(covariance, (ends, ends)),
-            np.pad(contrasts.mean_gaps, ((0, 0), ends)),
-            np.pad(contrasts.cov_gaps, ((0, 0), ends, ends)),
+            covariance,
+            mean_gaps,
+            cov_gaps,
             int(n_components),
             mean_tol=mean_tol,
             cov_weight=1.0 if cov_weight is None else float(cov_weight),

@@ -169,10 +169,15 @@ def solve_sets(problem: SparseProblem, supports: Any, V: Array) -> list[State]:
     solved = zip(values[best], sets.lift(y[best]), supports, V, strict=True)
     if problem.limit is None:
         return [State(float(value), W, some) for value, W, some, _ in solved]
-    return [
-        _solve_limited(_SupportSets(problem, some[None]), near if near[:, -1].any() else W)
-        for _, W, some, near in solved
-    ]
+    states = []
+    for _, W, some, near in solved:
+        one = _SupportSets(problem, some[None])
+        state = _solve_limited(one, near) if near[:, -1].any() else None
+        if state is None or state.value < 0.0:  # the limit is not met from there
+            other = _solve_limited(one, W)
+            state = other if state is None else max(state, other, key=lambda each: each.value)
+        states.append(state)
+    return states
 
 
 class _SupportSets:
@@ -186,8 +191,8 @@ class _SupportSets:
         back = np.swapaxes(self.E, -1, -2)
         self.M, A = (symmetrize(back @ (C @ self.E)) for C in (problem.S, problem.square))
         # A direction in which nothing varies is zero in E, and must not be taken for a free one.
-        lacking = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
-        self.M = self.M + np.eye(len(self.column)) * lacking[..., None]
+        self.flat = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
+        self.M = self.M + np.eye(len(self.column)) * self.flat[..., None]
         self.inner = np.where(self.column[:, None] == self.column, A, 0.0)
         self.pairs: Any = np.triu_indices(self.d)
         # 1/c of each pair: scores of unit variance always, uncorrelated ones where there is room.
@@ -225,6 +230,8 @@ class _SupportSets:
         hard = self.slack == 0.0
         soft = np.sum(residual[..., ~hard] ** 2 / self.slack[~hard], axis=-1)
         feasible = np.abs(residual[..., hard]).max(axis=-1) < _FEASIBLE
+        feasible &= np.abs(residual[..., ~hard]).max(axis=-1, initial=0.0) < 1.0 - 1e-6
+        feasible &= np.abs(y * self.flat).max(axis=-1) < _FEASIBLE
         return np.where(feasible, own - soft, -np.inf)
 
     def solve(self, y: Array) -> tuple[Array, Array]:
@@ -339,7 +346,7 @@ def _bases(problem: SparseProblem, supports: Any) -> tuple[Array, int]:
     P = _complement(problem.F[:, T].transpose(1, 0, 2), _UNMET)
     values, vectors = np.linalg.eigh(symmetrize(P @ S[T[:, :, None], T[:, None, :]] @ P))
     varies = values > _RANK * float(np.diag(S).max())
-    kept = np.flatnonzero(varies.any(axis=0))
+    kept = np.flatnonzero(varies.any(axis=0) | (np.arange(T.shape[1]) == T.shape[1] - 1))
     N = (P @ vectors * (varies / np.sqrt(np.where(varies, values, 1.0)))[:, None])[..., kept]
     E = np.zeros((n * d, len(S), len(kept)))
     np.add.at(E, (np.arange(n * d)[:, None], T), N)

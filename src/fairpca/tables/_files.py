@@ -163,8 +163,8 @@ class FilePart:
         own = [key for key in self.schema if key.name not in names]
         keys = {key.name: self.keys[key.name] for key in own}
         schema = pa.schema([*schema, *own])
-        found: dict[str, Any] = {"keys": keys, "groups": groups, "n_rows": n_rows, "state": state}
-        return replace(self, schema=schema, **found)
+        facts: dict[str, Any] = {"keys": keys, "groups": groups, "n_rows": n_rows, "state": state}
+        return replace(self, schema=schema, **facts)
 
     def _header(self, fragment: Any) -> list[str]:
         try:
@@ -221,7 +221,7 @@ class Files(NamedTuple):
     folders: tuple[str, ...]
 
 
-class _Found(NamedTuple):
+class _Listed(NamedTuple):
     """Files that one path, glob or directory names."""
 
     filesystem: Any
@@ -238,24 +238,24 @@ def open_files(
         raise InvalidInputError(f"source={source!r}: give a path, or several.", parameter="source")
     items = [source] if isinstance(source, str | os.PathLike) else source
     suffixes = SUFFIXES[kind] if kind else tuple(s for known in SUFFIXES.values() for s in known)
-    found = [_find(os.fspath(item), suffixes, filesystem) for item in items]
-    places = [resolved(item.filesystem, path) for item in found for path in item.paths]
+    listed = [_find(os.fspath(item), suffixes, filesystem) for item in items]
+    places = [resolved(item.filesystem, path) for item in listed for path in item.paths]
     if not places:
         raise InvalidInputError("no files were given.", parameter="source")
     if len(set(places)) < len(places):
         raise InvalidInputError(
             "a file is named more than once: its rows would count twice.", parameter="source"
         )
-    single = [item.type for item in found] == [fs.FileType.File]
-    kind = kind or _common_kind([path for item in found for path in item.paths], single)
+    single = [item.type for item in listed] == [fs.FileType.File]
+    kind = kind or _common_kind([path for item in listed for path in item.paths], single)
     format = _format(kind, separator, types)
-    closed = [part for item in found for part in _closed_parts(item, format)]
+    closed = [part for item in listed for part in _closed_parts(item, format)]
     first = closed[0].opened()
     for name in first.schema.names:  # bytes are what is not the text it should be
         if kind == "csv" and kinds.is_binary(first.schema.field(name).type):
             raise _not_text(first.path, f"column {name!r}")
     others = in_order(lambda part: part.opened(first.schema), closed[1:])
-    folders = [resolved(f.filesystem, f.base) for f in found if f.type == fs.FileType.Directory]
+    folders = [resolved(f.filesystem, f.base) for f in listed if f.type == fs.FileType.Directory]
     return Files((first, *others), kind, single, tuple(folders))
 
 
@@ -280,13 +280,13 @@ def open_filesystem(source: str, filesystem: Any = None) -> tuple[Any, str]:
         raise InvalidInputError(f"{source!r} cannot be opened: {error}") from None
 
 
-def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> _Found:
+def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> _Listed:
     """Files that one path, glob or address names; a directory without such names is read whole."""
     system, path = open_filesystem(source, filesystem)
     try:
         kind = system.get_file_info(path).type
         if kind == fs.FileType.File:
-            return _Found(system, path.rpartition("/")[0], [path], kind)
+            return _Listed(system, path.rpartition("/")[0], [path], kind)
         base, paths = path, []
         if kind == fs.FileType.Directory:
             paths = _list(system, path)
@@ -297,7 +297,7 @@ def _find(source: str, suffixes: Sequence[str], filesystem: Any) -> _Found:
         raise InvalidInputError(f"{source!r} cannot be listed: {error}") from None
     if not paths:
         raise InvalidInputError(f"{source!r} names no file: check the path.", parameter="source")
-    return _Found(system, base, sorted(paths), kind)
+    return _Listed(system, base, sorted(paths), kind)
 
 
 def _list(system: Any, path: str) -> list[str]:
@@ -367,7 +367,7 @@ def _format(kind: Kind, separator: str, types: Mapping[str, str]) -> Any:
     return ds.CsvFileFormat(parse_options=parse, default_fragment_scan_options=options)
 
 
-def _closed_parts(item: _Found, format: Any) -> Iterator[FilePart]:
+def _closed_parts(item: _Listed, format: Any) -> Iterator[FilePart]:
     """Files that one path, glob or directory names, with the values of their hive keys."""
     below = [_below(path, item.base) for path in item.paths]
     rows = [_hive_values(relative) for relative in below]

@@ -51,7 +51,7 @@ class Partial:
     unique: Mapping[str, Unique] = field(default_factory=dict)  # features that may be identifiers
 
 
-def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Partial:
+def sum_batch(columns: Columns, roles: Roles, *, counting: bool = False) -> Partial:
     """Sum the complete rows of positive weight of one batch; or only count what is missing."""
     n_rows = columns.n_rows
     # Nulls cost nothing to see. NaN among the features shows in the sums, so that a complete batch
@@ -62,7 +62,7 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
     missing, complete = count_missing(columns, roles, search_features=counting or needs_search)
     if not missing and not counting:
         if needs_search:
-            check_finite(columns, roles)
+            check_finite_columns(columns, roles)
         try:
             return _sum(columns, roles)
         except GroupsError:
@@ -70,13 +70,13 @@ def summarise(columns: Columns, roles: Roles, *, counting: bool = False) -> Part
         except InvalidInputError as error:
             missing, complete = count_missing(columns, roles, search_features=True)
             if not missing:
-                check_finite(columns, roles)
+                check_finite_columns(columns, roles)
                 raise error from None
     incomplete = n_rows - int(np.count_nonzero(complete))
     if counting or refused(missing, roles):
         return Partial(None, {}, n_rows, incomplete, missing)
     if roles.missing == "mean":
-        check_finite(columns, roles)
+        check_finite_columns(columns, roles)
         return replace(_sum(columns, roles, missing), incomplete=incomplete, missing=missing)
     part = _sum(columns.filter(complete), roles)
     return replace(part, n_rows=n_rows, incomplete=incomplete, missing=missing)
@@ -275,7 +275,7 @@ def _masks(columns: Columns, roles: Roles, search_features: bool) -> Iterator[Ma
                 yield argument, name, absent(column)
 
 
-def check_finite(columns: Columns, roles: Roles) -> None:
+def check_finite_columns(columns: Columns, roles: Roles) -> None:
     """Refuse infinite features, naming the column."""
     bad = [name for name, column in columns.features.items() if np.isinf(numbers(column)).any()]
     if columns.matrix is not None:

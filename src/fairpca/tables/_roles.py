@@ -134,8 +134,8 @@ def assign_roles(
         if name is not None and not isinstance(name, str):
             problem = f"{word}={name!r}: give the name of one column."
             raise InvalidInputError(problem, parameter=parameter)
-    given = map(as_names, (sensitive, control, weight, unit, target))
-    groups = dict(zip(ALIGNED, given, strict=True))
+    named = (sensitive, control, weight, unit, target)
+    groups = dict(zip(ALIGNED, map(as_names, named), strict=True))
     if not groups["sensitive_features"]:
         raise GroupsError(
             "sensitive names no column: give at least one protected attribute.",

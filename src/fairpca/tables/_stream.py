@@ -24,10 +24,10 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.moments import FoldedMoments
-from fairpca.rows._checks import check_levels, warn_of_identifiers
+from fairpca.rows._checks import check_text_features, warn_of_identifiers
 from fairpca.rows._columns import MissingReport, no_rows_error
 from fairpca.rows._containers import check_unique
-from fairpca.tables._kernel import Partial, merge_partials, refused, summarise
+from fairpca.tables._kernel import Partial, merge_partials, refused, sum_batch
 from fairpca.tables._roles import Columns, Roles
 
 Item = TypeVar("Item")
@@ -101,7 +101,7 @@ def reading(
 
 
 def open_stream(source: Any) -> Stream | None:
-    """Find out how to read what is neither a path nor a Table; None where nobody knows."""
+    """Open what is neither a path nor a Table; None for what is no stream."""
     if isinstance(source, Stream):
         return source
     if callable(source) and not hasattr(source, "__arrow_c_stream__"):
@@ -308,7 +308,7 @@ def sum_batches(
 
     def work(columns: Columns) -> Partial:
         try:
-            return summarise(columns, roles, counting=failing)
+            return sum_batch(columns, roles, counting=failing)
         except InvalidInputError as error:
             raise error.at(columns.path) from None
 
@@ -328,7 +328,7 @@ def finish(total: Partial, roles: Roles, name: str = "the table", named: bool = 
         raise no_rows_error(total.n_rows, total.incomplete, name)
     n_rows = total.n_rows - total.incomplete
     missing = total.missing if roles.missing == "mean" else {}
-    check_levels(total.levels, total.n_rows if missing else n_rows, missing)
+    check_text_features(total.levels, total.n_rows if missing else n_rows, missing)
     warn_of_identifiers(total.unique, n_rows)
     moments = total.moments if named else replace(total.moments, feature_names=None, columns=None)
     by_units = roles.unit is not None

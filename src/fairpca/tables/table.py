@@ -18,11 +18,11 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_levels, unique_columns, warn_of_identifiers
+from fairpca.rows._checks import check_text_features, unique_columns, warn_of_identifiers
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
 from fairpca.tables._kernel import (
     Partial,
-    check_finite,
+    check_finite_columns,
     count_missing,
     numbers,
     positive_rows,
@@ -160,10 +160,10 @@ class Table:
         if not used.any():
             raise no_rows_error(parts.n_rows, incomplete, self.name)
         parts = parts.filter(used)
-        check_finite(parts, roles)
+        check_finite_columns(parts, roles)
         rows, levels = to_rows(parts, roles)
         rows = with_keys(rows, roles, levels)  # before means fill what is missing, as in batches
-        check_levels(levels, len(rows), missing if roles.missing == "mean" else {})
+        check_text_features(levels, len(rows), missing if roles.missing == "mean" else {})
         unique = unique_columns(rows.X[:, : len(roles.features)], roles.features)
         warn_of_identifiers(unique, len(rows))
         if roles.hold_out:

@@ -1,0 +1,198 @@
+"""Which quick tests enter a line of the source, and what they say of a fault in it."""
+
+import hashlib
+import importlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from coverage import CoverageData
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = (3.0, 30.0, float("inf"))  # seconds of tests, after which a new process starts
+# Imported once, before processes are forked: all that tests need and that holds no fault.
+SHARED = (
+    "scipy.stats", "scipy.optimize", "scipy.sparse.linalg", "sklearn.utils.estimator_checks",
+    "sklearn.ensemble", "sklearn.linear_model", "sklearn.decomposition", "sklearn.svm",
+    "pandas", "pyarrow.dataset", "narwhals", "click",
+)  # fmt: skip
+OPTIONS = ("-q", "-p", "no:cacheprovider")
+
+
+class Suite:
+    """Quick tests with their seconds, and the lines of the source that each enters."""
+
+    def __init__(self, folder, measured):
+        self.folder = folder
+        self.seconds = {name: s for file in measured.values() for name, s in file["tests"].items()}
+        for name in SHARED:
+            importlib.import_module(name)
+
+    @cached_property
+    def _data(self):  # of each process its own: it holds a connection to SQLite
+        data = CoverageData(str(self.folder / "coverage"))
+        data.read()
+        return data
+
+    def tests(self, fault):
+        """Tests that enter the lines of a fault: the shortest first, others' after its own."""
+        names = set()
+        for file, line in fault.used:
+            lines = self._data.contexts_by_lineno(str(ROOT / "src" / "fairpca" / file))
+            names |= {name.rpartition("|")[0] for name in lines.get(line, ())}
+        own = (f"tests/{fault.file.split('/')[0]}/", "tests/oracle/", "tests/property/")
+        cost = {name: s * (1 if name.startswith(own) else 3) for name, s in self.seconds.items()}
+        return sorted(names & cost.keys(), key=lambda name: cost[name])
+
+    def try_fault(self, fault, limit):
+        """Return what became of a fault, how many tests ran, and the one that failed."""
+        tests, done, spent = self.tests(fault), 0, 0.0
+        verdict, failed = "NOT ENTERED", ""
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "src")
+            shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+            fault.apply(source / "fairpca")
+            for seconds in PARTS:
+                part, total = self._part(tests[done:], min(seconds, limit - spent))
+                if part:
+                    verdict, failed = run_tests(source, part, total)
+                    if failed == "exit 4":  # nothing could be imported: with a fault only
+                        assert run_tests(ROOT / "src", part, total)[0] == "SURVIVED", part
+                    done, spent = done + len(part), spent + total
+                if verdict != "SURVIVED":
+                    break
+        return verdict, f"{done} of {len(tests)} tests", failed
+
+    def _part(self, tests, seconds):
+        """The first tests, which take about so many seconds together."""
+        part, total = [], 0.0
+        while len(part) < len(tests) and total < seconds:
+            part.append(tests[len(part)])
+            total += self.seconds[part[-1]]
+        return part, total
+
+
+class _FirstFailure:
+    """Write the name of the test that failed."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.file.write_text(report.nodeid)
+
+
+def run_tests(source, tests, seconds):
+    """Run tests on a source in a process of its own; return the verdict and what failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        failed, listed = Path(folder, "failed"), Path(folder, "tests")
+        failed.touch()
+        listed.write_text("\n".join(tests))
+        child = os.fork()
+        if child == 0:
+            _be_tested(source, [f"@{listed}"], 60 + int(5.0 * seconds), _FirstFailure(failed))
+        status, deadline = None, time.monotonic() + 600.0 + 30.0 * seconds
+        while status is None and time.monotonic() < deadline:
+            done, code = os.waitpid(child, os.WNOHANG)
+            status = os.waitstatus_to_exitcode(code) if done else None
+            time.sleep(0.02)
+        if status is None:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if status is None or status == -signal.SIGXCPU:
+            return "hung", ""
+        assert status != pytest.ExitCode.INTERNAL_ERROR, "pytest itself failed"
+        return "killed" if status else "SURVIVED", failed.read_text() or f"exit {status}"
+
+
+def _be_tested(source, arguments, seconds, plugin):
+    """Become a run of pytest on another source, with a limit on processor time."""
+    os.setsid()
+    os.chdir(ROOT)
+    os.environ.update(_environment(source))
+    sys.path.insert(0, str(source))
+    sys.argv = ["pytest"]
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 10))
+    try:
+        os._exit(int(pytest.main(["-x", *OPTIONS, *arguments], plugins=[plugin])))
+    finally:
+        os._exit(3)
+
+
+def _environment(source):
+    return {
+        "PYTHONPATH": str(source), "CI": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"
+    }  # fmt: skip
+
+
+def measured_suite(processes):
+    """Run the quick tests with coverage: those of files that changed since they last ran."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    tests = {str(file.relative_to(ROOT)): _digest([file]) for file in files if _has_tests(file)}
+    shared = [file for file in files if not _has_tests(file) and file.parent.name != "mutants"]
+    folder = ROOT / "build" / "mutants" / _digest([*sorted((ROOT / "src").rglob("*.py")), *shared])
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = folder / "measured.json"
+    measured = json.loads(listed.read_text()) if listed.exists() else {}
+    measured = {file: one for file, one in measured.items() if file in tests}
+    changed = [file for file in tests if measured.get(file, {}).get("digest") != tests[file]]
+    if changed:
+        seconds = _measure(folder, changed, processes)
+        measured |= {file: {"digest": tests[file], "tests": seconds[file]} for file in changed}
+        listed.write_text(json.dumps(measured))
+    return Suite(folder, measured)
+
+
+def _measure(folder, files, processes):
+    """Run test files with coverage; return the seconds of each test by file."""
+    command = [
+        sys.executable, "-m", "pytest", *OPTIONS, "-n", str(processes), "--dist", "worksteal",
+        "--cov=fairpca", "--cov-append", "--cov-context=test", "--cov-report=",
+        f"--junitxml={folder}/tests.xml", *files,
+    ]  # fmt: skip
+    environment = os.environ | _environment(ROOT / "src")
+    environment["COVERAGE_FILE"] = str(folder / "coverage")
+    if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode not in (0, 5):
+        sys.exit("the quick suite fails without any fault")
+    seconds = {file: {} for file in files}
+    for case in ElementTree.parse(folder / "tests.xml").iter("testcase"):
+        file, name = node_name(case.attrib["classname"], case.attrib["name"])
+        if file in seconds:
+            seconds[file][name] = float(case.attrib["time"])
+    known = {name for tests in seconds.values() for name in tests}
+    data = CoverageData(environment["COVERAGE_FILE"])
+    data.read()
+    entered = {name.rpartition("|")[0] for name in data.measured_contexts()}
+    if lacking := {name for name in entered if name.split("::")[0] in seconds} - known:
+        print(f"{len(lacking)} tests have another name in the report: {sorted(lacking)[:3]}")
+    return seconds
+
+
+def node_name(place, test):
+    """Return the file and the name of a test by what JUnit writes: folders, file and classes."""
+    words = place.split(".")
+    last = next((k for k, word in enumerate(words) if word.startswith("test_")), len(words) - 1)
+    file = "/".join(words[: last + 1]) + ".py"
+    return file, "::".join([file, *words[last + 1 :], test])
+
+
+def _has_tests(file):
+    return file.name.startswith("test_")
+
+
+def _digest(files):
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
