@@ -7,9 +7,9 @@
 
 FAIRPCA_DATA names the folder with the data. All rows, standardised, one BLAS thread. The limit on
 the whitened covariance gap is that of FairPCA plus 0.02. The constants of the search were chosen
-on random problems for which all supports can be tried (tests/oracle/test_sparse_supports.py), and
-for speed on random tables. One choice was made after a look at these 15 sets, and is not held out:
-a shortcut that leaves out unpromising refinements is off under a limit, where it cost up to 6 %.
+on random problems of other seeds: small ones for which all supports can be tried (those of
+tests/oracle/test_sparse_supports.py have seeds of their own), larger ones next to a wider search,
+and random tables for speed. None was chosen on these 15 sets.
 """
 
 import argparse

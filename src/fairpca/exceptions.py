@@ -228,6 +228,10 @@ class LongFitWarning(FairnessWarning):
     """A fit will take long; the message says how long, and what is quicker."""
 
 
+class ApproximateKernelWarning(FairnessWarning):
+    """A kernel of many rows is approximated; the message says by what, and what is exact."""
+
+
 class ImputedValuesWarning(FairnessWarning):
     """Missing values count as the mean of all rows; the message says in which columns."""
 

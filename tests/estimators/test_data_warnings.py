@@ -15,6 +15,7 @@ from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, GroupMoments, load_mod
 from fairpca.datasets import load_diabetes_sex
 from fairpca.estimators._data_warnings import warn_of_empty_components
 from fairpca.exceptions import (
+    ApproximateKernelWarning,
     DominantFeatureWarning,
     EmptyComponentWarning,
     ExtremeRowsWarning,
@@ -231,10 +232,30 @@ def test_a_long_fit_says_so_before_it_starts(monkeypatch):
 
     monkeypatch.setattr(_fair_kernel_pca, "_SECONDS", 1e6)
     X, groups = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
-    with pytest.warns(LongFitWarning, match="60 rows at full rank will take about"):
+    with pytest.warns(LongFitWarning, match=r"60 rows may take about .* Or use rank=200 or n_l"):
         FairKernelPCA(1).fit(X, sensitive_features=groups)
     assert not _said(lambda: FairKernelPCA(1, rank=5).fit(X, sensitive_features=groups))
     assert not _said(lambda: FairKernelPCA(1, n_landmarks=9).fit(X, sensitive_features=groups))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said", "size"),
+    [
+        (1000, {}, None, 999),
+        (1001, {}, "1,001 rows: the 200 largest eigenvalues", 200),
+        (1001, {"n_components": 120}, "the 240 largest", 240),
+        (1001, {"n_landmarks": 50}, None, 49),
+        (3001, {}, "3,001 rows: 500 landmarks stand for all", 499),
+    ],
+)
+def test_kernels_of_many_rows_are_approximated_and_say_so(rows, options, said, size):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(rows, 30)), np.arange(rows) % 2
+    model = FairKernelPCA(**{"n_components": 1, "cov_weight": 0.0} | options)
+    caught = _said(lambda: model.fit(X, sensitive_features=groups))
+    assert [kind for kind, _ in caught] == [ApproximateKernelWarning] * (said is not None)
+    assert said is None or said in caught[0][1]
+    assert len(model.eigenvalues_) == size
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import HOSTILE, hostile_page
 
-from fairpca import DeltaFairPCA, FairPCA
+from fairpca import DeltaFairPCA, FairPCA, SparseFairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import audit
 from fairpca.report import audit_report
@@ -300,6 +300,21 @@ def test_held_out_rows_are_audited_and_not_fitted():
     assert chosen["shown"][name].startswith(f"{100 * estimate:.1f} ±".replace("-", "−"))
     assert "--hold-out 0.25" not in page.html()
     assert "--hold-out 0.25" in audit_report(X, z, **how).html()
+
+
+def test_sparse_components_are_shown_without_zeros_and_with_their_balance():
+    rng = np.random.default_rng(0)
+    z = np.repeat(["a", "b"], 100)
+    X = rng.normal(size=(200, 6)) + np.outer(z == "a", rng.normal(size=6))
+    model = SparseFairPCA(2, n_nonzero=3)
+    options = {"families": (), "adversaries": ("linear",), "effort": "quick"}
+    page = audit_report(X, z, model=model, **options)
+    components = page.summary["fit"]["loadings"]
+    assert [len(component) for component in components] == [3, 3]
+    for component in components:
+        assert all(entry["fair"] for entry in component)
+        assert abs(sum(entry["balance"] for entry in component)) < 1e-9
+    assert "balance: loading × group difference" in page.html()
 
 
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")

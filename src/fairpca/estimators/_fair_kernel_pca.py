@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from numbers import Integral
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
 from fairpca.estimators._base import FairnessEstimator
+from fairpca.estimators._data_warnings import warn_of_time
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
     NON_NEGATIVE,
@@ -25,7 +27,12 @@ from fairpca.estimators._sklearn import (
     fit_context,
     one_of,
 )
-from fairpca.exceptions import FairnessWarning, InvalidInputError, LongFitWarning, warn_user
+from fairpca.exceptions import (
+    ApproximateKernelWarning,
+    FairnessWarning,
+    InvalidInputError,
+    warn_user,
+)
 from fairpca.linalg import Array, fix_signs
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem
@@ -35,8 +42,12 @@ from fairpca.tables import input_kind
 
 # Rows of a Dask collection from which landmarks are chosen, at least.
 _DRAWN = 20000
-# A fit of 1,000 rows at full rank takes so many seconds on one core; longer ones are announced.
-_SECONDS, _LONG = 6.0, 20.0
+# A fit of 1,000 rows at full rank takes so many seconds on one core.
+_SECONDS = 6.0
+AUTO = "auto"
+# Up to so many rows all eigenvalues are kept by default, and all rows; else so many.
+_ALL_EIGENVALUES, _ALL_ROWS = 1000, 3000
+_RANK, _LANDMARKS = 200, 500
 
 
 class FairKernelPCA(FairnessEstimator):
@@ -63,10 +74,12 @@ class FairKernelPCA(FairnessEstimator):
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
         a batch of rows only: cluster centres inside every combination of groups and strata (rows
-        drawn from each for a precomputed kernel). None: the exact form with the n×n kernel matrix.
-    rank : int or None, default=None
+        drawn from each for a precomputed kernel). None: the exact form with the n×n kernel matrix,
+        unless `rank` says otherwise.
+    rank : int, "auto" or None, default="auto"
         Number of eigenvalues of the kernel to keep; None: all that are not zero. Time and the
-        certificate are those of a problem with `rank` features.
+        certificate are those of a problem with `rank` features. "auto": all up to 1,000 rows, the
+        200 largest of more, and above 3,000 rows 500 landmarks; a warning says what was chosen.
     formulation : {"feature", "paper"}, default="feature"
         "feature": orthonormal components in feature space. "paper": orthonormal coefficients of
         the training rows with the objective K² and the Q_k and f_k printed by Olfat and Aswani,
@@ -130,7 +143,7 @@ class FairKernelPCA(FairnessEstimator):
         "gamma": [POSITIVE, None],
         "kernel_params": [dict, None],
         "n_landmarks": [at_least(2), None],
-        "rank": [AT_LEAST_ONE, None],
+        "rank": [AT_LEAST_ONE, one_of({AUTO}), None],
         "formulation": [one_of({"feature", "paper"})],
         "inverse_alpha": [NON_NEGATIVE, None],
         "random_state": ["random_state"],
@@ -145,7 +158,7 @@ class FairKernelPCA(FairnessEstimator):
         gamma: float | None = None,
         kernel_params: dict[str, Any] | None = None,
         n_landmarks: int | None = None,
-        rank: int | None = None,
+        rank: int | str | None = AUTO,
         formulation: str = "feature",
         inverse_alpha: float | None = None,
         random_state: int | np.random.RandomState | None = 0,
@@ -350,35 +363,42 @@ class FairKernelPCA(FairnessEstimator):
         is_positive = kernels.is_positive(
             self.kernel, params.get("degree", 3), params.get("coef0", 1)
         )
-        options = kernels.SpectrumOptions(self.rank, is_positive, float(precision), random)
-        if self.n_landmarks is not None and self.n_landmarks < len(rows):
-            few, K = kernels.few_rows(anchors, rows, self.n_landmarks, random, cluster_centres)
+        rank, n_landmarks = self._approximation(len(rows))
+        options = kernels.SpectrumOptions(rank, is_positive, float(precision), random)
+        if n_landmarks is not None and n_landmarks < len(rows):
+            few, K = kernels.few_rows(anchors, rows, n_landmarks, random, cluster_centres)
             sum_features = sum_features or partial(kernels.sum_in_batches, rows)
             return few, kernels.landmark_space(sum_features, few, K, options, self._form_contrasts)
         kernels.check_gram_memory(
             len(rows),
-            partial=self.rank is not None and self.rank < len(rows),
+            partial=rank is not None and rank < len(rows),
             inverse=self.inverse_alpha is not None,
         )
-        if self.rank is None:
-            _warn_of_time(len(rows))
+        if rank is None:
+            seconds = _SECONDS * (len(rows) / 1000.0) ** 3
+            message = f"all eigenvalues of {len(rows):,} rows may take about {{}}: fit fewer rows."
+            warn_of_time(seconds, message, [("rank", _RANK), ("n_landmarks", _LANDMARKS)])
         is_feature = self.formulation == "feature"
         build = kernels.exact_space if is_feature else kernels.coefficient_space
         return anchors, build(rows, anchors.gram(rows.X), options, self._form_contrasts)
 
-
-def _warn_of_time(n_rows: int) -> None:
-    """Say how long all eigenvalues of this many rows take, before the fit starts."""
-    seconds = _SECONDS * (n_rows / 1000.0) ** 3
-    if seconds >= _LONG:
-        minutes = seconds / 60.0
-        shown = f"{minutes:.0f} minutes" if minutes >= 2.0 else f"{seconds:.0f} seconds"
+    def _approximation(self, n_rows: int) -> tuple[int | None, int | None]:
+        """Eigenvalues to keep and landmarks, None for all; says so where it was not asked for."""
+        if self.rank != AUTO:
+            return cast("int | None", self.rank), self.n_landmarks
+        if self.n_landmarks is not None or n_rows <= _ALL_EIGENVALUES:
+            return None, self.n_landmarks
+        count = self.n_components if isinstance(self.n_components, Integral) else 1
+        rank: int | None = max(_RANK, 2 * int(count))
+        n_landmarks, what = None, f"the {rank} largest eigenvalues of the kernel are kept"
+        if n_rows > _ALL_ROWS and self.formulation == "feature":
+            rank, n_landmarks = None, max(_LANDMARKS, 4 * int(count))
+            what = f"{n_landmarks} landmarks stand for all rows"
         warn_user(
-            f"{n_rows} rows at full rank will take about {shown}, or several times that with many "
-            "groups. rank=200 keeps the largest eigenvalues, and n_landmarks=500 needs no matrix "
-            "of all rows: either takes seconds.",
-            LongFitWarning,
+            f"{n_rows:,} rows: {what}, so that the fit is quick. rank=None keeps everything.",
+            ApproximateKernelWarning,
         )
+        return rank, n_landmarks
 
 
 def cluster_centres(

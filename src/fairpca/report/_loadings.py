@@ -99,7 +99,7 @@ class LoadingsDisplay(Display):
         """
         components, names = _loadings(estimator, feature_names)
         if hasattr(estimator, "balance_"):
-            return cls(components, names, None, *_largest_balance(estimator)).plot(ax, **options)
+            return cls(components, names, None, *largest_balance(estimator)).plot(ax, **options)
         if plain is None:
             plain = plain_model(estimator, X, sensitive_features)
         other = None if plain is None else same_sign(plain.components_, components)
@@ -293,8 +293,10 @@ def _loadings(estimator: Any, names: Any) -> tuple[NDArray[Any], Any]:
     return components, _names(estimator, names)
 
 
-def _largest_balance(estimator: Any) -> tuple[NDArray[Any] | None, str]:
-    """Balance of the contrast with the largest differences to cancel, and its groups."""
+def largest_balance(estimator: Any) -> tuple[NDArray[Any] | None, str]:
+    """Balance of the contrast with the largest differences to cancel, and its groups; or None."""
+    if not hasattr(estimator, "balance_"):
+        return None, ""
     compared = [e for e in records(estimator.contrasts_) if e["mean_gap"] is not None]
     if not compared:
         return np.zeros_like(estimator.components_), "no groups"

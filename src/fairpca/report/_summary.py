@@ -32,6 +32,7 @@ from fairpca.metrics import AuditReport, decision_rates
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign
+from fairpca.report._loadings import largest_balance
 from fairpca.rows import Rows
 
 if TYPE_CHECKING:  # loaded only where it is fitted
@@ -295,15 +296,19 @@ def _groups(fair: Any, plain: FairPCA, moments: GroupMoments) -> list[dict[str, 
 
 
 def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
-    """Name the features that each component is mostly made of."""
-    names = feature_names(fair)
-    return [
-        [
-            {"feature": names[k], "fair": float(component[k]), "plain": float(other[k])}
-            for k in np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
-        ]
-        for component, other in zip(fair.components_, plain.components_, strict=True)
-    ]
+    """Name the features that each component is mostly made of, and what cancels a difference."""
+    names, balance = feature_names(fair), largest_balance(fair)[0]
+    components = []
+    for j, (component, other) in enumerate(zip(fair.components_, plain.components_, strict=True)):
+        largest = np.argsort(-np.abs(component), kind="stable")[:_LOADINGS]
+        components.append(
+            [
+                {"feature": names[k], "fair": float(component[k]), "plain": float(other[k])}
+                | ({} if balance is None else {"balance": float(balance[j, k])})
+                for k in largest[component[largest] != 0.0]
+            ]
+        )
+    return components
 
 
 def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, Any] | None:

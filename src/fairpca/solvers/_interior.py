@@ -216,15 +216,23 @@ class InteriorPoint:
 
 
 class DensePoint(InteriorPoint):
-    """The same iteration for maximise gradient·y with Z(y) = start + Σ y_iA_i inside the cone."""
+    """The same iteration for maximise gradient·y with Ey = 0 and the slacks start + A(y) inside."""
 
-    # `maps` are the A_i: (N, 1, n, n) of the box, (N, K, M, M) of cuts, (N, J) of rows. It starts
-    # inside with y = 0, and from multipliers of one size that need not be feasible yet.
+    # y: svec of the one matrix Z ⪰ 0 of the box, then further variables, N in all. `maps` are A of
+    # the cuts (N, K, M, M) and rows (N, J), and the rows of E are orthonormal. It starts inside
+    # with y = 0, and from multipliers of one size that need not be feasible yet.
 
-    def __init__(self, start: ConePoint, maps: ConePoint, gradient: Array, accuracy: float) -> None:
-        self.maps, self.gradient, self.accuracy = maps, gradient, accuracy
-        self.Z, self.y = start, np.zeros(len(gradient))
-        level = float(np.linalg.norm(gradient))
+    def __init__(
+        self,
+        start: ConePoint,
+        maps: tuple[Array, Array],
+        E: Array,
+        gradient: Array,
+        accuracy: float,
+    ) -> None:
+        self.maps, self.E, self.gradient, self.accuracy = maps, E, gradient, accuracy
+        self.Z, self.vectors = start, _vectors(start.box.shape[-1])
+        level = float(np.linalg.norm(self._along(gradient)))
         box, cuts = (np.broadcast_to(np.eye(Z.shape[-1]), Z.shape) for Z in start[:2])
         self.X = ConePoint(level * box, level * cuts, level * np.ones(len(start.rows)))
 
@@ -237,50 +245,74 @@ class DensePoint(InteriorPoint):
         is_solved = self.X.dot(self.Z) <= self.accuracy and self.left <= self.accuracy
         return Status.CONVERGED if is_solved else None
 
+    def _along(self, y: Array) -> Array:
+        return np.asarray(y - self.E.T @ (self.E @ y))
+
+    def taken(self, X: ConePoint) -> Array:
+        """Aᵀ(X)."""
+        cuts, rows = (part.reshape(len(part), -1) for part in self.maps)
+        y = cuts @ X.cuts.ravel() + rows @ X.rows
+        y[: len(self.vectors.rows)] += self.vectors.svec(X.box[0])
+        return y
+
+    def change(self, dy: Array) -> ConePoint:
+        """A(dy)."""
+        cuts, rows = (np.tensordot(dy, part, 1) for part in self.maps)
+        return ConePoint(self.vectors.smat(dy[: len(self.vectors.rows)])[None], cuts, rows)
+
     def _linearized(self, inverse: ConePoint) -> _DenseNewton:
-        newton = _DenseNewton(self, inverse)
-        self.left = float(np.abs(self.gradient + newton.taken(self.X)).max())
-        return newton
+        self.left = float(np.abs(self._along(self.gradient + self.taken(self.X))).max())
+        return _DenseNewton(self, inverse)
 
     def _advance(self, dy: Array) -> None:
-        self.Z = self.Z.moved(1.0, _DenseNewton.change(self.maps, dy))
+        self.Z = self.Z.moved(1.0, self.change(dy))
 
 
 class _DenseNewton:
-    """The linearised optimality conditions of `DensePoint`: H = Σ A(X ⊗ Z⁻¹)Aᵀ."""
+    """The linearised optimality conditions of `DensePoint`: H = A(X ⊗ Z⁻¹)Aᵀ, Edy = 0."""
 
     def __init__(self, at: DensePoint, inverse: ConePoint) -> None:
-        self.at, self.inverse, (box, cuts, rows) = at, inverse, at.maps
-        H = (rows * (at.X.rows * inverse.rows)) @ rows.T
-        for part, X, Zi in ((box, at.X.box, inverse.box), (cuts, at.X.cuts, inverse.cuts)):
-            # tr A_iXA_jZ⁻¹ = ⟨LᵀA_iR, LᵀA_jR⟩ with X = LLᵀ and Z⁻¹ = RRᵀ.
-            L, R = np.linalg.cholesky(X), np.linalg.cholesky(Zi)
-            scaled = (np.swapaxes(L, 1, 2) @ (part @ R)).reshape(len(part), -1)
-            H += scaled @ scaled.T
+        self.at, self.inverse, (cuts, rows) = at, inverse, at.maps
+        # tr A_iXA_jZ⁻¹ = ⟨LᵀA_iR, LᵀA_jR⟩ with X = LLᵀ and Z⁻¹ = RRᵀ.
+        L, R = np.linalg.cholesky(at.X.cuts), np.linalg.cholesky(inverse.cuts)
+        scaled = (np.swapaxes(L, 1, 2) @ (cuts @ R)).reshape(len(cuts), -1)
+        H = scaled @ scaled.T + (rows * (at.X.rows * inverse.rows)) @ rows.T
+        size, n = len(at.vectors.rows), at.X.box.shape[-1]
+        sums = np.empty((2, size, size))
+        H[:size, :size] += _kronecker(
+            at.vectors, at.X.box, inverse.box, np.empty((n * n, n * n)), sums
+        )
         self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
-
-    def taken(self, X: ConePoint) -> Array:
-        """A*(X)."""
-        pairs = zip(self.at.maps, X, strict=True)
-        return np.asarray(sum(part.reshape(len(part), -1) @ value.ravel() for part, value in pairs))
-
-    @staticmethod
-    def change(maps: ConePoint, dy: Array) -> ConePoint:
-        """A(dy)."""
-        return ConePoint(*(np.tensordot(dy, part, 1) for part in maps))
+        self.across = scipy.linalg.cho_solve(self.factor, at.E.T, check_finite=False)
+        self.inner = scipy.linalg.cho_factor(at.E @ self.across, check_finite=False)
 
     def direction(self, wish: ConePoint) -> tuple[Array, ConePoint, ConePoint]:
         """Return changes of y, slacks and multipliers; `wish`: the latter if slacks stood still."""
         at, inverse, X = self.at, self.inverse, self.at.X
-        right = at.gradient + self.taken(X.moved(1.0, wish))
-        dy = scipy.linalg.cho_solve(self.factor, right, check_finite=False)
-        dZ = self.change(at.maps, dy)
-        dX = ConePoint(
-            wish.box - symmetrize(X.box @ dZ.box @ inverse.box),
-            wish.cuts - symmetrize(X.cuts @ dZ.cuts @ inverse.cuts),
-            wish.rows - X.rows * inverse.rows * dZ.rows,
-        )
-        return dy, dZ, dX
+        right = at.gradient + at.taken(X.moved(1.0, wish))
+        plain = scipy.linalg.cho_solve(self.factor, right, check_finite=False)
+        dy = plain - self.across @ scipy.linalg.cho_solve(self.inner, at.E @ plain)
+        dZ = at.change(dy)
+        return dy, dZ, _dual_change(wish, X, dZ, inverse)
+
+
+def _dual_change(wish: ConePoint, X: ConePoint, dZ: ConePoint, inverse: ConePoint) -> ConePoint:
+    """HKM: dX = wish − sym(X·dZ·Z⁻¹)."""
+    box, cuts = (wish[i] - symmetrize(X[i] @ dZ[i] @ inverse[i]) for i in range(2))
+    return ConePoint(box, cuts, wish.rows - X.rows * inverse.rows * dZ.rows)
+
+
+def _kronecker(vectors: _Vectors, left: Array, right: Array, kron: Array, sums: Array) -> Array:
+    """Sum of symmetric Kronecker products of stacked matrices, in the arrays that are given."""
+    straight, crossed = sums
+    both = np.concatenate([left, right]).reshape(-1, len(kron))
+    np.matmul(both.T, np.roll(both, len(left), axis=0), out=kron)
+    np.take(kron.ravel(), vectors.straight, out=straight, mode="clip")
+    np.take(kron.ravel(), vectors.crossed, out=crossed, mode="clip")
+    straight += crossed
+    straight *= vectors.weights
+    straight *= 0.25 * vectors.weights[:, None]
+    return np.asarray(straight)
 
 
 class _ConeNewton:
@@ -298,17 +330,11 @@ class _ConeNewton:
         n, q, vectors = len(problem.S), at.n_slacks, at.vectors
         # Σ of symmetric Kronecker products of all inequalities, by one product of stacked matrices.
         # New arrays of this size would cost more than what is computed in them, so they are kept.
-        kron, (straight, crossed) = at.work[: n**4].reshape(n * n, n * n), at.sums
-        both = np.concatenate([left, right]).reshape(-1, n * n)
-        np.matmul(both.T, np.roll(both, len(left), axis=0), out=kron)
-        np.take(kron.ravel(), vectors.straight, out=straight, mode="clip")
-        np.take(kron.ravel(), vectors.crossed, out=crossed, mode="clip")
-        straight += crossed
-        size = len(vectors.rows)
+        kron, size, crossed = at.work[: n**4].reshape(n * n, n * n), len(vectors.rows), at.sums[1]
+        straight = _kronecker(vectors, left, right, kron, at.sums)
         H = at.work[: (size + q) ** 2].reshape(size + q, size + q)  # nobody needs kron any more
         self.ratio = X.rows * inverse.rows
-        straight *= vectors.weights
-        np.multiply(straight, 0.25 * vectors.weights[:, None], out=H[:size, :size])
+        H[:size, :size] = straight
         H[:size, :size] += np.matmul(at.B.T * self.ratio, at.B, out=crossed)
         if q:
             middle = vectors.svec(L @ symmetrize(X.cuts @ inverse.cuts) @ LT)
@@ -341,13 +367,7 @@ class _ConeNewton:
             - np.swapaxes(problem.L, 1, 2) @ dY @ problem.L,
             problem.room_slopes @ dt - at.B @ dy[:size],
         )
-        X, inverse = at.X, self.inverse
-        dX = ConePoint(
-            wish.box - symmetrize(X.box @ dZ.box @ inverse.box),
-            wish.cuts - symmetrize(X.cuts @ dZ.cuts @ inverse.cuts),
-            wish.rows - self.ratio * dZ.rows,
-        )
-        return dy, dZ, dX
+        return dy, dZ, _dual_change(wish, at.X, dZ, self.inverse)
 
 
 def _longest(roots: list[Array], rows: Array, change: ConePoint) -> float:

@@ -19,7 +19,7 @@ import scipy.linalg
 from fairpca.linalg import Array, symmetrize
 from fairpca.solvers._interior import ConePoint, DensePoint
 from fairpca.solvers._problem import ReducedProblem
-from fairpca.solvers._solution import Status, drive
+from fairpca.solvers._solution import Status
 
 _ACCURACY, _MOST_STEPS = 1e-5, 60
 # What slack costs, in largest variances of all components: more than any limit is worth.
@@ -31,8 +31,14 @@ def lifted_bound(reduced: ReducedProblem, incumbent: float) -> tuple[float, Stat
     """Bound all bases that are better than a known value; d < size, no group objectives."""
     lifted = _Lifted(reduced, incumbent)
     point = lifted.pose()
-    status, _ = drive(point, _MOST_STEPS, None)
-    return max(lifted.prove(point), incumbent), status
+    # The last steps can lose digits of the multipliers, so that the best of all proofs counts.
+    lowest = np.inf
+    for number in range(_MOST_STEPS):
+        status = point.step(number)
+        lowest = min(lowest, lifted.prove(point))
+        if status is not None:
+            break
+    return max(lowest, incumbent), status or Status.ITERATION_LIMIT
 
 
 class _Lifted:
@@ -95,28 +101,25 @@ class _Lifted:
         """Return the interior-point method at the mean over all projectors, with room for cuts."""
         n, m = self.n, self.problem.size
         i, j = np.triu_indices(n)
-        basis, number = np.zeros((len(i), n, n)), np.arange(len(i))
-        basis[number, i, j] = basis[number, j, i] = np.where(i == j, 1.0, np.sqrt(0.5))
-        # The changes of Z that keep Z₀₀ = 1 and P² = P.
-        fixed = np.column_stack([_apply(self.zero, basis).reshape(len(i), -1), basis[:, 0, 0]])
-        maps = np.tensordot(scipy.linalg.null_space(fixed.T).T, basis, 1)
+        weights = np.where(i == j, 1.0, np.sqrt(2.0))
+        # What keeps Z₀₀ = 1 and P² = P, and the last variable: the slack of all cuts and rows.
+        fixed = np.column_stack([self.zero[i, j].reshape(len(i), -1), (i + j) == 0])
+        E = np.pad(scipy.linalg.orth(weights[:, None] * fixed).T, ((0, 0), (0, 1)))
         start = np.eye(n)
         if n > self.k + 1:
             start[0, -1], start[-1, 0], start[-1, -1] = 0.5, 0.5, 0.4
-        cuts = np.stack([_apply(form, start[None])[0] for form in self.cuts])
-        rows = np.array([np.vdot(form, start) for form in self.rows])
-        room = 0.1 + max(0.0, -float(np.linalg.eigvalsh(cuts).min()), -float(rows.min(initial=0.0)))
-        # The last variable is the slack of all cuts and rows.
-        blank = np.zeros((1, n, n))
-        box = np.concatenate([maps, blank])[:, None]
-        moved = [np.concatenate([_apply(form, maps), np.eye(m)[None]]) for form in self.cuts]
-        slopes = [np.append(maps.reshape(len(maps), -1) @ form.ravel(), 1.0) for form in self.rows]
-        slopes.append(np.append(np.zeros(len(maps)), 1.0))
+        forms, lines = np.stack(self.cuts), np.stack([*self.rows, np.zeros((n, n))])
+        cuts, rows = np.einsum("ij,kijab->kab", start, forms), np.einsum("ij,kij->k", start, lines)
+        room = 0.1 + max(0.0, -float(np.linalg.eigvalsh(cuts).min()), -float(rows.min()))
+        cuts, rows = cuts + room * np.eye(m), rows + room
+        along = np.moveaxis(forms[:, i, j], 0, 1) * weights[:, None, None, None]
+        cut_slope = np.broadcast_to(np.eye(m), (1, *along.shape[1:]))
+        slopes = lines[:, i, j].T * weights[:, None]
+        maps = np.concatenate([along, cut_slope]), np.concatenate([slopes, np.ones((1, len(rows)))])
         cost = _SLACK * self.problem.d * float(self.problem.leading(1)[0][0])
-        gradient = np.append(maps.reshape(len(maps), -1) @ self.S.ravel(), -cost)
-        inside = ConePoint(start[None], cuts + room * np.eye(m), np.append(rows + room, room))
-        along = ConePoint(box, np.stack(moved, axis=1), np.column_stack(slopes))
-        return DensePoint(inside, along, gradient, _ACCURACY * cost / _SLACK)
+        gradient = np.append(self.S[i, j] * weights, -cost)
+        inside = ConePoint(start[None], cuts, rows)
+        return DensePoint(inside, maps, E, gradient, _ACCURACY * cost / _SLACK)
 
     def prove(self, point: DensePoint) -> float:
         """Return the bound of the multipliers at hand, valid whatever they are."""
@@ -148,9 +151,3 @@ def _traceless(m: int) -> Array:
     off[np.arange(len(i)), i, j] = off[np.arange(len(i)), j, i] = np.sqrt(0.5)
     diagonals = scipy.linalg.null_space(np.ones((1, m))).T
     return np.concatenate([off, diagonals[:, :, None] * np.eye(m)])
-
-
-def _apply(form: Array, Z: Array) -> Array:
-    """Matrices (N, m, m) of a form (n, n, m, m) at matrices Z (N, n, n)."""
-    flat = Z.reshape(len(Z), -1) @ form.reshape(Z[0].size, -1)
-    return np.asarray(flat.reshape(len(Z), *form.shape[2:]))

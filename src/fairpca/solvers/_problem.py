@@ -220,8 +220,9 @@ class ReducedProblem:
         # Whether a step of ascent costs more than calling it, and Newton's not much more.
         is_wide = self.size > _FEW_FEATURES or self.suits_newton
         self.is_large = self.size * self.d > _FEW_UNKNOWNS and is_wide
-        # Whether one factorisation per column, as Newton's method needs, costs too much.
-        self.has_many_columns = self.is_large and not self.suits_newton and self.groups is None
+        # Whether what couples the columns, in every contrast, costs Newton's method too much.
+        is_coupled = len(self.Q) * self.d * (self.d + 1) // 2 > _MOST_COUPLED
+        self.has_many_columns = self.is_large and is_coupled and self.groups is None
 
     def leading(self, count: int) -> tuple[Array, Array]:
         """Return the `count` largest eigenvalues of S, falling, and their eigenvectors."""

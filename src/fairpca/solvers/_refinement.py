@@ -34,6 +34,8 @@ _OUTER_ITERATIONS = 40
 # objective, below which the rest is not worth its time. L-BFGS' memory costs more than evaluating.
 _STRETCHED_ITERATIONS, _STRETCHED_MEMORY, _STRETCHED_GAIN = 50, 8, 1e-6
 _STRETCHED_GRADIENT, _STRETCHED_ENTRIES = 1e-6, 15000
+# The change of multipliers up to which such a basis counts as an optimum, and rounds without gain.
+_STRETCHED_CHANGE, _STRETCHED_IDLE = 0.05, 2
 # Evaluations, not iterations, are what costs: on kinks a line search takes many.
 _INNER_EVALUATIONS = 200
 # Of one ascent, and of all ascents of a solve together.
@@ -120,7 +122,7 @@ class Ascent:
         self.n_iter, self.spent, self.raised = 0, 0, 0
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
-        self.objective = -np.inf
+        self.objective, self.idle = -np.inf, 0
         # Objective, basis and weights of the groups there.
         self.best: tuple[float, Array | None, Array | None] = (-np.inf, None, lagrangian.w)
         self.unlike, self.weight_raises = np.inf, 0
@@ -145,7 +147,7 @@ class Ascent:
             # Under a penalty the shared bound s plays the limit's part: B_c may not exceed it.
             excess = max(self.problem.cov_gap(self.V) - new.s, 0.0)
             self.violation = max(excess / max(self.problem.cov_scale, 1e-300), self.violation)
-        self.ended = self._end_stretched() if self.is_stretched else self._end(new)
+        self.ended = self._end_stretched(new) if self.is_stretched else self._end(new)
         if self.violation > max((0.1 if self.is_stretched else 0.25) * last, TIGHTLY_FEASIBLE):
             self._press(steps)
         # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
@@ -203,10 +205,7 @@ class Ascent:
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
             return Status.UNSETTLED
         if max(self.change, self.violation) <= self.next_polish:
-            polished = accepted_polish(self.lagrangian, self.V, multipliers)
-            if polished is not None:
-                self.V, multipliers = polished
-                self.lagrangian.M, self.lagrangian.b = multipliers.M, multipliers.b
+            if self._polish(multipliers):
                 return Status.CONVERGED
             self.next_polish *= 0.1
         if self._is_lost or self.spent > self.most:
@@ -215,18 +214,32 @@ class Ascent:
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
         return Status.CONVERGED if is_settled and is_flat else None
 
-    def _end_stretched(self) -> Status | None:
+    def _polish(self, multipliers: Multipliers) -> bool:
+        """Find the last digits by Newton's method; False where it leads elsewhere."""
+        polished = accepted_polish(self.lagrangian, self.V, multipliers)
+        if polished is not None:
+            self.V, (self.lagrangian.M, self.lagrangian.b, _) = polished
+        return polished is not None
+
+    def _end_stretched(self, multipliers: Multipliers) -> Status | None:
         """End where a round brings nothing that a certificate of so many columns could tell."""
         last, self.objective = self.objective, self.problem.objective(self.V)
         gain = abs(self.objective - last)
         is_inside = self.problem.violation(self.V) <= FEASIBLE
         if is_inside and gain <= _STRETCHED_GAIN * max(abs(self.objective), self.lagrangian.unit):
-            return Status.CONVERGED
+            # A stiff penalty makes every step short: only multipliers that stay show an optimum.
+            is_settled = self.change <= _STRETCHED_CHANGE
+            self.idle += 1
+            if is_settled or (self.may_turn and self._polish(multipliers)):
+                return Status.CONVERGED
+            if self.idle > _STRETCHED_IDLE:
+                return Status.UNSETTLED
         return Status.UNSETTLED if self.spent > self.most or self._is_lost else None
 
     @property
     def _is_lost(self) -> bool:
-        return self.raised > _MOST_RAISES and self.violation > TIGHTLY_FEASIBLE
+        most = 2 * _MOST_RAISES if self.is_stretched else _MOST_RAISES
+        return self.raised > most and self.violation > TIGHTLY_FEASIBLE
 
     @property
     def status_at_limit(self) -> Status:

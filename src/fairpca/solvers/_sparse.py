@@ -28,9 +28,10 @@ from fairpca.solvers._sparse_problem import (
 
 # Starts of each support that is grown.
 _STARTS = 4
-# Sets of supports that are solved at each exchange, with a limit, and from how many they come.
-_SHORTLIST, _SHORTLIST_LIMITED = 16, 8
-_WIDTH, _NARROW = 4, 2
+# Sets of supports that are solved at each exchange, with a limit of each component, and from how
+# many they come.
+_SHORTLIST, _LIMITED = 16, 4
+_WIDTH, _NARROW = 3, 2
 _MOST_SWAPS = 50
 # Up to so many supports there are, all of them are tried, and so many of their pairs.
 _FEW_SUPPORTS, _PAIRS = 250, 200
@@ -44,7 +45,7 @@ _FLAT = 1e-10
 # Relative to unit rows: what is left of a constraint that the features of a support cannot meet.
 _UNMET, _RANK = 1e-7, 1e-9
 # Steps of Newton's method on the secular equation; it converges from below, quadratically.
-_NEWTON_STEPS = 6
+_NEWTON_STEPS = 4
 # Features that pairs start from.
 _MOST_FIRST = 100
 # Values that are computed at once, so that memory stays small.
@@ -166,7 +167,7 @@ def _ascend(problem: SparseProblem, states: Sequence[State]) -> State:
     )
     width = _WIDTH if problem.d <= FEW_COMPONENTS else _NARROW
     if problem.limit is not None:
-        shortlist, width = min(shortlist, _SHORTLIST_LIMITED), 1
+        shortlist, width = _LIMITED * problem.d, 1
     for _ in range(_MOST_SWAPS):
         best = sorted(known, key=lambda key: -known[key].value)[:width]
         fresh = [key for key in best if key not in expanded]

@@ -169,10 +169,15 @@ def solve_sets(problem: SparseProblem, supports: Any, V: Array) -> list[State]:
     solved = zip(values[best], sets.lift(y[best]), supports, V, strict=True)
     if problem.limit is None:
         return [State(float(value), W, some) for value, W, some, _ in solved]
-    return [
-        _solve_limited(_SupportSets(problem, some[None]), near if near[:, -1].any() else W)
-        for _, W, some, near in solved
-    ]
+    states = []
+    for _, W, some, near in solved:
+        one = _SupportSets(problem, some[None])
+        state = _solve_limited(one, near) if near[:, -1].any() else None
+        if state is None or state.value < 0.0:  # the limit is not met from there
+            other = _solve_limited(one, W)
+            state = other if state is None else max(state, other, key=lambda each: each.value)
+        states.append(state)
+    return states
 
 
 class _SupportSets:
