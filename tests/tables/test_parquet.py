@@ -233,6 +233,14 @@ def test_features_default_to_all_other_columns(tmp_path):
     assert found.feature_names == (*FEATURES, "race")
 
 
+def test_the_index_of_pandas_is_no_feature(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2, 4, 3], "b": [0.0, 1, 0, 2], "sex": list("fmfm")})
+    frame.index = [7, 5, 1, 3]
+    frame.to_parquet(path := tmp_path / "t.parquet")
+    assert "__index_level_0__" in pq.read_schema(path).names
+    assert moments_from_files(path, "sex").feature_names == ("a", "b")
+
+
 def test_progress_is_called_and_never_drawn(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("fairpca.tables._stream.batch_rows", lambda _: 100)
     write_files(people(300), tmp_path, [300], 120)

@@ -19,7 +19,7 @@ from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import check_words, is_identifier, names_units
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
-from fairpca.tables._roles import is_text
+from fairpca.tables._roles import is_text, possible_features
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
@@ -261,8 +261,8 @@ def _columns_of(options: Mapping[str, Any], known: Sequence[str]) -> dict[str, t
 
 
 def _possible_features(table: Table) -> list[str]:
-    """Return all columns but the one in which ``fairpca fit --hold-out`` marks rows."""
-    names = table.names
+    """Leave out the column in which ``fairpca fit --hold-out`` marks rows."""
+    names = possible_features(table.schema)
     marked = HELD_OUT in names and pa.types.is_boolean(table.schema.field(HELD_OUT).type)
     return [name for name in names if not (marked and name == HELD_OUT)]
 

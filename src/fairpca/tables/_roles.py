@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -116,6 +117,11 @@ class Roles:
         return MISSING_GROUP if self.missing_groups == "own" else UNKNOWN_GROUP
 
 
+def possible_features(schema: pa.Schema) -> list[str]:
+    """Return all columns but the index that pandas writes to Parquet files: it is no feature."""
+    return [name for name in schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
+
+
 def assign_roles(
     schema: pa.Schema,
     sensitive: Names,
@@ -144,7 +150,7 @@ def assign_roles(
     taken = tuple(chain.from_iterable(groups.values()))
     coded, chosen = as_names(categorical), as_names(features)
     if features is None:
-        chosen = tuple(name for name in schema.names if name not in taken)
+        chosen = tuple(name for name in possible_features(schema) if name not in taken)
     check_numeric(as_names(numeric), groups["sensitive_features"], "sensitive")
     _check_names(schema, {**groups, "categorical": coded, "features": chosen})
     if both := [name for name in (*chosen, *coded) if name in taken]:
