@@ -89,6 +89,6 @@ def test_it_agrees_with_a_conic_solver():
     limits += [cp.sum(cp.multiply(row, Z)) >= 0 for row in lifted.rows]
     whole = cp.Problem(cp.Maximize(cp.sum(cp.multiply(lifted.S, Z))), limits)
     whole.solve(solver="CLARABEL")
-    value, status = lifted_bound(reduced, -100.0)
+    value, status = lifted_bound(reduced, -100.0, 1e-4)
     assert status.converged
     assert value == pytest.approx(whole.value, rel=1e-4)

@@ -25,17 +25,21 @@ _ACCURACY, _MOST_STEPS = 1e-5, 60
 # What slack costs, in largest variances of all components: more than any limit is worth.
 _SLACK = 30.0
 _ROUNDING = 1e-11
+_NEAR = 10.0  # duality gaps, in those of a solved program, from which a still bound is the last
 
 
-def lifted_bound(reduced: ReducedProblem, incumbent: float) -> tuple[float, Status]:
+def lifted_bound(reduced: ReducedProblem, incumbent: float, tol: float) -> tuple[float, Status]:
     """Bound all bases that are better than a known value; d < size, no group objectives."""
     lifted = _Lifted(reduced, incumbent)
-    point = lifted.pose()
-    # The last steps can lose digits of the multipliers, so that the best of all proofs counts.
-    lowest = np.inf
+    point, lowest = lifted.pose(), np.inf
     for number in range(_MOST_STEPS):
         status = point.step(number)
-        lowest = min(lowest, lifted.prove(point))
+        last, lowest = lowest, min(lowest, lifted.prove(point))
+        # The last steps lose digits of the multipliers: none is taken that the bound does not need.
+        is_met = lowest - incumbent <= tol * abs(incumbent)
+        is_near = point.X.dot(point.Z) <= _NEAR * point.accuracy
+        if is_met or (is_near and last - lowest <= _ACCURACY * abs(lowest)):
+            status = Status.CONVERGED
         if status is not None:
             break
     return max(lowest, incumbent), status or Status.ITERATION_LIMIT

@@ -97,7 +97,7 @@ def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Option
         return bound
     from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
 
-    value, status = lifted_bound(reduced, known)
+    value, status = lifted_bound(reduced, known, options.tol)
     if value >= bound.value:
         return bound
     if options.watch is not None:
