@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (3.0, 30.0, float("inf"))  # seconds of tests, after which a new process starts
@@ -27,6 +26,14 @@ SHARED = (
     "pandas", "pyarrow.dataset", "narwhals", "click",
 )  # fmt: skip
 OPTIONS = ("-q", "-p", "no:cacheprovider")
+
+
+def _coverage(path):
+    from coverage import CoverageData  # this file is collected where it is not installed
+
+    data = CoverageData(str(path))
+    data.read()
+    return data
 
 
 class Suite:
@@ -40,8 +47,7 @@ class Suite:
 
     @cached_property
     def _data(self):  # of each process its own: it holds a connection to SQLite
-        data = CoverageData(str(self.folder / "coverage"))
-        data.read()
+        data = _coverage(self.folder / "coverage")
         return data
 
     def tests(self, fault):
@@ -174,8 +180,7 @@ def _measure(folder, files, processes):
         if file in seconds:
             seconds[file][name] = float(case.attrib["time"])
     known = {name for tests in seconds.values() for name in tests}
-    data = CoverageData(environment["COVERAGE_FILE"])
-    data.read()
+    data = _coverage(environment["COVERAGE_FILE"])
     entered = {name.rpartition("|")[0] for name in data.measured_contexts()}
     if lacking := {name for name in entered if name.split("::")[0] in seconds} - known:
         print(f"{len(lacking)} tests have another name in the report: {sorted(lacking)[:3]}")
