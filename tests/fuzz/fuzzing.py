@@ -58,6 +58,8 @@ def campaign(attempt, tries, seed, calls=1):
                 warnings.simplefilter("error")
                 warnings.simplefilter("ignore", FairnessWarning)
                 warnings.simplefilter("ignore", ConvergenceWarning)
+                # scikit-learn 1.7 to polars 1.40
+                warnings.filterwarnings("ignore", "Support for the dataframe interchange protocol")
                 attempt(rng)
         except InvalidInputError:
             pass
