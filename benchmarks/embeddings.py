@@ -117,12 +117,12 @@ def measure(name, folder):
     coefficients = np.linalg.lstsq(U[:N] - U[:N].mean(axis=0), rows - pca.mean_, rcond=None)[0]
     rest = X[N:] - pca.mean_ - (U[N:] - U[:N].mean(axis=0)) @ coefficients
     line["variance"] = 1 - float((rest**2).sum()) / float(((X[N:] - pca.mean_) ** 2).sum())
-    judges = {
+    classifiers = {
         "linear": LogisticRegression(max_iter=300),
         "quadratic": QuadraticDiscriminantAnalysis(),
     }
-    for kind, judge in judges.items():
-        line[kind] = judge.fit(U[:N], groups).score(U[N:], z[N:])
+    for kind, classifier in classifiers.items():
+        line[kind] = classifier.fit(U[:N], groups).score(U[N:], z[N:])
     line["topic"] = RidgeClassifier().fit(U[:N], topic[:N]).score(U[N:], topic[N:])
     print(json.dumps(line))
 
