@@ -24,7 +24,6 @@ from fairpca.linalg import Array, complement_basis, project, spectral_norms, top
 from fairpca.moments import ContrastSet, FoldedMoments, GroupMoments
 from fairpca.moments._cells import merge
 from fairpca.moments._new_data import compared_contrasts
-from fairpca.moments._release import OTHER
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
 
@@ -132,6 +131,8 @@ def warn_of_origin(moments: GroupMoments) -> None:
             FewRowsWarning,
         )
     if moments.merged:
+        from fairpca.moments._release import OTHER
+
         warn_user(
             f"cells with few rows were added to {OTHER!r} before these moments were written: "
             f"{'; '.join(moments.merged)}. Their rows are compared as that group.",
