@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
-from fairpca.estimators._target import held_out_information
 from fairpca.exceptions import (
     FairnessWarning,
     FewRowsWarning,
@@ -147,6 +146,8 @@ def _measure(
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
             if moments.targets:
+                from fairpca.estimators._target import held_out_information
+
                 result.target.append(held_out_information(fair, sum_moments(unscaled)))
             if compared:
                 how = {"by_units": by_units}

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._data_warnings import warn_of_time
+from fairpca.estimators._data_warnings import LONG_FIT, warn_of_time
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
     NON_NEGATIVE,
@@ -375,8 +375,8 @@ class FairKernelPCA(FairnessEstimator):
             partial=rank is not None and rank < len(rows),
             inverse=self.inverse_alpha is not None,
         )
-        if rank is None:
-            seconds = _SECONDS * (len(rows) / 1000.0) ** 3
+        seconds = _SECONDS * (len(rows) / 1000.0) ** 3
+        if rank is None and seconds >= LONG_FIT:
             message = f"all eigenvalues of {len(rows):,} rows may take about {{}}: fit fewer rows."
             warn_of_time(seconds, message, [("rank", _RANK), ("n_landmarks", _LANDMARKS)])
         is_feature = self.formulation == "feature"

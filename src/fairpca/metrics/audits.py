@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES, PANEL, UNGROUPED
-from fairpca._present import label
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress, label
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._audit_report import (

@@ -206,7 +206,9 @@ class _SubspaceRounds:
         _, n_iter = drive(interior, max(self.left, 1), inner)
         self.left, self.n_iter = self.left - n_iter, self.n_iter + n_iter
         leading = self._record(face.lift(interior))
-        value, overlooked = self._value(face, interior)
+        value, overlooked = face.constant + interior.value, np.zeros(0, dtype=np.intp)
+        if len(self.active) < len(reduced.Q):
+            value, overlooked = self._overlooked(face, interior.Y, value)
         V, used, root = face.split(interior.Y)
         is_short = self._raise_penalties(interior)
         if not progress.point.size or (not is_short and value > progress.relaxed):
@@ -228,12 +230,9 @@ class _SubspaceRounds:
         self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
         return self.status()
 
-    def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, NDArray[np.intp]]:
+    def _overlooked(self, face: _Face, Y: Array, value: float) -> tuple[float, NDArray[np.intp]]:
         """Value of the relaxed point with all contrasts, and those it overlooks."""
-        value = face.constant + interior.value
-        if len(self.active) == len(self.problem.Q):
-            return value, np.zeros(0, dtype=np.intp)
-        gaps = face.gaps(interior.Y, self.problem.Q, self.shifts)
+        gaps = face.gaps(Y, self.problem.Q, self.shifts)
         level = max(float(gaps[self.active].max(initial=0.0)), self.problem.limit or 0.0)
         overlooked = np.flatnonzero(gaps > level * (1.0 + 1e-6))
         penalty = self.problem.penalty or 2.0 * self.penalty
