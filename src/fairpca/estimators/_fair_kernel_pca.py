@@ -74,8 +74,9 @@ class FairKernelPCA(FairnessEstimator):
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
         a batch of rows only: cluster centres inside every combination of groups and strata (rows
-        drawn from each for a precomputed kernel). None: the exact form with the n×n kernel matrix,
-        unless `rank` says otherwise.
+        drawn from each for a precomputed kernel). A weight of k chooses the same landmarks as k
+        copies of a row. None: the exact form with the n×n kernel matrix, unless `rank` says
+        otherwise.
     rank : int, "auto" or None, default="auto"
         Number of eigenvalues of the kernel to keep; None: all that are not zero. Time and the
         certificate are those of a problem with `rank` features. "auto": all up to 1,000 rows, the
@@ -407,7 +408,7 @@ def cluster_centres(
     """Return the centres of k-means clusters of rows."""
     means = KMeans(count, n_init=1, max_iter=25, random_state=random)
     with warnings.catch_warnings():
-        # Fewer distinct rows than centres: repeated landmarks cost nothing but their place.
+        # Rows that differ by rounding alone: repeated landmarks cost nothing but their place.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means.fit(X.astype(np.float64, copy=False), sample_weight=weights)
     return means.cluster_centers_
