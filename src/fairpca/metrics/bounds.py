@@ -19,7 +19,7 @@ from fairpca.linalg import Array, gaussian_delta
 from fairpca.rows import Rows, Stratum
 
 _TINY = float(np.finfo(float).eps)
-_LIMITS = {
+_LIMITS: dict[str, tuple[str, Any, float, float]] = {
     "min_group": ("a number of rows, at least 2", Real, 2.0, 1e18),
     "confidence": ("a number between 0 and 1", Real, _TINY, 1 - _TINY),
     "random_state": ("a whole number from 0 to 4294967295", Integral, 0, 2**32 - 1),
