@@ -62,7 +62,7 @@ def _silent() -> Iterator[None]:
         yield
 
 
-class HeldOut(NamedTuple):
+class HeldOutFit(NamedTuple):
     """A model on all its folds: statistics with their noise, and what takes the noise off gaps."""
 
     statistics: list[GapStatistics]
@@ -107,7 +107,7 @@ def _average(values: Sequence[float | None]) -> HeldOutGap:
     return HeldOutGap(float(np.mean(known)), error, by_fold)
 
 
-def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
+def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOutFit:
     """Fit copies of a model to all folds but one, and measure each on that one."""
     count = getattr(model, "n_components_", model.n_components)
     fits = (
@@ -123,10 +123,10 @@ def _measure(
     fits: Iterable[tuple[Any, tuple[GroupMoments, ...]]],
     *,
     by_units: bool,
-) -> HeldOut:
+) -> HeldOutFit:
     """Measure fitted models on the halves of folds; the contrasts are those of `moments`."""
     options = (model.compare, model.joint, model.reference)
-    result = HeldOut([], [], frozenset(), [])
+    result = HeldOutFit([], [], frozenset(), [])
     reference: Array | None = None
     with _silent():
         contrasts = model._form_contrasts(moments.coordinates())
@@ -208,7 +208,9 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
     return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}
 
 
-def _summarise(fair: HeldOut, plain: HeldOut, without: HeldOut | None = None) -> dict[str, Any]:
+def _summarise(
+    fair: HeldOutFit, plain: HeldOutFit, without: HeldOutFit | None = None
+) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     if without is not None:  # R² of y from all that there is to compare
         known = {"plain": plain, "without_target": without}

@@ -335,7 +335,7 @@ class DeltaFairPCA(LinearEstimator):
             return search.search(self.delta)
 
     def _verify(self):
-        """Say whether Δ is what was asked for; warn if it is not, or cannot be known."""
+        """Say whether Δ is at most `delta`; warn if it is not, or cannot be known."""
         if self.delta_ is None or self.delta_chance_ is None:
             return None
         limit = self.delta_chance_ if self.delta is None else self.delta

@@ -16,7 +16,7 @@ from fairpca.estimators._base import FairnessEstimator
 from fairpca.estimators._comparison import (
     FIGURES,
     TARGET,
-    HeldOut,
+    HeldOutFit,
     measure_held_out,
     plain_of,
 )
@@ -245,7 +245,7 @@ class FairPCACV(FairnessEstimator):
         """Measure every setting, and fit the best one to all rows."""
         with fit_task(self, len(settings) + 1) as context:
             measured, plain, status = [], [], []
-            by_fold: list[HeldOut | None] = []
+            by_fold: list[HeldOutFit | None] = []
             names = (*FIGURES, TARGET) if folded.cells.targets else FIGURES
             plain_by_size: dict[Any, Figures] = {}
             for setting in settings:
