@@ -120,7 +120,11 @@ def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Arr
 
     if not excess(start) < 0.0 < excess(end):
         return right if abs(excess(end)) <= abs(excess(start)) else left
-    share = scipy.optimize.brentq(lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15)
+    # Near the root all signs are noise, where Brent's steps may become too small to end: what it
+    # has then is as good as a root.
+    share = scipy.optimize.brentq(
+        lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15, disp=False
+    )
     return turned(float(share))
 
 
