@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._linear import sum_in_memory
-from fairpca.estimators._target import held_out_information
 from fairpca.exceptions import (
     FairnessWarning,
     FewRowsWarning,
@@ -65,7 +64,7 @@ def _silent() -> Iterator[None]:
         yield
 
 
-class HeldOut(NamedTuple):
+class HeldOutFit(NamedTuple):
     """A model on all its folds: statistics with their noise, and what takes the noise off gaps."""
 
     statistics: list[GapStatistics]
@@ -115,7 +114,7 @@ def _average(values: Sequence[float | None]) -> HeldOutGap:
     return HeldOutGap(float(np.mean(known)), error, by_fold)
 
 
-def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
+def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOutFit:
     """Fit copies of a model to all folds but one, and measure each on that one."""
     count = getattr(model, "n_components_", model.n_components)
     fits = (
@@ -142,10 +141,10 @@ def _measure(
     fits: Iterable[tuple[Any, tuple[GroupMoments, ...]]],
     *,
     by_units: bool,
-) -> HeldOut:
+) -> HeldOutFit:
     """Measure fitted models on the halves of folds; the contrasts are those of `moments`."""
     options = (model.compare, model.joint, model.reference)
-    result = HeldOut([], [], frozenset(), [])
+    result = HeldOutFit([], [], frozenset(), [])
     reference: Array | None = None
     with _silent():
         contrasts = model._form_contrasts(moments.coordinates())
@@ -165,6 +164,8 @@ def _measure(
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
             if moments.targets:
+                from fairpca.estimators._target import held_out_information
+
                 result.target.append(held_out_information(fair, sum_moments(unscaled)))
             if compared:
                 how = {"by_units": by_units}
@@ -225,7 +226,9 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
     return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}
 
 
-def _summarise(fair: HeldOut, plain: HeldOut, without: HeldOut | None = None) -> dict[str, Any]:
+def _summarise(
+    fair: HeldOutFit, plain: HeldOutFit, without: HeldOutFit | None = None
+) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     if without is not None:  # R² of y from all that there is to compare
         known = {"plain": plain, "without_target": without}

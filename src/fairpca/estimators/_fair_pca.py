@@ -23,7 +23,6 @@ from fairpca.estimators._data_warnings import (
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
-from fairpca.estimators._target import TargetInformation, solve_with_target
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -207,7 +206,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
     effective_samples_: Array | None = None
     unit_noise_: dict[str, list[Any]] | None = None
     target_kept_: float | None = None
-    target_information_: TargetInformation | None = None
+    target_information_: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearEstimator._parameter_constraints,
@@ -311,7 +310,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         if rows:
             self._set_dtype(rows[0])
             look_at_scores(self, rows[0])
-            if self.target_information_ is not None:
+            if self.target_weight:
                 self.target_information_.by_folds(self, rows[0])
         return self
 
@@ -424,6 +423,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             if tabulate or self.objective != "total":
                 solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
             elif self.target_weight:
+                from fairpca.estimators._target import solve_with_target  # not needed by others
+
                 solution = solve_with_target(self, problem, inner)
             else:
                 solution = self._solve(problem)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES, PANEL, UNGROUPED
-from fairpca._present import label
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress, label
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._audit_report import (
@@ -257,7 +256,7 @@ class _Audit:
             self._sample.halves((self._seed, repeat)) for repeat in range(effort.repeats)
         ]
         self._rates: dict[tuple[int, str, int], Rates | None] = {}
-        self._found = [self._gaps(groups, place) for place in places]
+        self._measured = [self._gaps(groups, place) for place in places]
 
     def _form_targets(self) -> list[_Target]:
         """Pair the groups of the drawn rows; a column of positions says what a stratum holds."""
@@ -308,8 +307,8 @@ class _Audit:
         settings, effort = self._settings, self._effort
         return AuditReport.of(
             [
-                Representation(name, **found)
-                for name, found in zip(self._names, self._found, strict=True)
+                Representation(name, **measured)
+                for name, measured in zip(self._names, self._measured, strict=True)
             ],
             list(self._comparisons()),
             missing=tuple(self._missing()),
@@ -411,12 +410,12 @@ class _Audit:
         )
         result = measure(strata, settings, self._permuted(is_slow)[1])
         result = replace(result, compare=self._settings["compare"])
-        self._found[number]["in_sample"].append(result)
+        self._measured[number]["in_sample"].append(result)
 
     def _mmd2(self, number: int) -> None:
         strata = _without_small(self._drawn(number, False), self._settings["min_group"])
         gamma = median_gamma(np.concatenate([stratum.rows.X for stratum in strata]))
-        self._found[number]["mmd2"] = largest_mmd2(strata, gamma)
+        self._measured[number]["mmd2"] = largest_mmd2(strata, gamma)
 
 
 def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:

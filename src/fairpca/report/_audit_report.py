@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairpca._choices import MIN_ROWS, PANEL
-from fairpca._present import NOTHING, number, percent, points, shorten, with_error
-from fairpca._progress import Progress
+from fairpca._present import NOTHING, Progress, number, percent, points, shorten, with_error
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
