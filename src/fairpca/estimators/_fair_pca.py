@@ -83,8 +83,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Rows a group needs for its covariance to be compared, and to count in `objective`; the
         means of all groups are compared. None: the smallest groups, which together have less
         than a tenth of the rows, are left out unless their means differ by more than chance
-        (p < 0.0001), and their covariances are compared from 500 rows on; 2 rows count in
-        `objective`.
+        (p < 0.05, or less where chance would cost variance), and their covariances are
+        compared from 500 rows on; 2 rows count in `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.

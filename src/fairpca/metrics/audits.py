@@ -33,7 +33,7 @@ from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
 from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
-from fairpca.rows._checks import dense_matrix
+from fairpca.rows._checks import dense_matrix, warn_of_units
 from fairpca.rows._pairs import intersection, known_rows
 
 # Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
@@ -150,6 +150,7 @@ def audit(
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
     parts = (sensitive_features, control_features, sample_weight)
     rows = Rows.read_dense(U, *parts, numeric=numeric, unknown=unknown, units=units)
+    warn_of_units(U, rows)
     names, rows, places = _side_by_side(rows, against)
     more: dict[str, Any] = {"unknown": _unknown(rows)}
     # Cheap, and the way to find a wrong column before anything costly is done: this comes first.

@@ -120,12 +120,11 @@ def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Arr
 
     if not excess(start) < 0.0 < excess(end):
         return right if abs(excess(end)) <= abs(excess(start)) else left
-    # Near the root all signs are noise, where Brent's steps may become too small to end: what it
-    # has then is as good as a root.
-    share = scipy.optimize.brentq(
+    # Near a flat root the bracket shrinks slowly; what a hundred steps leave of it is rounding.
+    between = scipy.optimize.brentq(
         lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15, disp=False
     )
-    return turned(float(share))
+    return turned(float(between))
 
 
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
