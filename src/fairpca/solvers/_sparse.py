@@ -74,7 +74,7 @@ def solve_path(
 
 
 def _numerators(problem: SparseProblem, others: Array) -> Array:
-    """Matrices of what one more direction is worth beside others."""
+    """Matrices of what one more direction is worth next to others."""
     # A correlation costs, in place of a ban: under a ban nothing can move where each support has
     # just enough features.
     S, worth = problem.S, problem.bound / problem.d
