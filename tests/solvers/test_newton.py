@@ -122,8 +122,8 @@ def test_the_preconditioner_is_symmetric_and_exact_for_one_component(options):
 @pytest.mark.parametrize("options", FORMS)
 def test_polish_finds_the_last_digits_of_a_large_basis(options):
     rng = np.random.default_rng(0)
-    reduced = reduce_problem(random_problem(7, 90, 1, 16, **options))
-    best = refine(reduced, reduced.leading(16)[1])
+    reduced = reduce_problem(random_problem(7, 60, 1, 12, **options))
+    best = refine(reduced, reduced.leading(12)[1])
     assert best.status.converged
     assert reduced.violation(best.basis) <= 1e-9
     lagrangian = Lagrangian(reduced)
@@ -219,9 +219,9 @@ def test_a_step_that_underflows_ends_the_ascent(monkeypatch):
 
 @pytest.mark.parametrize("options", [{}, {"cov_tol": 0.3}, {"cov_tol": 0.3, "mean_tol": 0.05}])
 def test_many_columns_ascend_without_a_factorisation_to_what_newton_finds(options, monkeypatch):
-    problem = random_problem(3, 70, 1, 20, **options)
+    problem = random_problem(3, 56, 1, 17, **options)
     reduced = reduce_problem(problem)
-    start = reduced.leading(20)[1]
+    start = reduced.leading(17)[1]
     assert reduced.has_many_columns
     with monkeypatch.context() as patch:
         patch.setattr("fairpca.solvers._newton._Preconditioner", None)

@@ -278,6 +278,7 @@ class FairKernelPCA(FairnessEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
+        tags.input_tags.sparse &= self.inverse_alpha is None
         return tags
 
     @property
@@ -308,6 +309,12 @@ class FairKernelPCA(FairnessEstimator):
 
     def _fit_rows(self, rows: Rows, sum_features: Callable[..., Any] | None = None) -> Self:
         """Fit from rows; `sum_features` gives moments of all rows if these are a sample."""
+        if self.inverse_alpha is not None and not isinstance(rows.X, np.ndarray):
+            raise InvalidInputError(
+                f"inverse_alpha={self.inverse_alpha:g} needs dense features, but X is sparse: pass "
+                "X.toarray(), or leave inverse_alpha out.",
+                parameter="inverse_alpha",
+            )
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
         rows, anchors = kernels.all_rows(self._kernel_function(), rows)
         equivalent = kernels.equivalent_kernel(self.kernel, self.gamma_, rows.X)

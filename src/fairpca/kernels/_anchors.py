@@ -208,8 +208,6 @@ def inverse_coefficients(
     anchors: Anchors, scores: Array, weights: Array | None, alpha: float
 ) -> Array:
     """Kernel ridge regression of the anchors on their scores: coefficients of the scores."""
-    if not isinstance(anchors.rows, np.ndarray):
-        raise InvalidInputError("fit_inverse_transform=True needs dense features, but X is sparse.")
     K = anchors.kernel(scores)
     # Weights belong to the training rows; landmarks have none.
     has_weights = weights is not None and len(weights) == len(K)

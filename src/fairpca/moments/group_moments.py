@@ -405,7 +405,8 @@ class GroupMoments(MomentsReprMixin):
             Rows that both sides need for their covariances to be compared; the means of all
             groups are. None: the smallest groups, which together have less than a tenth of the
             rows of a stratum, are compared only where their means differ by more than chance
-            (p < 0.0001), and their covariances from 500 rows on.
+            (p < 0.05, or less where chance would cost variance), and their covariances
+            from 500 rows on.
             A group that is not compared is in the rest of no other.
 
         Raises

@@ -25,6 +25,7 @@ from fairpca.report._scores import BeforeAfterDisplay, caption
 from fairpca.report._summary import Fitted, PathPoint, at_penalty, fit_both, scores_of, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
+from fairpca.rows._checks import warn_of_units
 
 if TYPE_CHECKING:  # loaded only where it is fitted
     from fairpca.estimators import DeltaFairPCA
@@ -114,6 +115,7 @@ def audit_report(
         unknown = UNKNOWN_GROUP if options.get("missing_groups") == "leave-out" else None
         parts = (sensitive_features, control_features, sample_weight)
         rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown, units=units, y=y)
+        warn_of_units(X, rows)
     details = {
         "name": name,
         "title": title,

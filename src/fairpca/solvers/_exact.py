@@ -120,8 +120,11 @@ def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Arr
 
     if not excess(start) < 0.0 < excess(end):
         return right if abs(excess(end)) <= abs(excess(start)) else left
-    share = scipy.optimize.brentq(lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15)
-    return turned(float(share))
+    # Near a flat root the bracket shrinks slowly; what a hundred steps leave of it is rounding.
+    between = scipy.optimize.brentq(
+        lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15, disp=False
+    )
+    return turned(float(between))
 
 
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:
