@@ -10,7 +10,8 @@ import pytest
 from fairpca import FairPCA
 from fairpca._choices import ADVERSARIES, PANEL
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
-from fairpca.metrics import audit, cov_gap, mean_gap
+from fairpca.metrics import HeldOut, audit, cov_gap, mean_gap
+from fairpca.metrics._audit_report import AdversaryResult, Comparison, Representation
 from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Trained
 from fairpca.metrics._result import statistic_name
 from fairpca.rows import Rows
@@ -87,6 +88,18 @@ class TestRepresentationsAreMeasuredAlike:
             audit(U, frame["sex"], against={"plain": U[1:]}, **FAST)
 
 
+def _results(pairs):
+    """A representation with one result for each (attribute, estimate, chance)."""
+    held_out = tuple(
+        AdversaryResult(
+            Comparison("linear SVM", name, ("rest", "x"), {}, False),
+            HeldOut(value, 0.1, value - 0.2, value + 0.2, chance, 0.5, (0.3, 0.4), (50, 50)),
+        )
+        for name, value, chance in pairs
+    )
+    return Representation("audited", 2, {}, None, 0.0, (), held_out=held_out)
+
+
 class TestHeadline:
     def test_it_is_the_largest_estimate_over_the_panel(self, leaky):
         for one in leaky.representations:
@@ -109,14 +122,37 @@ class TestHeadline:
             assert "c" not in worst.comparison.groups
             assert worst.low <= worst.estimate <= worst.high
             assert worst.estimate > worst.chance
-            # The table leads with the same comparison, and who may differ by more is named.
+            # The table leads with the same comparison, and who has too few rows is named.
             [row] = report.representations[0].by_adversary()
             assert row.comparison == worst.comparison
             for other in report.representations[0].undecided():
                 assert other.comparison.groups == ("rest", "c")
-                assert other.high > worst.high
+                assert other.chance > 0.1
                 named += 1
         assert named
+
+    def test_it_is_the_plain_maximum_where_there_are_rows_enough(self):
+        # Within chance or not: only pairs with too few rows to say are left out, and named.
+        def report(*estimates):
+            rows = zip("abcd", estimates, (0.05, 0.09, 0.2, 0.2), strict=True)
+            return _results([(pair, value, chance) for pair, value, chance in rows])
+
+        one = report(0.06, 0.08, 0.15, 0.1)
+        assert [one.held_out[k].comparison.attribute for k in one.counted()] == ["a", "b"]
+        assert [row.comparison.attribute for row in one.undecided()] == ["c", "d"]
+        assert [row.estimate for row in one.by_adversary()] == [0.08]
+        # Few rows, but a clear difference.
+        one = report(0.06, 0.08, 0.15, 0.4)
+        assert [row.estimate for row in one.by_adversary()] == [0.4]
+
+    def test_no_verdict_where_no_pair_has_rows_enough(self):
+        z = np.arange(60) % 2
+        U = np.random.default_rng(1).normal(size=(60, 2))
+        report = audit(U, z, families=(), effort="quick")
+        [row] = report.representations[0].undecided()
+        assert row.comparison == report.headline.comparison
+        assert report.verdict.level == "unknown"
+        assert "too small to say" in report.verdict.reason
 
     def test_the_difference_is_that_of_two_headlines(self):
         # Of 35 rows fair columns may show more than the headline, where plain ones exceed chance.
@@ -304,7 +340,7 @@ class TestSmallGroups:
         report = audit(U, z, families=(), effort="quick")
         assert report.headline.comparison.small
         assert report.headline.estimate > 0.8
-        assert report.verdict.reason == "all groups are small"
+        assert report.verdict.reason == "all groups are too small to say"
 
     def test_small_intersections_are_listed(self, people):
         U, frame = people

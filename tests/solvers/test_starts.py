@@ -74,20 +74,20 @@ def test_a_saddle_outside_the_limit_is_left(solver):
 def polished_to(monkeypatch, reduced, basis, multipliers):
     """What becomes of a point that Newton's method ends at."""
     monkeypatch.setattr(_refinement, "polish", lambda *_: (basis, multipliers))
-    lagrangian = Lagrangian(reduced, multipliers.M)
-    return _refinement.accepted_polish(lagrangian, basis, multipliers)
+    ascent = _refinement.BasisAscent(Lagrangian(reduced), basis, is_newton=False)
+    return ascent._polish(multipliers)
 
 
 def test_newton_may_not_end_outside_or_with_negative_penalties(monkeypatch):
     reduced = reduce_problem(random_problem(0, 6, 2, 2, cov_tol=0.4))
     good = refine(reduced, top_basis(reduced))
     fine = Multipliers(good.multipliers, good.mean_costs, 0.4)
-    assert polished_to(monkeypatch, reduced, good.basis, fine) is not None
+    assert polished_to(monkeypatch, reduced, good.basis, fine)
     outside = top_basis(reduced)
     assert reduced.violation(outside) > 1e-3
-    assert polished_to(monkeypatch, reduced, outside, fine) is None
+    assert not polished_to(monkeypatch, reduced, outside, fine)
     wrong = Multipliers(-np.ones_like(good.multipliers), good.mean_costs, 0.4)
-    assert polished_to(monkeypatch, reduced, good.basis, wrong) is None
+    assert not polished_to(monkeypatch, reduced, good.basis, wrong)
 
 
 def test_ascent_ends_when_its_evaluations_are_spent(monkeypatch):

@@ -35,6 +35,7 @@ from fairpca.rows._checks import (
     check_finite,
     check_no_dates_or_masks,
     check_no_text,
+    warn_of_units,
 )
 from fairpca.rows._columns import (
     ALIGNED,
@@ -159,7 +160,7 @@ class FairnessEstimator(
         own = {"own": PARTS[:2], "unlabelled": PARTS[:1]}.get(self.missing_groups, ())
         numeric = () if self.numeric is None else tuple(self.numeric)
         masks = partial(missing_in_parts, *parts[:3], own=own, numeric=numeric)
-        X = self._features(X, masks, **checks)
+        frame, X = X, self._features(X, masks, **checks)
         names = getattr(self, "feature_names_in_", None)
         if self.missing == "drop-rows":
             report, incomplete = find_missing(X.shape[0], masks(), X, names)
@@ -175,7 +176,7 @@ class FairnessEstimator(
             self._require_groups_optional()
             control_features = None
         unknown = {"own": MISSING_GROUP, "unlabelled": UNKNOWN_GROUP}.get(self.missing_groups)
-        return Rows.attach(
+        rows = Rows.attach(
             X,
             sensitive_features,
             control_features,
@@ -187,6 +188,8 @@ class FairnessEstimator(
             units=units,
             y=y,
         )
+        warn_of_units(frame, rows)
+        return rows
 
     def _require_groups_optional(self) -> None:
         if self.missing_groups != "ignore":

@@ -23,7 +23,6 @@ from fairpca.estimators._data_warnings import (
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
-from fairpca.estimators._target import solve_groups, solve_with_target
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -84,8 +83,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Rows a group needs for its covariance to be compared, and to count in `objective`; the
         means of all groups are compared. None: the smallest groups, which together have less
         than a tenth of the rows, are left out unless their means differ by more than chance
-        (p < 0.0001), and their covariances are compared from 500 rows on; 2 rows count in
-        `objective`.
+        (p < 0.05, or less where chance would cost variance), and their covariances are
+        compared from 500 rows on; 2 rows count in `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.
@@ -418,8 +417,12 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             problem = pose(count, padding=padding)
             self.group_variance_ = self.target_kept_ = self.target_information_ = None
             if tabulate or self.objective != "total":
+                from fairpca.estimators._target import solve_groups  # not needed by other fits
+
                 solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
             elif self.target_weight:
+                from fairpca.estimators._target import solve_with_target
+
                 solution = solve_with_target(self, problem, inner)
             else:
                 solution = self._solve(problem)

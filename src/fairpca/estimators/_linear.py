@@ -17,7 +17,6 @@ from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
 from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
-from fairpca.moments._release import release
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
@@ -342,6 +341,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         state = self._written_state(min_rows)
         moments = state.pop("moments_", None)
         if with_moments and moments is not None:
+            from fairpca.moments._release import release  # not needed by a fit
+
             state["moments_"] = release(moments, min_rows)
         parameters = self.get_params(deep=False)
         return write_model(path, ModelFile(type(self).__name__, parameters, state))

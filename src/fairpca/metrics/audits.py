@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES, PANEL, UNGROUPED
-from fairpca._present import label
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress, label
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._audit_report import (
@@ -34,7 +33,7 @@ from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
 from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
-from fairpca.rows._checks import dense_matrix
+from fairpca.rows._checks import dense_matrix, warn_of_units
 from fairpca.rows._pairs import intersection, known_rows
 
 # Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
@@ -151,6 +150,7 @@ def audit(
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
     parts = (sensitive_features, control_features, sample_weight)
     rows = Rows.read_dense(U, *parts, numeric=numeric, unknown=unknown, units=units)
+    warn_of_units(U, rows)
     names, rows, places = _side_by_side(rows, against)
     more: dict[str, Any] = {"unknown": _unknown(rows)}
     # Cheap, and the way to find a wrong column before anything costly is done: this comes first.
@@ -257,7 +257,7 @@ class _Audit:
             self._sample.halves((self._seed, repeat)) for repeat in range(effort.repeats)
         ]
         self._rates: dict[tuple[int, str, int], Rates | None] = {}
-        self._found = [self._gaps(groups, place) for place in places]
+        self._measured = [self._gaps(groups, place) for place in places]
 
     def _form_targets(self) -> list[_Target]:
         """Pair the groups of the drawn rows; a column of positions says what a stratum holds."""
@@ -308,8 +308,8 @@ class _Audit:
         settings, effort = self._settings, self._effort
         return AuditReport.of(
             [
-                Representation(name, **found)
-                for name, found in zip(self._names, self._found, strict=True)
+                Representation(name, **measured)
+                for name, measured in zip(self._names, self._measured, strict=True)
             ],
             list(self._comparisons()),
             missing=tuple(self._missing()),
@@ -411,12 +411,12 @@ class _Audit:
         )
         result = measure(strata, settings, self._permuted(is_slow)[1])
         result = replace(result, compare=self._settings["compare"])
-        self._found[number]["in_sample"].append(result)
+        self._measured[number]["in_sample"].append(result)
 
     def _mmd2(self, number: int) -> None:
         strata = _without_small(self._drawn(number, False), self._settings["min_group"])
         gamma = median_gamma(np.concatenate([stratum.rows.X for stratum in strata]))
-        self._found[number]["mmd2"] = largest_mmd2(strata, gamma)
+        self._measured[number]["mmd2"] = largest_mmd2(strata, gamma)
 
 
 def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:

@@ -94,6 +94,7 @@ class InteriorPoint:
 
     def __init__(self, problem: ConicProblem, wanted: Callable[[float], float]) -> None:
         self.problem, self.wanted = problem, wanted
+        self.newton: type[_ConeNewton] | type[_DenseNewton] = _ConeNewton
         n, self.n_slacks = len(problem.S), len(problem.penalties)
         self.vectors = _vectors(n)
         self.B = self.vectors.svec(problem.B)
@@ -177,7 +178,7 @@ class InteriorPoint:
         X, Z = self.X, self.Z
         box, cuts = (symmetrize(np.linalg.inv(part)) for part in (Z.box, Z.cuts))
         inverse = ConePoint(box, cuts, 1.0 / Z.rows)
-        newton = self._linearized(inverse)
+        newton = self.newton(self, inverse)
         parts = (Z.box, Z.cuts, X.box, X.cuts)
         roots = [np.linalg.inv(np.linalg.cholesky(part)) for part in parts]
         # Predict: as if X·Z = 0 could be had at once. How much of the gap is left after the longest
@@ -205,9 +206,6 @@ class InteriorPoint:
         moved = X.moved(dual, dX)
         self.X = ConePoint(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
 
-    def _linearized(self, inverse: ConePoint) -> _ConeNewton | _DenseNewton:
-        return _ConeNewton(self, inverse)
-
     def _advance(self, dy: Array) -> None:
         split = len(dy) - self.n_slacks
         self.Y = self.Y + self.vectors.smat(dy[:split])
@@ -231,18 +229,19 @@ class DensePoint(InteriorPoint):
         accuracy: float,
     ) -> None:
         self.maps, self.E, self.gradient, self.accuracy = maps, E, gradient, accuracy
-        self.Z, self.vectors = start, _vectors(start.box.shape[-1])
+        self.Z, self.vectors, self.newton = start, _vectors(start.box.shape[-1]), _DenseNewton
         level = float(np.linalg.norm(self._along(gradient)))
         box, cuts = (np.broadcast_to(np.eye(Z.shape[-1]), Z.shape) for Z in start[:2])
         self.X = ConePoint(level * box, level * cuts, level * np.ones(len(start.rows)))
 
     def step(self, number: int) -> Status | None:
         """One iteration; end where gap and dual residual are small, or where there is no way on."""
+        residual = float(np.abs(self._along(self.gradient + self.taken(self.X))).max())
         try:
             self._move()
         except np.linalg.LinAlgError:
             return Status.UNSETTLED
-        is_solved = self.X.dot(self.Z) <= self.accuracy and self.left <= self.accuracy
+        is_solved = self.X.dot(self.Z) <= self.accuracy and residual <= self.accuracy
         return Status.CONVERGED if is_solved else None
 
     def _along(self, y: Array) -> Array:
@@ -260,10 +259,6 @@ class DensePoint(InteriorPoint):
         cuts, rows = (np.tensordot(dy, part, 1) for part in self.maps)
         return ConePoint(self.vectors.smat(dy[: len(self.vectors.rows)])[None], cuts, rows)
 
-    def _linearized(self, inverse: ConePoint) -> _DenseNewton:
-        self.left = float(np.abs(self._along(self.gradient + self.taken(self.X))).max())
-        return _DenseNewton(self, inverse)
-
     def _advance(self, dy: Array) -> None:
         self.Z = self.Z.moved(1.0, self.change(dy))
 
@@ -271,7 +266,7 @@ class DensePoint(InteriorPoint):
 class _DenseNewton:
     """The linearised optimality conditions of `DensePoint`: H = A(X ⊗ Z⁻¹)Aᵀ, Edy = 0."""
 
-    def __init__(self, at: DensePoint, inverse: ConePoint) -> None:
+    def __init__(self, at: Any, inverse: ConePoint) -> None:
         self.at, self.inverse, (cuts, rows) = at, inverse, at.maps
         # tr A_iXA_jZ⁻¹ = ⟨LᵀA_iR, LᵀA_jR⟩ with X = LLᵀ and Z⁻¹ = RRᵀ.
         L, R = np.linalg.cholesky(at.X.cuts), np.linalg.cholesky(inverse.cuts)
@@ -321,7 +316,7 @@ class _ConeNewton:
     # HKM: dX = wish − sym(X·dZ·Z⁻¹) turns the optimality conditions into H·dy = …, with
     # H = Σ of AᵀX ⊗ Z⁻¹A over all inequalities: symmetric and positive, so Cholesky factors it.
 
-    def __init__(self, at: InteriorPoint, inverse: ConePoint) -> None:
+    def __init__(self, at: Any, inverse: ConePoint) -> None:
         self.at, self.inverse, problem = at, inverse, at.problem
         X, L = at.X, problem.L
         LT = np.swapaxes(L, 1, 2)

@@ -60,14 +60,14 @@ def solve_sparse(problem: SparseProblem, starts: Sequence[State] = ()) -> State 
     `starts` are components with at most as many places, such as those of a smaller k.
     """
     with single_blas_thread():
-        found = list(starts)
+        states = list(starts)
         # Apart from each other: good starts would crowd out what leads further.
         for sets in (
             [_grow(problem), *_rotated(problem), *_pairs(problem)],
             [_widen(problem, s) for s in starts],
         ):
-            found += [_ascend(problem, sets)] if sets else []
-    best = max(found, key=lambda state: state.value)
+            states += [_ascend(problem, sets)] if sets else []
+    best = max(states, key=lambda state: state.value)
     if best.value == -np.inf:
         return None
     order = _explained_order(problem.S, best.V)
@@ -95,7 +95,7 @@ def solve_path(
 
 
 def _quotient(problem: SparseProblem, others: Array) -> Quotient:
-    """Pose what one more direction is worth beside others."""
+    """Pose what one more direction is worth next to others."""
     # A correlation costs, in place of a ban: under a ban nothing can move where each support has
     # just enough features.
     S, worth = problem.S, problem.bound / problem.d

@@ -209,7 +209,7 @@ class _SupportSets:
         return np.asarray((blocks / length).reshape(y.shape))
 
     def deflated(self, order: Sequence[int], y: Any = None) -> Array:
-        """Coordinates (n, q): the best directions on some supports in turn, beside those in y."""
+        """Coordinates (n, q): the best directions on some supports in turn, next to those in y."""
         y = np.zeros(self.inner.shape[:2]) if y is None else y.copy()
         cost = _DEFLATION * self.problem.bound
         for j in order:
