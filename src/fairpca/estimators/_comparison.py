@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
+from fairpca.estimators._linear import sum_in_memory
 from fairpca.exceptions import (
     FairnessWarning,
     FewRowsWarning,
@@ -37,6 +38,7 @@ from fairpca.moments._held_out import (
     summarise_mean,
 )
 from fairpca.moments.folds import Split, sum_moments
+from fairpca.rows import Rows
 
 FIGURES = GapStatistics._fields
 TARGET = "target_r2"
@@ -91,6 +93,11 @@ class HeldOutFit(NamedTuple):
             for name, folds in values.items()
         }
 
+    def shares(self) -> dict[str, float]:
+        """Mean of each R² of y over the folds, where it is known."""
+        known = self.information().items()
+        return {name: gap.value for name, gap in known if math.isfinite(gap.value)}
+
     def chance(self) -> tuple[float, float]:
         """Mean and covariance gap that groups without any difference would show."""
         if not self.folds:
@@ -125,6 +132,17 @@ def measure_held_out(model: FairPCA, folded: FoldedMoments, rounds: int = 1) -> 
                     raise  # without, there would be no figures of one division into folds
 
     return _measure(model, folded.total, fits(), by_units=folded.by_units)
+
+
+def measure_target(model: FairPCA, rows: Rows) -> dict[str, float]:
+    """R² of y on folds of rows in memory, by name; none where a fold does not allow a fit."""
+    try:
+        with _silent():
+            folded = sum_in_memory(rows, impute=model.missing == "mean", folds=PARTS)
+        return measure_held_out(model, folded).shares()
+    except InvalidInputError as error:
+        warn_user(f"there is no R² of held-out rows: {error}", FewRowsWarning)
+        return {}
 
 
 def _measure(

@@ -270,8 +270,7 @@ class FairPCACV(FairnessEstimator):
             with propagate_callbacks(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
             if best.target_information_ is not None and (chosen := by_fold[self.best_index_]):
-                shares = {name: figure.value for name, figure in chosen.information().items()}
-                best.target_information_ = {**best.target_information_, "held_out": shares}
+                best.target_information_["held_out"] = chosen.shares()
         best._set_other_columns(others)
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
