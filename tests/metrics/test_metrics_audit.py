@@ -14,6 +14,7 @@ from fairpca.metrics import HeldOut, audit, cov_gap, mean_gap
 from fairpca.metrics._audit_report import AdversaryResult, Comparison, Representation
 from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Trained
 from fairpca.metrics._result import statistic_name
+from fairpca.metrics.audits import seconds_left
 from fairpca.rows import Rows
 
 FAST = {"families": (), "adversaries": ("linear",), "effort": "quick"}
@@ -188,6 +189,7 @@ class TestHeadline:
         }
         assert set(found) == set(PANEL.values())
         assert found["linear SVM"].estimate < 0.3
+        assert report.headline.estimate == max(one.estimate for one in found.values())
         for name in ("Gaussian-kernel SVM", "boosted trees", "small network"):
             assert found[name].low > 0.6
             assert found[name].p_value < 1e-10
@@ -208,8 +210,11 @@ class TestHeadline:
 class TestVerdict:
     def test_none_without_the_whole_panel(self, people):
         U, frame = people
-        report = audit(U, frame["sex"], **FAST)
+        # What did run is clear: only what did not leaves the verdict open.
+        report = audit(U + 3.0 * (frame["sex"] == "f").to_numpy()[:, None], frame["sex"], **FAST)
+        assert report.headline.low > 0.5
         assert report.verdict.level == "unknown"
+        assert "did not run for 3 comparisons" in report.verdict.reason
         assert {one.adversary for one in report.missing} == set(list(PANEL.values())[1:])
         nothing = audit(U, frame["sex"], **NOTHING)
         assert (nothing.headline, nothing.verdict.level) == (None, "unknown")
@@ -254,7 +259,7 @@ class TestOneRowIsOneQuantity:
     def test_names_are_unique_on_a_page(self, leaky):
         one = leaky.representations[0]
         names = [statistic_name(result.family, result.method) for result in one.in_sample]
-        names += [row.comparison.adversary for row in one.by_adversary()]
+        names += [PANEL[key] for key in leaky.settings["adversaries"]]
         assert len(names) == len(set(names))
 
 
@@ -425,6 +430,13 @@ class TestSteps:
         audit(U, frame["sex"], progress=lambda *counts: calls.append(counts), **FAST)
         assert calls[-1][0] == calls[-1][1]
         assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+    def test_the_time_left_follows_what_steps_took(self):
+        steps = [("trees", 1.0, None), ("trees", 3.0, None), ("mlp", 2.0, None)]
+        assert seconds_left(steps, {}, {}) == 6.0
+        # Trees took five times as long as planned, all steps together three times.
+        planned, taken = {"trees": 1.0, "linear": 1.0}, {"trees": 5.0, "linear": 1.0}
+        assert seconds_left(steps[1:], planned, taken) == 5.0 * 3.0 + 3.0 * 2.0
 
     def test_an_interrupt_hands_over_what_is_done_without_a_verdict(self, people):
         U, frame = people

@@ -130,7 +130,8 @@ def _labels(column: Any) -> Any:
     """Return the values of a column as an array; what is missing is a value of its own."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    return column.to_numpy(zero_copy_only=False)
+    values = column.to_numpy(zero_copy_only=False)
+    return values.astype(str) if values.dtype.kind == "O" else values  # None has no order
 
 
 def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableRequest:

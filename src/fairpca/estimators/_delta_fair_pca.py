@@ -311,7 +311,8 @@ class DeltaFairPCA(LinearEstimator):
         self.path_components_ = np.stack(lifted)
         self._keep_basis(space, contrasts, span, bases[chosen])
         self._set_model(moments, space.total)
-        self._set_dtype(rows)
+        if rows.X.dtype == np.float32:  # as scikit-learn does
+            self.components_ = self.components_.astype(np.float32)
         return self
 
     @with_callbacks

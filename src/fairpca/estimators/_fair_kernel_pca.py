@@ -413,7 +413,7 @@ def cluster_centres(
     X: Any, count: int, weights: Array | None, random: np.random.RandomState
 ) -> Array:
     """Return the centres of k-means clusters of rows."""
-    means = KMeans(count, n_init=1, max_iter=25, random_state=random)
+    means = KMeans(count, max_iter=25, random_state=random)
     with warnings.catch_warnings():
         # Rows that differ by rounding alone: repeated landmarks cost nothing but their place.
         warnings.simplefilter("ignore", ConvergenceWarning)

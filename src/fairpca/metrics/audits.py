@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -228,7 +229,18 @@ class _Target(NamedTuple):
     signs: Signs
 
 
-_Step = tuple[float, Callable[[], None]]  # expected seconds, and what to do
+_Step = tuple[str, float, Callable[[], None]]  # a kind, expected seconds, and what to do
+
+
+def seconds_left(
+    remaining: Iterable[tuple[str, float, Any]],
+    planned: Mapping[str, float],
+    taken: Mapping[str, float],
+) -> float:
+    """Return how long steps will take, by what those of their kind took, or all others so far."""
+    pace = sum(taken.values()) / (sum(planned.values()) or 1.0) if planned else 1.0
+    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
+    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)
 
 
 class _Audit:
@@ -294,13 +306,21 @@ class _Audit:
     def run(self, progress: Progress | None) -> AuditReport:
         """Take one step after the other."""
         steps = [step for number in range(len(self._names)) for step in self._steps(number)]
-        milliseconds = [max(1, round(1000 * seconds)) for seconds, _ in steps]
-        counter = Counter(sum(milliseconds), progress)
+        counter = Counter(round(1000 * seconds_left(steps, {}, {})) + 1, progress)
         counter.add(0)
+        planned, taken = dict[str, float](), dict[str, float]()
         with single_blas_thread():  # thin products: threads would wait for each other
-            for (_, step), cost in zip(steps, milliseconds, strict=True):
+            for number, (kind, expected, step) in enumerate(steps, start=1):
+                begun = process_time()
                 step()
-                counter.add(cost)
+                seconds = process_time() - begun
+                planned[kind] = planned.get(kind, 0.0) + expected
+                taken[kind] = taken.get(kind, 0.0) + seconds
+                # Milliseconds that were and will be taken: what is left follows the machine.
+                count = max(1, round(1000 * seconds))
+                left = seconds_left(steps[number:], planned, taken)
+                counter.total = counter.done + count + round(1000 * left)
+                counter.add(count)
         return self.report()
 
     def report(self) -> AuditReport:
@@ -365,14 +385,15 @@ class _Audit:
         for key in self._settings["adversaries"]:
             for k, size in enumerate(sizes):
                 seconds = CLASSIFIERS[key].cost(min(effort.trained, size), d)
-                yield 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
+                yield key, 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
         for family, method, is_slow, cost in _STATISTICS:
             is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
             if family in self._settings["families"] and not is_line:
                 n, times = self._permuted(is_slow)
                 seconds = times * cost(n, d) * len(self._targets)
-                yield seconds, partial(self._measure, number, family, method, is_slow)
-        yield 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
+                step = partial(self._measure, number, family, method, is_slow)
+                yield f"{family} {method}", seconds, step
+        yield "mmd2", 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
 
     def _permuted(self, is_slow: bool) -> tuple[int, int]:
         """Return how many rows are permuted, and how often."""

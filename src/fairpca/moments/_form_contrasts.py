@@ -128,9 +128,14 @@ class _Builder:
         status = "not compared: empty"
         if plus is not None and minus is not None:
             is_small = positive in small or all(key in small for key in facing)
-            status = comparison_status(plus, minus, self.min_group_size, small=is_small)
-            if not status.startswith("not"):
-                mean_gap = mean_difference(plus, minus)
+            is_small = is_small and self.min_group_size is None
+            needed = COVARIANCE_ROWS if is_small else self.min_group_size or 2
+            if is_small and not differ_beyond_chance(plus, minus):
+                status = "not compared: no difference beyond chance"
+            else:
+                status, mean_gap = COMPARED, mean_difference(plus, minus)
+                if min(n_plus, n_minus) < needed:
+                    status = f"mean only: fewer than {needed} rows"
             if status == COMPARED:
                 cov_gap = plus.covariance - minus.covariance
         if status != COMPARED:
@@ -206,17 +211,6 @@ class _Builder:
             f"{'' if rule else ', or set min_group_size=2 to compare all'}."
         )
         return Note(SmallGroupWarning, message)
-
-
-def comparison_status(plus: Cell, minus: Cell, min_group_size: int | None, *, small: bool) -> str:
-    """Say what is compared of two sides, one of which may be small."""
-    needed = min_group_size or 2
-    if min_group_size is None and small:
-        if not differ_beyond_chance(plus, minus):
-            return "not compared: no difference beyond chance"
-        needed = COVARIANCE_ROWS
-    enough = min(plus.n_rows, minus.n_rows) >= needed
-    return COMPARED if enough else f"mean only: fewer than {needed} rows"
 
 
 def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:

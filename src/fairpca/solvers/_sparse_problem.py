@@ -289,7 +289,7 @@ class _SupportSets:
             lacking = self.slack * multipliers - residual
             move = _solve(system, np.concatenate([slope, lacking], axis=-1))
             length = np.linalg.norm(move[..., :size], axis=-1, keepdims=True)
-            move = move * np.minimum(1.0, _LONGEST / np.maximum(length, _LONGEST))
+            move = move * (_LONGEST / np.maximum(length, _LONGEST))
             y, multipliers = y + move[..., :size], multipliers + move[..., size:]
             duals = duals if step % _LIMITED_STEPS else new
         y = self._restore(y)
