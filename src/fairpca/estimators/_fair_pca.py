@@ -134,6 +134,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Number of components.
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
         Variance of each component (divisor: weight of the rows), and its share of all variance.
+        With `rotation` those of correlated scores: only their sum is what the subspace keeps.
+    correlation_ : float
+        With `rotation`, the largest correlation of two scores.
     singular_values_, noise_variance_, n_samples_
         As in scikit-learn's PCA: norms of the scores, average variance in the other directions
         (for `score`), number of rows.
