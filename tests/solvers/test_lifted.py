@@ -85,11 +85,11 @@ def test_contrasts_far_from_binding_are_left_out():
     problem = random_problem(19, 6, 2, 3, cov_weight=3.0)
     far = np.concatenate([problem.cov_gaps, 1e-3 * problem.cov_gaps])
     lower, plain = (solve(replace(problem, cov_gaps=gaps)) for gaps in (far, problem.cov_gaps))
-    assert lower.certificate.bound == pytest.approx(plain.certificate.bound, rel=1e-4)
+    assert lower.certificate.bound == pytest.approx(plain.certificate.bound, rel=1e-3)
     reduced = reduce_problem(replace(problem, cov_gaps=far))
     assert len(_Lifted(reduced, 0.0, all_signs(reduced)).cuts) == 10
     value, _ = lifted_bound(reduced, reduced.basis.T @ lower.basis, 1e-4)
-    assert value * reduced.scale == pytest.approx(lower.certificate.bound, rel=1e-4)
+    assert value * reduced.scale == pytest.approx(lower.certificate.bound, rel=1e-3)
 
 
 def test_it_agrees_with_a_conic_solver():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from fairpca.linalg import Array, symmetrize
 from fairpca.solvers._interior import ConePoint, DensePoint
@@ -23,7 +24,7 @@ from fairpca.solvers._solution import PROVEN, Status, relative_gap
 
 _ACCURACY, _MOST_STEPS = 1e-5, 60
 # Products of two numbers in a step beyond which it is not worth its time: up to twelve dimensions
-# with two signs of contrasts that bind, ten with eight, eight with 17, seven with 30.
+# with two signs of contrasts that bind, ten with seven, eight with 19, seven with 31.
 MOST_WORK = 1e9
 # What slack costs, in largest variances of all components: more than any limit is worth.
 _SLACK = 30.0
@@ -65,7 +66,9 @@ def lifted_bound(reduced: ReducedProblem, V: Array, tol: float) -> tuple[float, 
 class _Lifted:
     """Forms (n, n, ·, ·) that take Z to the matrices that are zero or positive semidefinite."""
 
-    def __init__(self, reduced: ReducedProblem, incumbent: float, binding: Array) -> None:
+    def __init__(
+        self, reduced: ReducedProblem, incumbent: float, binding: NDArray[np.bool_]
+    ) -> None:
         self.problem, m, d = reduced, reduced.size, reduced.d
         T = _traceless(m)
         # Of projectors ‖P − (d/m)I‖² = d − d²/m: with this scale ‖x‖² is the number of entries.
