@@ -36,7 +36,9 @@ _LITTLE = 0.5
 _NEAR = 10.0  # duality gaps, in those of a solved program, from which a still bound is the last
 
 
-def lifted_bound(reduced: ReducedProblem, V: Array, tol: float) -> tuple[float, Status]:
+def lifted_bound(
+    reduced: ReducedProblem, V: Array, tol: float, max_iter: int
+) -> tuple[float, Status]:
     """Bound all bases that are better than a feasible V; d < size, no group objectives."""
     # Contrasts far from binding are left out: that can only raise the bound.
     gap, incumbent = reduced.limit or reduced.cov_gap(V), reduced.objective(V)
@@ -48,8 +50,8 @@ def lifted_bound(reduced: ReducedProblem, V: Array, tol: float) -> tuple[float, 
     if q * q * (q / 3 + entries**2) + 4 * q * entries**3 > MOST_WORK:
         return np.inf, Status.ITERATION_LIMIT
     lifted = _Lifted(reduced, incumbent, binding)
-    point, lowest = lifted.pose(), np.inf
-    for number in range(_MOST_STEPS):
+    point, lowest, status = lifted.pose(), np.inf, None
+    for number in range(min(max_iter, _MOST_STEPS)):
         status = point.step(number)
         last, lowest = lowest, min(lowest, lifted.prove(point))
         # The last steps lose digits of the multipliers: none is taken that the bound does not need.

@@ -90,7 +90,7 @@ def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Option
         return bound
     from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
 
-    value, status = lifted_bound(reduced, best.basis, options.tol)
+    value, status = lifted_bound(reduced, best.basis, options.tol, options.max_iter)
     if value >= bound.value:
         return bound
     if options.watch is not None:
