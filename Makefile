@@ -19,7 +19,7 @@ help:
 	@echo "make coverage   which lines the quick tests reach, as build/coverage/index.html"
 	@echo "make bench      the solver benchmark table"
 	@echo "make bench-scale  Parquet, Dask and Spark on millions of rows, minutes and 3 GB of disk"
-	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, 20 to 25 minutes on two cores; needs FAIRPCA_DATA"
+	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about 20 minutes on two cores; needs FAIRPCA_DATA"
 	@echo "make docs       the documentation with its gallery, as build/site/index.html, minutes and no network"
 	@echo "make test-browser  pages in a headless Chromium, and the links of the site that make docs built"
 	@echo "make dist       wheel and source archive, and the quick tests from the unpacked archive"

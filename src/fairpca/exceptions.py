@@ -208,6 +208,10 @@ class IdentifierWarning(FairnessWarning):
     """A feature has another value in every row; the message names it."""
 
 
+class UnitsWarning(FairnessWarning):
+    """A column or an index seems to name persons or sites, and `units` was not given."""
+
+
 class DominantFeatureWarning(FairnessWarning):
     """One feature holds nearly all the variance, and features are not scaled."""
 

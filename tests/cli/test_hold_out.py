@@ -155,5 +155,9 @@ def test_a_column_that_seems_to_name_persons_is_pointed_out(run, write, table):
     subjects = table.rename(columns={"person_id": "subject#"})
     result = run("fit", write(subjects), *asked, "--drop", "town")
     assert "'subject#' has 300 values in 3,000 rows and is a feature" in result.stderr
+    codes = table.drop(columns="person_id")  # told by its values alone: each has one sex
+    codes["code"] = np.arange(3000) % 150 * 2 + (table["sex"] == "m")
+    result = run("fit", write(codes), *asked, "--drop", "code,town")
+    assert "'code' has 300 values in 3,000 rows. If it names persons or sites" in result.stderr
     for frame, more in ((table, ("--unit", "person_id")), (table.drop(columns="person_id"), ())):
         assert "persons" not in run("fit", write(frame), *asked, "--drop", "town", *more).stderr

@@ -104,8 +104,18 @@ def test_rows_left_out_of_the_fit_are_left_out_of_the_output(run, write, people,
     assert len(reduced) == 117
 
 
-@pytest.mark.parametrize("source", ["new.csv", "new.csv.gz", "new.parquet", "new.feather"])
-@pytest.mark.parametrize("target", ["out.csv", "out.csv.gz", "out.parquet", "out.arrow"])
+SOURCES = ["new.csv", "new.csv.gz", "new.parquet", "new.feather"]
+TARGETS = ["out.arrow", "out.parquet", "out.csv.gz", "out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        pytest.param(source, target, marks=() if i == j else pytest.mark.slow)
+        for i, source in enumerate(SOURCES)
+        for j, target in enumerate(TARGETS)
+    ],
+)
 def test_transform_takes_and_gives_any_format(run, write, people, tmp_path, source, target):
     model, out = tmp_path / "m.npz", tmp_path / target
     direct = tmp_path / "direct.csv"

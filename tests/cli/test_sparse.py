@@ -69,7 +69,6 @@ def test_the_path_is_a_table_and_a_document(people):
         (("--nonzero", "3", "--rotation", "varimax"), "--nonzero excludes --rotation"),
         (("--nonzero", "3", "--delta", "0.1"), "--nonzero excludes --delta"),
         (("--nonzero", "3", "--objective", "worst-loss"), "--nonzero excludes --objective"),
-        (("--nonzero", "3", "--mean-tol", "0.1"), "--mean-tol"),
         (("--rotation", "quartimax"), "--rotation"),
     ],
 )

@@ -50,6 +50,26 @@ def test_fair_path(estimator, check):
     check(estimator)
 
 
+SETTINGS = [
+    {"standardize": True},
+    {"whiten": True},
+    {"rotation": "varimax"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@parametrize_with_checks(
+    [
+        DeltaGroupsFromRows(**{"n_components": 1, "penalty": 0.05, "certify": False, **each})
+        for each in SETTINGS
+    ],
+    expected_failed_checks=lambda estimator: RANDOM,
+)
+def test_parameter_settings(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.filterwarnings("ignore:X has feature names, but")

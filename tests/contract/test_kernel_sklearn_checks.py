@@ -56,6 +56,43 @@ def test_fair_path(estimator, check):
     check(estimator)
 
 
+NO_WEIGHTS = dict.fromkeys(
+    (
+        "check_all_zero_sample_weights_error",
+        "check_sample_weights_list",
+        "check_sample_weights_not_an_array",
+        "check_sample_weights_not_overwritten",
+        "check_sample_weights_pandas_series",
+        "check_sample_weights_shape",
+        "check_sample_weight_equivalence_on_dense_data",
+        "check_sample_weight_equivalence_on_sparse_data",
+    ),
+    "the paper's form knows no weights, and refuses them",
+)
+SETTINGS = [
+    {"kernel": "linear"},
+    {"kernel": "poly", "kernel_params": {"degree": 2}},
+    {"n_landmarks": 10},
+    {"rank": None, "certify": False},
+    {"formulation": "paper"},
+    {"inverse_alpha": 1.0},
+    {"cov_weight": 0.0, "n_components": None},
+    {"cov_tol": 1e3},
+    {"mean_tol": None},
+    {"missing_groups": "own"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@parametrize_with_checks(
+    [KernelGroupsFromRows(**{"n_components": 1, "rank": 20, **each}) for each in SETTINGS],
+    expected_failed_checks=lambda kernel: NO_WEIGHTS if kernel.formulation == "paper" else {},
+)
+def test_parameter_settings(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 # The set_output checks fit on a frame and transform an array on purpose.
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

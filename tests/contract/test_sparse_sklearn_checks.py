@@ -45,6 +45,25 @@ def test_fair_path(estimator, check):
     check(estimator)
 
 
+SETTINGS = [
+    {"standardize": True},
+    {"n_nonzero": "path"},
+    {"cov_tol": 1e3},
+    {"mean_tol": None},
+    {"whiten": True},
+    {"missing_groups": "own"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@parametrize_with_checks(
+    [SparseGroupsFromRows(**{"n_components": 1, "n_nonzero": 2, **each}) for each in SETTINGS]
+)
+def test_parameter_settings(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.filterwarnings("ignore:X has feature names, but")

@@ -116,12 +116,16 @@ def test_two_gaussians_differ_in_mean_and_shape():
 
 
 def test_all_return_one_type(published):
-    for load in (load_diabetes_sex, make_two_gaussians, *FETCHERS.values()):
-        data = load()
+    for load in (load_diabetes_sex, make_two_gaussians, make_census, *FETCHERS.values()):
+        frames = load(as_frame=True)
+        assert list(frames.data.columns) == frames.feature_names
+        assert list(frames.sensitive_features.columns) == frames.sensitive_names
+        assert getattr(frames.target, "name", None) == frames.target_name
+        data = load(as_frame=False)
         assert type(data) is Bunch
         assert set(data) >= PARTS
         assert data.data.shape == (len(data.sensitive_features), len(data.feature_names))
-        assert not {*data.sensitive_names, data.get("target_name")} & {*data.feature_names}
+        assert not {*data.sensitive_names, data.target_name} & {*data.feature_names}
 
 
 def test_adult_is_both_files(published):

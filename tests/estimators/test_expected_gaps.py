@@ -147,7 +147,7 @@ def test_wide_rows_and_no_groups():
 def test_units_are_counted_instead_of_rows():
     """New persons: by rows the bound fails, by units it holds."""
     held = {False: 0, True: 0}
-    for seed in range(25):
+    for seed in range(12):
         random = np.random.default_rng(seed)
         person = np.repeat(np.arange(60), 20)
         z = person % 2
@@ -158,8 +158,8 @@ def test_units_are_counted_instead_of_rows():
             fair = FairPCA(2, cov_weight=0.0).fit(X, sensitive_features=z, **units)
             true = 0.7 * np.linalg.norm(fair.components_[:, 2:].sum(axis=1))
             held[by_units] += true <= fair.expected_gaps(refits=0).features.mean_bound
-    assert held[True] == 25
-    assert held[False] < 20
+    assert held[True] == 12
+    assert held[False] < 10
 
 
 @pytest.mark.parametrize(

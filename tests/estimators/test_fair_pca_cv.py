@@ -108,7 +108,7 @@ def test_settings_that_cannot_be_met_are_listed_and_never_chosen(table):
         )
 
 
-def test_every_door_gives_the_same(table, fitted, tmp_path):
+def test_every_input_gives_the_same(table, fitted, tmp_path):
     import dask.dataframe as dd
     import pyarrow as pa
 
@@ -158,7 +158,7 @@ QUICK = {"n_components": 2, "cov_weights": (0.0, 1.0), "folds": 3}
 
 @pytest.mark.parametrize("missing", ["drop-rows", "mean"])
 @pytest.mark.parametrize("standardize", [False, True])
-def test_missing_values_mean_the_same_by_every_door(table, missing, standardize):
+def test_missing_values_mean_the_same_by_every_input(table, missing, standardize):
     holed = table.copy()
     holed.loc[[3, 70, 400], "a"] = np.nan
     holed.loc[[70, 71], "e"] = np.nan

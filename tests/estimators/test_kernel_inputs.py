@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.exceptions import NotFittedError, PositiveSpectrumWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -146,6 +147,8 @@ def test_the_inverse_must_have_been_learned():
     with pytest.raises(NotFittedError, match=r"set inverse_alpha=1\.0 and fit again"):
         fair.inverse_transform(np.zeros((2, 2)))
     fair.set_params(inverse_alpha=1.0).fit(X, sensitive_features=z)
+    with pytest.raises(InvalidInputError, match=r"^inverse_alpha=1 needs dense .*X\.toarray"):
+        fair.fit(csr_matrix(X), sensitive_features=z)
     with pytest.raises(InvalidInputError, match="3 columns, but there are 2 components"):
         fair.inverse_transform(np.zeros((2, 3)))
 

@@ -73,7 +73,7 @@ def test_no_group_is_served_worse_than_by_pca(objective):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_every_door_leads_to_the_same_basis(objective):
+def test_every_input_leads_to_the_same_basis(objective):
     X, g = make_rows()
     w = np.random.default_rng(1).integers(1, 4, len(X))
     model = FairPCA(2, objective=objective, cov_weight=0)

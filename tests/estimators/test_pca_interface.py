@@ -25,6 +25,7 @@ MODELS = {
     "whitened": FairPCA(2, cov_weight=0, whiten=True),
     "all": FairPCA(None, cov_weight=0),
     "delta": DeltaFairPCA(2, penalty=1.0),
+    "chosen": FairPCACV(2, cov_weights=(0.0, 1.0), folds=2),
 }
 
 
@@ -60,6 +61,7 @@ def test_the_covariance_has_the_variances_of_components_and_rows(fair):
 
 
 def test_the_plain_pca_for_export_is_complete(fair):
+    fair = getattr(fair, "best_estimator_", fair)
     plain = fair.to_sklearn()
     assert {name for name in vars(PCA(2).fit(X)) if name.endswith("_")} <= {*vars(plain)}
     above = (fair.explained_variance_ > fair.noise_variance_).all()  # else it divides by zero
@@ -119,7 +121,9 @@ def test_a_grid_of_penalties_and_tolerances_leaves_out_what_excludes_itself():
     assert sorted(pairs, key=str) == [(0.0, None), (1.0, None), (None, 5.0), (None, 9.0)]
 
 
-@pytest.mark.parametrize("model", [FairPCA(2), FairPCA(2, standardize=True), MODELS["delta"]])
+@pytest.mark.parametrize(
+    "model", [FairPCA(2), FairPCA(2, standardize=True), MODELS["delta"], MODELS["chosen"]]
+)
 @pytest.mark.parametrize("kind", [np.asarray, csr_array])
 def test_single_precision_stays(model, kind):
     single = kind(X.astype(np.float32))

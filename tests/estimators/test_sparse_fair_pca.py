@@ -9,7 +9,7 @@ from fairpca import FairPCA, GroupMoments, SparseFairPCA, load_model
 from fairpca.datasets import load_diabetes_sex
 from fairpca.exceptions import CorrelatedScoresWarning, InfeasibleError, InvalidInputError
 from fairpca.linalg import complement_basis
-from fairpca.solvers._sparse import Quotient, solve_sparse, swap_values
+from fairpca.solvers._sparse import addition_values, solve_sparse
 from fairpca.solvers._sparse_problem import SparseProblem, explained_variances, independent_rows
 
 
@@ -184,8 +184,6 @@ def test_what_it_cannot_do_is_refused_in_words(rows):
     fair = SparseFairPCA(2).fit(X, sensitive_features=group)
     with pytest.raises(InvalidInputError, match="not orthogonal"):
         fair.to_sklearn()
-    with pytest.raises(InvalidInputError, match="mean_tol=None"):
-        SparseFairPCA(2, mean_tol=0.1).fit(X, sensitive_features=group)
     with pytest.raises(InfeasibleError, match="n_components=11 is too many"):
         SparseFairPCA(11, n_nonzero=12).fit(X, sensitive_features=group)
 
@@ -202,27 +200,45 @@ def test_without_a_constraint_on_means_more_is_explained(rows):
 
 @pytest.mark.parametrize("r", [0, 1, 2, 3])
 @pytest.mark.parametrize("m", [2, 4])
-def test_batches_of_swaps_agree_with_one_eigenproblem_for_each(r, m):
+def test_scores_of_additions_are_below_one_eigenproblem_for_each(r, m):
     if m < r + 1:
         return
     rng = np.random.default_rng(r)
     S = random_problem(r, 7, 1, 2).covariance
     F = independent_rows(rng.normal(size=(r, 7)), 1e-12)
-    supports = np.array([rng.choice(7, m, replace=False) for _ in range(3)])
+    supports = np.array([rng.choice(7, m - 1, replace=False) for _ in range(3)])
     for places in (None, [np.array([i]) for i in range(7)]):
         problem = SparseProblem.pose(S, F, np.zeros((0, 7, 7)), 1, m, None, places)
-        values = swap_values(Quotient((S @ S)[None], S, F, problem), supports)
-        for support, table in zip(supports, values, strict=True):
-            for out, new in np.ndindex(*table.shape):
-                if new in np.delete(support, out):
-                    assert table[out, new] == -np.inf
+        values = addition_values(problem, (S @ S)[None], supports, F)
+        for support, row in zip(supports, values, strict=True):
+            for new, value in enumerate(row):
+                if new in support:
+                    assert value == -np.inf
                     continue
-                swapped = support.copy()
-                swapped[out] = new
-                N = complement_basis(F[:, swapped], 1e-12)
-                at = np.ix_(swapped, swapped)
+                larger = [*support, new]
+                N = complement_basis(F[:, larger], 1e-12)
+                at = np.ix_(larger, larger)
                 best = scipy.linalg.eigvalsh(N.T @ (S @ S)[at] @ N, N.T @ S[at] @ N)[-1]
-                assert table[out, new] == pytest.approx(best, rel=1e-6)
+                # Only the best direction on the support is combined with the new one.
+                assert 0.5 * best < value <= best * (1 + 1e-9)
+                if m - 1 - r <= 1:
+                    assert value == pytest.approx(best, rel=1e-6)
+
+
+def test_a_positive_mean_tol_bounds_the_mean_gap_and_explains_more(rows):
+    X, group = rows
+    equal, bounded, free = (
+        SparseFairPCA(2, n_nonzero=6, mean_tol=tol).fit(X, sensitive_features=group)
+        for tol in (0.0, 0.4, None)
+    )
+    assert free.mean_gap_ > 0.4 >= bounded.mean_gap_ > 0.1
+    shares = [fair.explained_variance_ratio_.sum() for fair in (equal, bounded, free)]
+    assert shares[0] < shares[1] < shares[2]
+    assert bounded.certificate_.objective <= bounded.certificate_.bound
+    both = SparseFairPCA(2, n_nonzero=6, mean_tol=0.4, cov_tol=0.3)
+    both.fit(X, sensitive_features=group)
+    assert both.mean_gap_ <= 0.4
+    assert both.whitened_cov_gap_ <= 0.3
 
 
 def test_a_start_is_kept_where_it_is_better():

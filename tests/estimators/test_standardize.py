@@ -43,7 +43,7 @@ def test_it_is_the_fit_of_standardised_rows(table):
     np.testing.assert_allclose(own.explained_variance_.sum(), plain.explained_variance_.sum())
 
 
-def test_every_door_scales_alike(table, tmp_path):
+def test_every_input_scales_alike(table, tmp_path):
     X, groups, _ = table
     whole = FairPCA(2, standardize=True).fit(X, sensitive_features=groups)
     parts = FairPCA(2, standardize=True)

@@ -1,5 +1,7 @@
 """FairPCA with a target: predictor, certificate, what is kept, and what is said."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -13,6 +15,7 @@ from fairpca import FairPCA, GroupMoments, load_model
 from fairpca.estimators import FairPCACV, SparseFairPCA
 from fairpca.exceptions import (
     DroppedRowsWarning,
+    FewRowsWarning,
     InvalidInputError,
     NotFittedYetWarning,
     TargetWarning,
@@ -305,3 +308,59 @@ def test_pipeline_and_grid_search():
     with sklearn.config_context(enable_metadata_routing=True):
         search.fit(X, y > 0, sensitive_features=z)
     assert search.best_params_["fairpca__target_weight"] == 1.0
+
+
+def test_held_out_information_is_measured_when_it_is_read():
+    X, z, y = people()
+    model = FairPCA(2, target_weight=1.0)
+    fair = clone(model).fit(X, y, sensitive_features=z)
+    chosen = FairPCACV(2, cov_weights=(10.0,), mean_tols=(0.0,), estimator=model)
+    model.set_params(cov_weight=10.0)
+    penalised = clone(model).fit(X, y, sensitive_features=z)
+    expected = chosen.fit(X, y, sensitive_features=z).target_information_["held_out"]
+    penalised.set_params(cov_weight=0.0)  # the fit is measured, not what is set since
+    assert "measured when first read" in repr(penalised.target_information_)
+    assert penalised.target_information_["held_out"] == expected
+    assert "measured" not in repr(penalised.target_information_)
+    held_out = fair.target_information_["held_out"]
+    assert set(held_out) == {"all", "fair", "components"}
+    assert held_out["fair"] < held_out["all"] < fair.target_information_["all"]
+
+
+def test_copies_and_files_hold_no_rows_and_say_so(tmp_path):
+    X, z, y = people()
+    fair = FairPCA(2, target_weight=1.0, cov_weight=0.0).fit(X, y, sensitive_features=z)
+    stored = pickle.dumps(fair)
+    assert len(stored) < X.nbytes / 4
+    for other in (
+        pickle.loads(stored),
+        copy.deepcopy(fair),
+        clone(fair).fit_moments(fair.moments_),
+    ):
+        with pytest.raises(KeyError, match=r"no rows to hold out.*FairPCACV"):
+            other.target_information_["held_out"]
+        assert other.target_information_ == fair.target_information_
+    known = fair.target_information_["held_out"]
+    again = pickle.loads(pickle.dumps(fair)), load_model(fair.save(tmp_path / "model"))
+    assert all(other.target_information_["held_out"] == known for other in again)
+    with pytest.raises(KeyError, match=r"^'share'$"):
+        fair.target_information_["share"]
+
+
+def test_groups_in_one_fold_only_are_a_warning():
+    X, z, y = people(100)
+    z = np.arange(100) < 40
+    X[z] = X[0]  # copies of a row share a fold
+    fair = FairPCA(2, target_weight=1.0, cov_weight=0.0).fit(X, y, sensitive_features=z)
+    with pytest.warns(FewRowsWarning, match="no R² of held-out rows: without the rows of fold"):
+        assert fair.target_information_["held_out"] == {}
+
+
+def test_all_features_explain_what_least_squares_does_where_columns_depend():
+    X, z, y = people()
+    X = np.column_stack([X, X[:, 0] + X[:, 1], np.ones(len(X)), z + 1e-3 * X[:, 2]])
+    fair = FairPCA(2, target_weight=1.0, cov_weight=0.0).fit(X, y, sensitive_features=z)
+    U = np.column_stack([np.ones(len(X)), X])
+    residual = y - U @ np.linalg.lstsq(U, y, rcond=None)[0]
+    share = 1.0 - residual.var() / y.var()
+    assert fair.target_information_["all"] == pytest.approx(share, rel=1e-9)

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -9,24 +10,28 @@ from pathlib import Path
 
 # The share of the tries; a try of the command line costs as much as twenty of a solver.
 SHARES = {
-    "estimators": 0.2,
-    "solvers": 0.15,
+    "estimators": 0.18,
+    "solvers": 0.14,
     "worst": 0.05,
-    "metrics": 0.15,
+    "metrics": 0.14,
     "equivalences": 0.13,
+    "inputs": 0.05,
+    "processes": 0.03,
     "honesty": 0.02,
     "kernels": 0.05,
-    "files": 0.12,
-    "tables": 0.07,
-    "cli": 0.046,
-    "threads": 0.01,
+    "files": 0.1,
+    "tables": 0.06,
+    "cli": 0.04,
+    "threads": 0.006,
     "faults": 0.004,
 }
 PIECE = 50
 
 
 def attempt_many(name, tries, seed):
-    return importlib.import_module(f"test_fuzz_{name}").run(tries, seed)
+    """Failures of some tries, and their seconds of processor time with those of children."""
+    module, start = importlib.import_module(f"test_fuzz_{name}"), sum(os.times()[:4])
+    return module.run(tries, seed), sum(os.times()[:4]) - start
 
 
 def pieces(tries, seed):
@@ -45,12 +50,13 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
     work = list(pieces(asked.tries, asked.seed))
-    counts = dict.fromkeys(SHARES, 0)
+    counts, seconds = dict.fromkeys(SHARES, 0), dict.fromkeys(SHARES, 0.0)
     failures = {}
     with ProcessPoolExecutor(asked.processes) as pool:
         results = pool.map(attempt_many, *zip(*work, strict=True))
-        for (name, tries, seed), found in zip(work, results, strict=True):
+        for (name, tries, seed), (found, spent) in zip(work, results, strict=True):
             counts[name] += tries
+            seconds[name] += spent
             for kind, numbers in found.items():
                 failures.setdefault((name, kind), []).extend((seed, number) for number in numbers)
                 print(f"{name}, seed {seed}: {kind}: {numbers}", file=sys.stderr, flush=True)
@@ -60,7 +66,7 @@ def main():
     print(f"seed {asked.seed}")
     for name, count in counts.items():
         bad = sum(len(found) for (owner, _), found in failures.items() if owner == name)
-        print(f"{name:<12}{count:>8} tries {bad:>6} failures")
+        print(f"{name:<12}{count:>8} tries {bad:>6} failures {seconds[name]:>8.0f} s")
     for (name, kind), found in sorted(failures.items()):
         print(f"{name}: {kind}: {len(found)}, such as (seed, number) {found[0]}")
     return 1 if failures else 0

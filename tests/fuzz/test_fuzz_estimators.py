@@ -190,7 +190,7 @@ def run(tries, seed):
     return campaign(attempt, tries, seed, calls=2)  # a fit, and one that must agree with it
 
 
-@pytest.mark.parametrize(("tries", "seed"), [(40, 1), pytest.param(300, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("tries", "seed"), [(20, 1), pytest.param(300, 2, marks=pytest.mark.slow)])
 def test_tables(tries, seed):
     assert run(tries, seed) == {}
 

@@ -101,5 +101,5 @@ def run(tries, seed):
     return campaign(attempt, tries, seed)
 
 
-def test_tables_by_every_door():
+def test_tables_by_every_input():
     assert run(60, seed=1) == {}

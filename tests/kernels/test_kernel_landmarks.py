@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.metrics.pairwise import rbf_kernel
 
 from fairpca import FairKernelPCA
@@ -25,7 +26,7 @@ def test_quotas(seed):
     rng = np.random.default_rng(seed)
     sizes = rng.geometric(rng.choice([0.5, 0.01]), rng.integers(1, 9))
     count = int(rng.integers(len(sizes), sizes.sum() + 1))
-    quotas = landmark_quotas(sizes, count)
+    quotas = landmark_quotas(sizes, rng.random(len(sizes)), count)
     assert quotas.sum() == count
     assert (quotas >= 1).all()
     assert (quotas <= sizes).all()
@@ -38,10 +39,10 @@ def test_small_groups_are_present(method):
     X[:3] += 50.0
     rows = Rows(X, encode_groups(z, n_rows=500), None, None)
     cluster = cluster_centres if method == "kmeans" else None
-    landmarks, chosen = choose_landmarks(rows, 40, np.random.RandomState(0), cluster)
+    landmarks, drawn = choose_landmarks(rows, 40, np.random.RandomState(0), cluster)
     assert landmarks.shape == (40, 3)
     assert np.count_nonzero(landmarks.mean(axis=1) > 30) == 3
-    assert (chosen is None) == (method == "kmeans")
+    assert len(drawn) == (500 if method == "kmeans" else 40)
     again, _ = choose_landmarks(rows, 40, np.random.RandomState(0), cluster)
     np.testing.assert_array_equal(landmarks, again)
 
@@ -88,6 +89,38 @@ def test_all_rows_as_landmarks_are_the_exact_form(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("method", ["kmeans", "uniform", "precomputed"])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_weight_is_a_row_that_occurs_as_often(method, is_sparse, monkeypatch):
+    if method != "kmeans":
+        draw_landmarks(monkeypatch)
+    X, z = two_groups(150)
+    counts = np.random.default_rng(3).integers(0, 4, 150)
+    copies = np.random.default_rng(4).permutation(np.repeat(np.arange(150), counts))
+    fair = FairKernelPCA(2, gamma=0.1, n_landmarks=30, rank=10)
+    tables = X, X[copies], X
+    if method == "precomputed":
+        fair.set_params(kernel="precomputed")
+        K = rbf_kernel(X, gamma=0.1)
+        tables = K, K[np.ix_(copies, copies)], K[:, copies]
+    weighted, repeated, new = map(csr_matrix, tables) if is_sparse else tables
+    U = fair.fit(weighted, sensitive_features=z, sample_weight=counts).transform(tables[0])
+    V = fair.fit(repeated, sensitive_features=z[copies]).transform(new)
+    assert len(fair.coefficients_) == 30
+    np.testing.assert_allclose(U, V, atol=1e-10)
+
+
+def test_landmarks_are_drawn_in_proportion_to_weights():
+    X, _ = two_groups(100)
+    weights = np.where(np.arange(100) < 20, 12.0, 1.0)  # three quarters of the weight
+    rows = Rows(X, None, None, weights)
+    drawn = [choose_landmarks(rows, 4, np.random.RandomState(seed), None)[1] for seed in range(500)]
+    # By the keys' definition: successive draws without replacement.
+    rng = np.random.default_rng(0)
+    slow = [rng.choice(100, 4, replace=False, p=weights / weights.sum()) for _ in range(500)]
+    assert np.mean(np.less(drawn, 20)) == pytest.approx(np.mean(np.less(slow, 20)), abs=0.05)
+
+
 def test_batches_change_nothing(monkeypatch):
     X, z = two_groups(500)
     age = np.random.default_rng(1).normal(size=500)
@@ -115,19 +148,21 @@ def test_memory_does_not_grow_with_the_square_of_the_rows():
     assert fair.coefficients_.shape == (50, 2)
 
 
-def test_landmarks_of_a_precomputed_kernel_are_drawn(monkeypatch):
-    draw_landmarks(monkeypatch)
+@pytest.mark.parametrize("weights", [None, np.arange(120) % 2])
+def test_landmarks_of_a_precomputed_kernel_are_drawn(weights, monkeypatch):
     X, z = two_groups(120)
     K = rbf_kernel(X, gamma=0.2)
-    given = FairKernelPCA(2, kernel="precomputed", n_landmarks=30).fit(K, sensitive_features=z)
-    drawn = FairKernelPCA(2, gamma=0.2, n_landmarks=30)
-    drawn.fit(X, sensitive_features=z)
-    np.testing.assert_allclose(given.transform(K), drawn.transform(X), atol=1e-8)
-    w = np.arange(120) % 2
-    given.fit(K, sensitive_features=z, sample_weight=w)
-    drawn.fit(X, sensitive_features=z, sample_weight=w)
-    np.testing.assert_allclose(given.transform(K), drawn.transform(X), atol=1e-8)
+    given = FairKernelPCA(2, kernel="precomputed", n_landmarks=30)
+    given.fit(K, sensitive_features=z, sample_weight=weights)
+    drawn = given._anchors.columns
+    assert len(np.unique(drawn)) == 30
+    assert weights is None or weights[drawn].all()
     assert given.X_fit_ is None
+    # The same rows as landmarks of the features.
+    monkeypatch.setattr(_anchors, "choose_landmarks", lambda *arguments: (X[drawn], drawn))
+    same = FairKernelPCA(2, gamma=0.2, n_landmarks=30)
+    same.fit(X, sensitive_features=z, sample_weight=weights)
+    np.testing.assert_allclose(given.transform(K), same.transform(X), atol=1e-8)
 
 
 def test_additive_chi2_is_conditionally_positive_and_needs_no_clipping():

@@ -10,9 +10,11 @@ import pytest
 from fairpca import FairPCA
 from fairpca._choices import ADVERSARIES, PANEL
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
-from fairpca.metrics import audit, cov_gap, mean_gap
+from fairpca.metrics import HeldOut, audit, cov_gap, mean_gap
+from fairpca.metrics._audit_report import AdversaryResult, Comparison, Representation
 from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Trained
 from fairpca.metrics._result import statistic_name
+from fairpca.metrics.audits import seconds_left
 from fairpca.rows import Rows
 
 FAST = {"families": (), "adversaries": ("linear",), "effort": "quick"}
@@ -87,6 +89,18 @@ class TestRepresentationsAreMeasuredAlike:
             audit(U, frame["sex"], against={"plain": U[1:]}, **FAST)
 
 
+def _results(pairs):
+    """A representation with one result for each (attribute, estimate, chance)."""
+    held_out = tuple(
+        AdversaryResult(
+            Comparison("linear SVM", name, ("rest", "x"), {}, False),
+            HeldOut(value, 0.1, value - 0.2, value + 0.2, chance, 0.5, (0.3, 0.4), (50, 50)),
+        )
+        for name, value, chance in pairs
+    )
+    return Representation("audited", 2, {}, None, 0.0, (), held_out=held_out)
+
+
 class TestHeadline:
     def test_it_is_the_largest_estimate_over_the_panel(self, leaky):
         for one in leaky.representations:
@@ -109,14 +123,37 @@ class TestHeadline:
             assert "c" not in worst.comparison.groups
             assert worst.low <= worst.estimate <= worst.high
             assert worst.estimate > worst.chance
-            # The table leads with the same comparison, and who may differ by more is named.
+            # The table leads with the same comparison, and who has too few rows is named.
             [row] = report.representations[0].by_adversary()
             assert row.comparison == worst.comparison
             for other in report.representations[0].undecided():
                 assert other.comparison.groups == ("rest", "c")
-                assert other.high > worst.high
+                assert other.chance > 0.1
                 named += 1
         assert named
+
+    def test_it_is_the_plain_maximum_where_there_are_rows_enough(self):
+        # Within chance or not: only pairs with too few rows to say are left out, and named.
+        def report(*estimates):
+            rows = zip("abcd", estimates, (0.05, 0.09, 0.2, 0.2), strict=True)
+            return _results([(pair, value, chance) for pair, value, chance in rows])
+
+        one = report(0.06, 0.08, 0.15, 0.1)
+        assert [one.held_out[k].comparison.attribute for k in one.counted()] == ["a", "b"]
+        assert [row.comparison.attribute for row in one.undecided()] == ["c", "d"]
+        assert [row.estimate for row in one.by_adversary()] == [0.08]
+        # Few rows, but a clear difference.
+        one = report(0.06, 0.08, 0.15, 0.4)
+        assert [row.estimate for row in one.by_adversary()] == [0.4]
+
+    def test_no_verdict_where_no_pair_has_rows_enough(self):
+        z = np.arange(60) % 2
+        U = np.random.default_rng(1).normal(size=(60, 2))
+        report = audit(U, z, families=(), effort="quick")
+        [row] = report.representations[0].undecided()
+        assert row.comparison == report.headline.comparison
+        assert report.verdict.level == "unknown"
+        assert "too small to say" in report.verdict.reason
 
     def test_the_difference_is_that_of_two_headlines(self):
         # Of 35 rows fair columns may show more than the headline, where plain ones exceed chance.
@@ -152,6 +189,7 @@ class TestHeadline:
         }
         assert set(found) == set(PANEL.values())
         assert found["linear SVM"].estimate < 0.3
+        assert report.headline.estimate == max(one.estimate for one in found.values())
         for name in ("Gaussian-kernel SVM", "boosted trees", "small network"):
             assert found[name].low > 0.6
             assert found[name].p_value < 1e-10
@@ -172,8 +210,11 @@ class TestHeadline:
 class TestVerdict:
     def test_none_without_the_whole_panel(self, people):
         U, frame = people
-        report = audit(U, frame["sex"], **FAST)
+        # What did run is clear: only what did not leaves the verdict open.
+        report = audit(U + 3.0 * (frame["sex"] == "f").to_numpy()[:, None], frame["sex"], **FAST)
+        assert report.headline.low > 0.5
         assert report.verdict.level == "unknown"
+        assert "did not run for 3 comparisons" in report.verdict.reason
         assert {one.adversary for one in report.missing} == set(list(PANEL.values())[1:])
         nothing = audit(U, frame["sex"], **NOTHING)
         assert (nothing.headline, nothing.verdict.level) == (None, "unknown")
@@ -218,7 +259,7 @@ class TestOneRowIsOneQuantity:
     def test_names_are_unique_on_a_page(self, leaky):
         one = leaky.representations[0]
         names = [statistic_name(result.family, result.method) for result in one.in_sample]
-        names += [row.comparison.adversary for row in one.by_adversary()]
+        names += [PANEL[key] for key in leaky.settings["adversaries"]]
         assert len(names) == len(set(names))
 
 
@@ -304,7 +345,7 @@ class TestSmallGroups:
         report = audit(U, z, families=(), effort="quick")
         assert report.headline.comparison.small
         assert report.headline.estimate > 0.8
-        assert report.verdict.reason == "all groups are small"
+        assert report.verdict.reason == "all groups are too small to say"
 
     def test_small_intersections_are_listed(self, people):
         U, frame = people
@@ -389,6 +430,13 @@ class TestSteps:
         audit(U, frame["sex"], progress=lambda *counts: calls.append(counts), **FAST)
         assert calls[-1][0] == calls[-1][1]
         assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+    def test_the_time_left_follows_what_steps_took(self):
+        steps = [("trees", 1.0, None), ("trees", 3.0, None), ("mlp", 2.0, None)]
+        assert seconds_left(steps, {}, {}) == 6.0
+        # Trees took five times as long as planned, all steps together three times.
+        planned, taken = {"trees": 1.0, "linear": 1.0}, {"trees": 5.0, "linear": 1.0}
+        assert seconds_left(steps[1:], planned, taken) == 5.0 * 3.0 + 3.0 * 2.0
 
     def test_an_interrupt_hands_over_what_is_done_without_a_verdict(self, people):
         U, frame = people

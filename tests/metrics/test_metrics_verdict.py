@@ -34,7 +34,7 @@ def test_no_verdict_without_measurements():
     assert verdict(0.5, 0.4, 0.6, small=True) == (
         "not enough was measured",
         "unknown",
-        "all groups are small",
+        "all groups are too small to say",
     )
 
 

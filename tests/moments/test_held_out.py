@@ -15,6 +15,7 @@ from fairpca.moments._held_out import (
     summarise_cov,
     summarise_mean,
 )
+from fairpca.moments.folds import pair_halves
 from fairpca.rows import Rows
 
 OPTIONS = ("one-vs-rest", False, None)
@@ -114,26 +115,55 @@ def test_corrected_gaps_are_nearer_to_the_truth():
         X, z = made(300, seed, gap=1.0)
         model = FairPCA(2, cov_weight=0.0, certify=False)
         folded = FoldedMoments.from_arrays(X, z)
-        measured = measure_held_out(model, folded)
+        measured = measure_held_out(model, folded, rounds=3)
+        assert len(measured.statistics) == 5
+        assert len(measured.folds) == 15
+        once = measured._replace(folds=measured.folds[:5])
         truth = np.linalg.norm(model.fit_moments(folded.total).components_.sum(axis=1)) / np.sqrt(6)
-        raw = [
-            np.mean([getattr(one, name) for one in measured.statistics])
-            for name in ("mean_gap", "cov_gap")
+        for name, true in (("mean_gap", truth), ("cov_gap", 0.0)):  # covariances do not differ
+            raw = np.mean([getattr(one, name) for one in measured.statistics])
+            shown = [one.figures()[name].value for one in (once, measured)]
+            errors.append(np.array([raw, *shown]) - true)
+    squares = np.square(errors).reshape(40, 2, 3)
+    (mean_raw, mean_once, mean), (cov_raw, cov_once, cov) = np.sqrt(np.mean(squares, axis=0))
+    assert mean_once < 0.7 * mean_raw
+    assert cov_once < 0.6 * cov_raw
+    # Further divisions into folds multiply halves that have not met.
+    assert mean < 0.9 * mean_once
+    assert cov < cov_once
+
+
+def test_the_error_of_several_rounds_is_that_of_their_mean():
+    """Folds of several rounds share halves: as if they were independent it would be too small."""
+    V, said, shown = np.eye(6)[:2], [], []
+    for seed in range(150):
+        X, z = made(300, seed, gap=2.0)
+        folds = [
+            measure_fold(
+                split.halves, V, OPTIONS, {LABEL}, places=split.places, again=split.round > 0
+            )
+            for split in FoldedMoments.from_arrays(X, z).repeated_splits(5)
         ]
-        figures = measured.figures()
-        errors.append(
-            (raw[0] - truth, figures["mean_gap"].value - truth, raw[1], figures["cov_gap"].value)
-        )  # covariances do not differ
-    mean_raw, mean, cov_raw, cov = np.sqrt(np.mean(np.square(errors), axis=0))
-    assert mean < 0.7 * mean_raw
-    assert cov < 0.6 * cov_raw
+        gap = summarise_mean(folds)
+        said.append((gap.value + gap.error) ** 2 - gap.value**2)
+        shown.append(gap.value**2)
+    assert np.mean(said) == pytest.approx(np.std(shown), rel=0.25)
 
 
-def test_chance_is_what_groups_without_a_difference_show():
+def test_halves_meet_once():
+    rounds = list(pair_halves(10, 100))
+    assert rounds[0] == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+    assert all(sorted(half for pair in pairs for half in pair) == [*range(10)] for pairs in rounds)
+    assert len({pair for pairs in rounds for pair in pairs}) == 45
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_chance_is_what_groups_without_a_difference_show(rounds):
     shown, chance = [], []
     for seed in range(30):
         X, z = made(400, seed)
-        measured = measure_held_out(FairPCA(2, cov_weight=0.0), FoldedMoments.from_arrays(X, z))
+        folded = FoldedMoments.from_arrays(X, z)
+        measured = measure_held_out(FairPCA(2, cov_weight=0.0, certify=False), folded, rounds)
         figures = measured.figures()
         shown.append((figures["mean_gap"].value, figures["cov_gap"].value))
         chance.append(measured.chance())
@@ -183,7 +213,7 @@ def test_rows_of_one_unit_are_not_new():
     """Persons differ, groups do not: by rows the groups seem to, by units they do not."""
     random = np.random.default_rng(0)
     by_rows, by_units = [], []
-    for _ in range(20):
+    for _ in range(12):
         person = np.repeat(np.arange(40), 20)
         X = random.normal(size=(40, 4))[person] + random.normal(size=(800, 4))
         plain = FairPCA(2, mean_tol=None, cov_weight=0.0)
@@ -191,5 +221,5 @@ def test_rows_of_one_unit_are_not_new():
             folded = FoldedMoments.from_arrays(X, person % 2, units=units)
             gap = measure_held_out(plain, folded).figures()["mean_gap"]
             results.append(np.mean(np.array(gap.by_fold) * np.abs(gap.by_fold)))
-    assert np.mean(by_rows) > 3 * np.std(by_rows) / np.sqrt(20)
-    assert abs(np.mean(by_units)) < 4 * np.std(by_units) / np.sqrt(20)
+    assert np.mean(by_rows) > 3 * np.std(by_rows) / np.sqrt(12)
+    assert abs(np.mean(by_units)) < 4 * np.std(by_units) / np.sqrt(12)

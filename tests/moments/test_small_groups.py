@@ -8,7 +8,7 @@ import pytest
 
 from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import SmallGroupWarning
-from fairpca.moments._form_contrasts import differ_beyond_chance
+from fairpca.moments._form_contrasts import differ_beyond_chance, mean_test
 
 
 def table(n=2000, size=60, shift=0.0, seed=0):
@@ -91,17 +91,37 @@ def test_an_attribute_of_one_small_random_group_is_not_an_error():
     assert fair.contrasts_["status"] == ["not compared: no difference beyond chance"]
 
 
+def cells_of(*parts):
+    return [
+        GroupMoments.from_arrays(part, np.zeros(len(part))).table.cells.popitem()[1]
+        for part in parts
+    ]
+
+
 def test_the_test_of_means_has_its_level_and_does_not_depend_on_units():
-    random, found = np.random.default_rng(0), 0
+    random, values = np.random.default_rng(0), []
     scale = np.array([1e-6, 1.0, 1e6])
-    for _ in range(3000):
+    for _ in range(1000):
         X = random.normal(size=(60, 3))
-        cells = [
-            GroupMoments.from_arrays(part, np.zeros(len(part))).table.cells.popitem()[1]
-            for part in (X[:5] * scale, X[5:] * scale)
-        ]
-        found += differ_beyond_chance(*cells)
-    assert found <= 3  # 0.3 expected
+        values.append(mean_test(*cells_of(X[:5] * scale, X[5:] * scale))[0])
+    assert 0.03 < np.mean(np.array(values) < 0.05) < 0.07
+
+
+def test_a_weak_difference_counts_where_it_costs_little_and_there_are_rows():
+    # p is about 0.03 in all cases; what differs is the variance along the gap, and the rows.
+    random = np.random.default_rng(0)
+    compared = {}
+    for place, size in ((0, 50), (7, 50), (7, 49)):
+        X = random.normal(size=(2000, 8)) * np.r_[9.0, np.ones(7)]
+        X -= X.mean(axis=0)
+        X[:size] -= X[:size].mean(axis=0)
+        X[:size, place] += 3.7 * X[:, place].std() / np.sqrt(size) * np.sqrt(1.25)
+        cells = cells_of(X[:size], X[size:])
+        p_value, share = mean_test(*cells)
+        assert 0.02 < p_value < 0.05
+        assert share == pytest.approx(81 / 88 if place == 0 else 1 / 88, rel=0.2)
+        compared[place, size] = differ_beyond_chance(*cells)
+    assert compared == {(0, 50): False, (7, 50): True, (7, 49): False}
 
 
 def test_few_rows_for_many_features_count_as_different():

@@ -38,6 +38,9 @@ def main():
     sites = sorted(find_faults(ROOT / "src" / "fairpca", PACKAGES), key=repr)
     chosen = random.Random(options.seed).sample(sites, min(options.count, len(sites)))
     print(f"{len(chosen)} of {len(sites)} faults, seed {options.seed}", flush=True)
+    known = {(fault.file, fault.line, fault.change) for fault in sites}
+    for file, line, change in equivalents().keys() - known:
+        print(f"equivalent.toml: {file} has no longer {change} in {line!r}", flush=True)
     suite = measured_suite(options.processes)
     reasons, verdicts, failed = equivalents(), [], set()
     with multiprocessing.get_context("fork").Pool(options.processes) as pool:

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 import scipy.linalg
 
 from fairpca.linalg import complement_basis
@@ -75,9 +76,10 @@ CASES = [(seed, 8 + seed % 5, 1, 2 + seed % 4) for seed in range(5000, 5070)]
 CASES += [(seed, 6 + seed % 4, 2, 3) for seed in range(7000, 7050)]
 
 
-def test_the_best_of_all_supports_is_found():
+@pytest.mark.parametrize("cases", [CASES[::3], pytest.param(CASES, marks=pytest.mark.slow)])
+def test_the_best_of_all_supports_is_found(cases):
     shares = []
-    for seed, p, d, k in CASES:
+    for seed, p, d, k in cases:
         problem = make_problem(seed, p, d, k)
         components = solve_sparse(problem).V
         best = best_single(problem) if d == 1 else best_pair(problem)

@@ -295,12 +295,13 @@ def test_other_options_and_other_code_compute_anew(counted, tmp_path, monkeypatc
 
 
 def test_files_of_other_code_stay_and_are_named(counted, tmp_path, monkeypatch):
-    run(["figure1"], tmp_path, splits=1)
+    monkeypatch.setitem(EXPERIMENTS, "earlier", EXPERIMENTS["counted"])
+    run(["earlier"], tmp_path, splits=1)
     monkeypatch.setattr(running, "code_hash", lambda: "other")
     run(["counted"], tmp_path, splits=1)
     made = json.loads((tmp_path / "manifest.json").read_text())["experiments"]
-    assert made == {"counted": "other", "figure1": "code"}
-    run(["counted"], tmp_path, splits=2)  # other options: figure 1 is not of this run
+    assert made == {"counted": "other", "earlier": "code"}
+    run(["counted"], tmp_path, splits=2)  # other options: the earlier one is not of this run
     assert set(json.loads((tmp_path / "manifest.json").read_text())["experiments"]) == {"counted"}
 
 

@@ -5,8 +5,11 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from fairpca.exceptions import InvalidInputError
+from fairpca import FairPCA
+from fairpca.exceptions import InvalidInputError, UnitsWarning
+from fairpca.metrics import audit
 from fairpca.rows import Rows
+from fairpca.rows._checks import suggests_units
 from fairpca.rows._columns import split_named
 
 LABELS = {
@@ -166,3 +169,76 @@ def test_units_are_named_like_groups(people):
         split_named(frame, {"units": "person"})
     with pytest.raises(InvalidInputError, match="sensitive and unit columns"):
         split_named(frame, {"sensitive_features": "g", "units": "g"})
+
+
+def persons(n=41, rows=30, seed=0):
+    """Labels of persons in any order of rows, the group of each, and an age."""
+    rng = np.random.default_rng(seed)
+    person = rng.permutation(np.repeat(np.arange(n), rows))
+    group = rng.integers(0, 2, n)[person]
+    return person, group, rng.integers(18, 80, n)[person]
+
+
+class TestSuggestions:
+    @pytest.mark.parametrize(
+        "labels", [np.asarray, lambda p: np.array([f"p{k}" for k in p], object)]
+    )
+    def test_persons_are_told_by_their_values(self, labels):
+        person, group, _ = persons()
+        assert suggests_units(labels(person), group)
+
+    def test_ordinary_columns_are_not(self):
+        person, group, _ = persons()
+        rng = np.random.default_rng(1)
+        assert not suggests_units(rng.integers(0, 41, len(person)), group)  # a category
+        assert not suggests_units(np.arange(len(person)), group)  # a number of the row
+        assert not suggests_units(person % 9, group)  # few values
+        # A rare group is missing from most values of any column.
+        rare = np.zeros(len(person), dtype=int)
+        rare[:3] = 1
+        assert not suggests_units(np.arange(len(person)) // 3, rare)
+
+    def test_a_number_that_groups_were_cut_from_names_nobody(self):
+        age = np.random.default_rng(0).integers(18, 80, 2000)
+        groups = np.digitize(age, [25, 45])
+        assert not suggests_units(age, groups)
+        assert suggests_units(np.random.default_rng(1).permutation(100)[age], groups)
+
+    def test_another_name_of_the_groups_names_nobody(self):
+        groups = np.random.default_rng(0).integers(0, 12, 1000)
+        assert not suggests_units(np.random.default_rng(1).permutation(12)[groups], groups)
+
+    def test_a_telling_name_needs_repeated_values_only(self):
+        mixed = np.arange(600) % 20
+        assert suggests_units(mixed, np.arange(600) % 3, told=True)
+        assert not suggests_units(np.arange(600), np.arange(600) % 3, told=True)
+
+
+class TestWarning:
+    def test_an_index_of_persons(self):
+        person, group, _ = persons()
+        X = np.random.default_rng(0).normal(size=(len(person), 3))
+        frame = pd.DataFrame(X, index=pd.Index(person, name="p"), columns=list("abc"))
+        with pytest.warns(UnitsWarning, match=r"index of X has 41 values in 1,230 rows.*units=X"):
+            FairPCA(1, cov_weight=0).fit(frame, sensitive_features=group)
+        with pytest.warns(UnitsWarning, match="index of X"):
+            audit(frame, group, families=(), adversaries=(), effort="quick")
+        waves = frame.set_index([frame.index, np.arange(len(person)) % 4])
+        with pytest.warns(UnitsWarning, match=r"get_level_values\(0\)"):
+            FairPCA(1, cov_weight=0).fit(waves, sensitive_features=group)
+
+    def test_a_feature_of_persons(self):
+        person, group, _ = persons()
+        X = np.random.default_rng(0).normal(size=(len(person), 2))
+        frame = pd.DataFrame(X, columns=list("ab")).assign(code=person)
+        with pytest.warns(UnitsWarning, match=r"feature 'code' has 41 values.*units='code' keeps"):
+            FairPCA(1, standardize=True).fit(frame, sensitive_features=group)
+
+    def test_none_with_units_or_for_frames_put_below_each_other(self):
+        person, group, age = persons()
+        X = np.random.default_rng(0).normal(size=(len(person), 2))
+        frame = pd.DataFrame(X, columns=list("ab"), index=person)
+        FairPCA(1, cov_weight=0).fit(frame, sensitive_features=group, units=person)
+        stacked = pd.DataFrame(X, columns=list("ab"), index=np.arange(len(person)) % 410)
+        model = FairPCA(1, cov_weight=0, standardize=True)
+        model.fit(stacked.assign(age=age), sensitive_features=person % 2)

@@ -6,6 +6,7 @@ from support import projector, random_bases, random_problem
 
 from fairpca.exceptions import InfeasibleError
 from fairpca.solvers import FairProblem, solve
+from fairpca.solvers._exact import _between
 
 
 def mean_problem(S, mean_gaps, n_components, mean_tol):
@@ -115,3 +116,14 @@ def test_a_tolerance_without_end_is_none_at_all(tol):
     free = solve(FairProblem(np.diag([3.0, 2.0, 1.0]), f, Q, 1, mean_tol=None)).certificate
     assert certificate.bound == pytest.approx(free.bound)
     assert certificate.gap == pytest.approx(free.gap, abs=1e-12)
+
+
+def test_a_flat_root_between_two_subspaces_is_no_error():
+    """A hundred steps of the root search do not reach its last digit, and need not."""
+    left, right = np.eye(3)[:, :1], np.eye(3)[:, 1:2]
+
+    def angle(V):
+        return float(np.arctan2(V[1, 0], V[0, 0]))
+
+    found = _between(left, right, lambda V: (angle(V) - 0.3) ** 9)
+    assert angle(found) == pytest.approx(0.3, abs=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from support import random_problem
 
 from fairpca.exceptions import InfeasibleError
-from fairpca.solvers import FairProblem, Status, _refinement, _starts, solve
+from fairpca.solvers import FairProblem, Status, _exact, _refinement, _starts, solve
 from fairpca.solvers._exact import complement_for_next, deflate
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
 from fairpca.solvers._problem import FEASIBLE, reduce_problem
@@ -74,20 +74,20 @@ def test_a_saddle_outside_the_limit_is_left(solver):
 def polished_to(monkeypatch, reduced, basis, multipliers):
     """What becomes of a point that Newton's method ends at."""
     monkeypatch.setattr(_refinement, "polish", lambda *_: (basis, multipliers))
-    lagrangian = Lagrangian(reduced, multipliers.M)
-    return _refinement.accepted_polish(lagrangian, basis, multipliers)
+    ascent = _refinement.BasisAscent(Lagrangian(reduced), basis, is_newton=False)
+    return ascent._polish(multipliers)
 
 
 def test_newton_may_not_end_outside_or_with_negative_penalties(monkeypatch):
     reduced = reduce_problem(random_problem(0, 6, 2, 2, cov_tol=0.4))
     good = refine(reduced, top_basis(reduced))
     fine = Multipliers(good.multipliers, good.mean_costs, 0.4)
-    assert polished_to(monkeypatch, reduced, good.basis, fine) is not None
+    assert polished_to(monkeypatch, reduced, good.basis, fine)
     outside = top_basis(reduced)
     assert reduced.violation(outside) > 1e-3
-    assert polished_to(monkeypatch, reduced, outside, fine) is None
+    assert not polished_to(monkeypatch, reduced, outside, fine)
     wrong = Multipliers(-np.ones_like(good.multipliers), good.mean_costs, 0.4)
-    assert polished_to(monkeypatch, reduced, good.basis, wrong) is None
+    assert not polished_to(monkeypatch, reduced, good.basis, wrong)
 
 
 def test_ascent_ends_when_its_evaluations_are_spent(monkeypatch):
@@ -244,3 +244,21 @@ def test_deflation_turns_between_the_sides_of_a_crossing():
     problem = FairProblem(S, np.zeros((0, 4)), Q[None], 1, cov_tol=0.0)
     V = deflate(reduce_problem(problem))[0]
     assert float(V[:, 0] @ reduce_problem(problem).S @ V[:, 0]) == pytest.approx(3.5 / 2.5)
+
+
+def test_the_turn_ends_where_the_excess_is_flat_to_rounding():
+    # Numbers of a fit in which Brent's method took more than its 100 steps on such a plateau.
+    Q = np.array(
+        [
+            [-0.09210947964229353, 0.03645244595468004, 0.015566488546030693],
+            [0.03645244595468004, 0.07836095351465922, 0.0019098925348761736],
+            [0.015566488546030693, 0.0019098925348761736, -0.008604249916282773],
+        ]
+    )
+    left = np.array([[-0.8132232159699239], [-0.5818869594880667], [0.008692950320068497]])
+    right = np.array([[-0.8128355779358171], [-0.5824285862224624], [0.008675551432018223]])
+
+    def excess(V):
+        return 6.388806320362593e-18 + float(V[:, 0] @ Q @ V[:, 0])
+
+    assert abs(excess(_exact._between(left, right, excess))) < 1e-15

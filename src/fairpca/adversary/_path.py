@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fairpca._progress import Counter
+from fairpca._present import Counter
 from fairpca.adversary._leakage import Leakage, Targets, form_targets, random_frequencies
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import (

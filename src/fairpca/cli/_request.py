@@ -16,7 +16,7 @@ from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HEL
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._checks import check_words, is_identifier, names_units
+from fairpca.rows._checks import check_words, is_identifier, names_units, suggests_units
 from fairpca.rows._columns import MISSING_GROUP, check_names
 from fairpca.tables import Roles, Table, open_table
 from fairpca.tables._roles import is_text, possible_features
@@ -24,7 +24,6 @@ from fairpca.tables._roles import is_text, possible_features
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
 _MAX_FOLDED = 200  # columns of which every fold holds a matrix
-_FEWEST_UNITS = 10  # values of a column that may name persons or sites
 _COPIED = ("target", "keep", "original", "only")
 _MEASURED = ("decision", "score", "label")
 _OF_TABLE = ("missing", "missing_groups", "max_cells", "max_levels")
@@ -96,24 +95,43 @@ class TableRequest:
 
     def _unit_notes(self) -> list[str]:
         """Say which columns seem to name persons or sites: unused ones, or features by mistake."""
+        roles, kinds = self.roles, pa.types
+        others = {*roles.sensitive, *roles.control, roles.weight, *self.target, *self.only}
         names = [
             field.name
             for field in self.table.schema
-            if names_units(field.name)
-            or (is_identifier(field.name) and field.name not in self.roles.columns)
+            if kinds.is_integer(field.type) or is_text(field.type)
+            if field.name not in others | {*self.measured.values(), *self.original}
         ]
-        if self.roles.unit or not names or self.name == "query":  # which would run again
+        if roles.unit or not names or self.name == "query":  # which would run again
             return []
-        first: Any = next(self.table.batches(names), None)
-        counts = {n: pc.count_distinct(first.column(n)).as_py() for n in names if first}
-        return [
-            f"column {name!r} has {count:,} values in {first.num_rows:,} rows"
-            f"{' and is a feature' if name in self.roles.columns else ''}. If it names persons "
-            f"or sites, {as_typed('units', name)} keeps their rows together in held-out figures."
-            for name, count in counts.items()
-            if _FEWEST_UNITS <= count <= first.num_rows / 2
-            and name not in (*self.roles.sensitive, *self.roles.control)
-        ]
+        groups = [name for name in roles.sensitive if name not in roles.numeric]
+        first: Any = next(self.table.batches([*names, *groups]), None)
+        if first is None:
+            return []
+        columns = {name: _labels(first.column(name)) for name in (*names, *groups)}
+        coded = [np.unique(columns[name], return_inverse=True)[1] for name in groups]
+        cells = np.unique(np.array([np.zeros(first.num_rows), *coded]), axis=1, return_inverse=True)
+        notes = []
+        for name in names:
+            used = name in roles.columns
+            told = names_units(name) or (is_identifier(name) and not used)
+            if suggests_units(columns[name], cells[1].ravel(), told=told):
+                count = pc.count_distinct(first.column(name)).as_py()
+                notes.append(
+                    f"column {name!r} has {count:,} values in {first.num_rows:,} rows"
+                    f"{' and is a feature' if used else ''}. If it names persons or sites, "
+                    f"{as_typed('units', name)} keeps their rows together in held-out figures."
+                )
+        return notes
+
+
+def _labels(column: Any) -> Any:
+    """Return the values of a column as an array; what is missing is a value of its own."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    values = column.to_numpy(zero_copy_only=False)
+    return values.astype(str) if values.dtype.kind == "O" else values  # None has no order
 
 
 def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableRequest:

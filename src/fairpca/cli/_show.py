@@ -133,6 +133,7 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
         rows.append((name, number(before), number(after, before), *gaps, chance, meaning))
     title = f"Fair PCA against plain PCA, {d} component{'s' if d > 1 else ''} each"
     how = f"fitted to all but one of {held.get('folds')} folds, measured on that one"
+    how += f" (gaps: mean square of {held.get('rounds')} divisions into folds)"
     if "n_rows" in held:
         how = f"measured on {held['n_rows']} rows that were not fitted"
     caption = (

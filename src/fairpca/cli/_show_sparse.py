@@ -58,7 +58,7 @@ def sparse_certificate(fair: Any) -> str:
         return ""
     total = float(fair.explained_variance_ratio_.sum())
     bound = total * fair.certificate_.bound / (fair.certificate_.objective or 1.0)
-    d, equal = fair.n_components_, "" if fair.mean_tol is None else " with equal group means"
+    d, equal = fair.n_components_, "" if fair.mean_tol != 0 else " with equal group means"
     which = f"{d} scores{equal} explain" if d > 1 else f"score{equal} explains"
     return f"Certificate: explains {percent(total)}; no {which} more than {percent(bound)}."
 

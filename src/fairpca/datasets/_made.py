@@ -52,26 +52,45 @@ def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
     names = [name for name in source.feature_names if name != "sex"]
     data, target = np.delete(source.data, place, axis=1), source.target
     sensitive = np.array([f"sex {int(code)}" for code in source.data[:, place]])
+    about = (
+        "scikit-learn's diabetes data (Efron et al. 2004): 442 patients; age, body mass index, "
+        "blood pressure and six blood values"
+    )
+    content = {"data": data, "target": target, "sensitive_features": sensitive}
+    return _bunch(content, names, ["sex"], "progression", about, as_frame)
+
+
+def _bunch(
+    content: dict[str, Any],
+    features: list[str],
+    sensitive: list[str],
+    target: str | None,
+    description: str,
+    as_frame: bool,
+) -> Bunch:
+    """Name the columns of data, target and sensitive features; as pandas objects if so wished."""
     if as_frame:
         import pandas
 
-        data = pandas.DataFrame(data, columns=names)
-        target = pandas.Series(target, name="progression")
-        sensitive = pandas.DataFrame({"sex": sensitive})
+        for key, names in (("data", features), ("sensitive_features", sensitive)):
+            frame = pandas.DataFrame(content[key], columns=names)
+            content[key] = frame.infer_objects()  # numbers of a table with text
+        if target is not None:
+            content["target"] = pandas.Series(content["target"], name=target)
     return Bunch(
-        data=data,
-        target=target,
-        sensitive_features=sensitive,
-        feature_names=names,
-        sensitive_names=["sex"],
-        target_name="progression",
-        DESCR="scikit-learn's diabetes data (Efron et al. 2004): 442 patients; age, body "
-        "mass index, blood pressure and six blood values",
+        **content,
+        feature_names=features,
+        sensitive_names=sensitive,
+        target_name=target,
+        DESCR=description,
     )
 
 
 def make_two_gaussians(
-    n_samples: int = 1000, *, random_state: int | np.random.RandomState | None = 0
+    n_samples: int = 1000,
+    *,
+    as_frame: bool = False,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> Bunch:
     """Draw points from two different three-dimensional Gaussians.
 
@@ -81,6 +100,8 @@ def make_two_gaussians(
     ----------
     n_samples : int, default=1000
         Points in each population.
+    as_frame : bool, default=False
+        Whether `data` and `sensitive_features` are pandas objects.
     random_state : int, RandomState or None, default=0
         Seed.
 
@@ -88,7 +109,8 @@ def make_two_gaussians(
     -------
     sklearn.utils.Bunch
         `data` (2 n_samples, 3): points. `target`: None. `sensitive_features` (2 n_samples,): 0 for
-        the first population, 1 for the second. `feature_names, sensitive_names, DESCR`.
+        the first population, 1 for the second; (2 n_samples, 1) as a frame. `feature_names,
+        sensitive_names, target_name` (None)`, DESCR`.
 
     See Also
     --------
@@ -107,14 +129,11 @@ def make_two_gaussians(
     cigar += _LENGTH * random.standard_normal((n_samples, 1)) * _AXIS
     ball[:, 0] += _HALF_GAP
     cigar[:, 0] -= _HALF_GAP
-    return Bunch(
-        data=np.vstack([ball, cigar]),
-        target=None,
-        sensitive_features=np.repeat([0, 1], n_samples),
-        feature_names=["x", "y", "z"],
-        sensitive_names=["population"],
-        DESCR=f"two Gaussian clouds of {n_samples} points each, one round and one long",
-    )
+    population = np.repeat([0, 1], n_samples)
+    points = np.vstack([ball, cigar])
+    content = {"data": points, "target": None, "sensitive_features": population}
+    about = f"two Gaussian clouds of {n_samples} points each, one round and one long"
+    return _bunch(content, ["x", "y", "z"], ["population"], None, about, as_frame)
 
 
 _EDUCATION = np.array(["primary", "secondary", "vocational", "bachelor", "master"])
@@ -124,7 +143,10 @@ _FEATURES = ["age", "education", "occupation", "household", "region", "hours", "
 
 
 def make_census(
-    n_samples: int = 5000, *, random_state: int | np.random.RandomState | None = 0
+    n_samples: int = 5000,
+    *,
+    as_frame: bool = False,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> Bunch:
     """Draw a table of made-up persons, with text and numbers, for trying out the command line.
 
@@ -136,6 +158,8 @@ def make_census(
     ----------
     n_samples : int, default=5000
         Number of persons.
+    as_frame : bool, default=False
+        Whether `data`, `target` and `sensitive_features` are pandas objects.
     random_state : int, RandomState or None, default=0
         Seed.
 
@@ -180,15 +204,13 @@ def make_census(
     texts = (_EDUCATION[education], _OCCUPATION[occupation], _HOUSEHOLD[household], region)
     columns = (age.astype(int), *texts, hours.astype(int), tenure, np.exp(wealth).round())
     groups = (np.where(woman, "woman", "man"), np.where(minority, "minority", "majority"))
-    return Bunch(
-        data=np.column_stack([np.asarray(column, dtype=object) for column in columns]),
-        target=pick(np.array(["low", "low", "low", "high"]), score, 1.5),
-        sensitive_features=np.column_stack(groups).astype(object),
-        feature_names=list(_FEATURES),
-        sensitive_names=["sex", "race"],
-        target_name="income",
-        DESCR=f"{n_samples} made-up persons: text and numbers, sex, race and income",
-    )
+    content = {
+        "data": np.column_stack([np.asarray(column, dtype=object) for column in columns]),
+        "target": pick(np.array(["low", "low", "low", "high"]), score, 1.5),
+        "sensitive_features": np.column_stack(groups).astype(object),
+    }
+    about = f"{n_samples} made-up persons: text and numbers, sex, race and income"
+    return _bunch(content, list(_FEATURES), ["sex", "race"], "income", about, as_frame)
 
 
 def _check_count(n_samples: Any) -> None:

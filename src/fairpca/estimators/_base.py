@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,9 +26,15 @@ from fairpca.estimators._sklearn import (
     solve_callback,
     with_callbacks,
 )
-from fairpca.exceptions import DroppedRowsWarning, GroupsError, InvalidInputError, warn_user
+from fairpca.exceptions import (
+    DroppedRowsWarning,
+    GroupsError,
+    InvalidInputError,
+    SmallGroupWarning,
+    warn_user,
+)
 from fairpca.linalg import Array, fix_signs, varimax
-from fairpca.moments import ContrastSet, GroupMoments, Span
+from fairpca.moments import ContrastSet, GroupCovariances, GroupMoments, Span
 from fairpca.moments.contrasts import ContrastTable
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import (
@@ -35,6 +42,7 @@ from fairpca.rows._checks import (
     check_finite,
     check_no_dates_or_masks,
     check_no_text,
+    warn_of_units,
 )
 from fairpca.rows._columns import (
     ALIGNED,
@@ -159,7 +167,7 @@ class FairnessEstimator(
         own = {"own": PARTS[:2], "unlabelled": PARTS[:1]}.get(self.missing_groups, ())
         numeric = () if self.numeric is None else tuple(self.numeric)
         masks = partial(missing_in_parts, *parts[:3], own=own, numeric=numeric)
-        X = self._features(X, masks, **checks)
+        frame, X = X, self._features(X, masks, **checks)
         names = getattr(self, "feature_names_in_", None)
         if self.missing == "drop-rows":
             report, incomplete = find_missing(X.shape[0], masks(), X, names)
@@ -175,7 +183,7 @@ class FairnessEstimator(
             self._require_groups_optional()
             control_features = None
         unknown = {"own": MISSING_GROUP, "unlabelled": UNKNOWN_GROUP}.get(self.missing_groups)
-        return Rows.attach(
+        rows = Rows.attach(
             X,
             sensitive_features,
             control_features,
@@ -187,6 +195,8 @@ class FairnessEstimator(
             units=units,
             y=y,
         )
+        warn_of_units(frame, rows)
+        return rows
 
     def _require_groups_optional(self) -> None:
         if self.missing_groups != "ignore":
@@ -294,3 +304,51 @@ class FairnessEstimator(
                 f"X has {scores.shape[1]} columns, but there are {self._n_features_out} components."
             )
         return scores
+
+
+def solve_groups(
+    model: Any, problem: FairProblem, moments: GroupMoments, padding: int
+) -> tuple[Solution, dict[str, list[Any]]]:
+    """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
+    groups = moments.group_covariances(model.joint)
+    best = groups.best(problem.n_components)
+    weights: dict[int, float] = {}
+    if model.objective == "total":  # plain PCA next to a model with another objective
+        solution = model._solve(problem)
+    else:
+        counted = large_groups(model, moments, groups)
+        covariances = groups.covariances[counted]
+        if padding:
+            covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
+        offsets = best[counted] if model.objective == "worst-loss" else None
+        problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
+        solution = model._solve(problem)
+        assert solution.weights is not None
+        weights = dict(zip(counted, solution.weights.tolist(), strict=True))
+    table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
+    return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
+
+
+def large_groups(model: Any, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
+    """Return the positions of groups with enough rows, and name the others in a warning."""
+    if moments.attributes and not moments.categorical_attributes:
+        raise GroupsError(
+            f"objective={model.objective!r} is about groups, but all sensitive_features are "
+            "numbers: bin one of them, or use objective='total'.",
+            parameter="objective",
+        )
+    least, sizes = model.min_group_size or 2, groups.n_rows
+    counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
+    if not counted:
+        raise GroupsError(
+            f"no group has min_group_size={least} rows: lower min_group_size or merge groups.",
+            parameter="min_group_size",
+        )
+    if len(counted) < len(groups):
+        small = [f"{groups.label(i)} ({n})" for i, n in enumerate(sizes) if n < least]
+        warn_user(
+            f"objective={model.objective!r} does not count groups with fewer than "
+            f"min_group_size={least} rows: {', '.join(small)}.",
+            SmallGroupWarning,
+        )
+    return counted

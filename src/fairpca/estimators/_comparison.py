@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fairpca.estimators._fair_pca import FairPCA
-from fairpca.estimators._target import held_out_information
+from fairpca.estimators._linear import sum_in_memory
 from fairpca.exceptions import (
     FairnessWarning,
     FewRowsWarning,
@@ -37,11 +37,13 @@ from fairpca.moments._held_out import (
     summarise_cov,
     summarise_mean,
 )
-from fairpca.moments.folds import sum_moments
+from fairpca.moments.folds import Split, sum_moments
+from fairpca.rows import Rows
 
 FIGURES = GapStatistics._fields
 TARGET = "target_r2"
 """Figure of a target: its share of variance that the components explain."""
+ROUNDS = 3  # divisions into folds that gaps are averaged over
 PARTS = 5  # folds of rows that were held out, whose differences give the errors
 
 
@@ -63,7 +65,7 @@ def _silent() -> Iterator[None]:
         yield
 
 
-class HeldOut(NamedTuple):
+class HeldOutFit(NamedTuple):
     """A model on all its folds: statistics with their noise, and what takes the noise off gaps."""
 
     statistics: list[GapStatistics]
@@ -91,6 +93,11 @@ class HeldOut(NamedTuple):
             for name, folds in values.items()
         }
 
+    def shares(self) -> dict[str, float]:
+        """Mean of each R² of y over the folds, where it is known."""
+        known = self.information().items()
+        return {name: gap.value for name, gap in known if math.isfinite(gap.value)}
+
     def chance(self) -> tuple[float, float]:
         """Mean and covariance gap that groups without any difference would show."""
         if not self.folds:
@@ -108,33 +115,53 @@ def _average(values: Sequence[float | None]) -> HeldOutGap:
     return HeldOutGap(float(np.mean(known)), error, by_fold)
 
 
-def measure_held_out(model: FairPCA, folded: FoldedMoments) -> HeldOut:
-    """Fit copies of a model to all folds but one, and measure each on that one."""
+def measure_held_out(model: FairPCA, folded: FoldedMoments, rounds: int = 1) -> HeldOutFit:
+    """Fit copies of a model to all folds but one, and measure each on that one.
+
+    In further rounds the halves of the folds are paired anew, which gaps are averaged over.
+    """
     count = getattr(model, "n_components_", model.n_components)
-    fits = (
-        (_fit(model, count, train, f"fold {number} of {len(folded.splits)}"), halves)
-        for number, (train, halves) in enumerate(folded.splits, start=1)
-    )
-    return _measure(model, folded.total, fits, by_units=folded.by_units)
+
+    def fits() -> Iterator[tuple[FairPCA, Split]]:
+        for split in folded.repeated_splits(rounds):
+            fold = f"fold {split.places[0] // 2 + 1} of {folded.n_folds}"
+            try:
+                yield _fit(model, count, split.train(), fold), split
+            except InvalidInputError:
+                if not split.round:
+                    raise  # without, there would be no figures of one division into folds
+
+    return _measure(model, folded.total, fits(), by_units=folded.by_units)
+
+
+def measure_target(model: FairPCA, rows: Rows) -> dict[str, float]:
+    """R² of y on folds of rows in memory, by name; none where a fold does not allow a fit."""
+    try:
+        with _silent():
+            folded = sum_in_memory(rows, impute=model.missing == "mean", folds=PARTS)
+        return measure_held_out(model, folded).shares()
+    except InvalidInputError as error:
+        warn_user(f"there is no R² of held-out rows: {error}", FewRowsWarning)
+        return {}
 
 
 def _measure(
     model: Any,
     moments: GroupMoments,
-    fits: Iterable[tuple[Any, tuple[GroupMoments, ...]]],
+    fits: Iterable[tuple[Any, Split]],
     *,
     by_units: bool,
-) -> HeldOut:
+) -> HeldOutFit:
     """Measure fitted models on the halves of folds; the contrasts are those of `moments`."""
     options = (model.compare, model.joint, model.reference)
-    result = HeldOut([], [], frozenset(), [])
+    result = HeldOutFit([], [], frozenset(), [])
     reference: Array | None = None
     with _silent():
         contrasts = model._form_contrasts(moments.coordinates())
         compared = {contrast.label for contrast in contrasts if contrast.mean_gap is not None}
         with_cov = frozenset(c.label for c in contrasts if c.cov_gap is not None)
-        for fair, halves in fits:
-            unscaled = halves
+        for fair, split in fits:
+            halves = unscaled = split.halves
             if fair.scale_ is not None:
                 scaling = Standardization(fair.mean_, fair.scale_)
                 halves = tuple(half.standardized(scaling) for half in halves)
@@ -142,15 +169,20 @@ def _measure(
             reference = components if reference is None else reference
             if len(components) == len(reference):  # a share may take more on another fold
                 components = align_components(components, reference)
+            if compared:
+                how: dict[str, Any] = {"by_units": by_units, "again": split.round > 0}
+                how["places"] = split.places
+                result.folds.append(measure_fold(halves, components, options, compared, **how))
+            if split.round:
+                continue
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
             if hasattr(fair, "reconstruction_"):
                 raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
             result.statistics.append(raw)
             if moments.targets:
+                from fairpca.estimators._target import held_out_information
+
                 result.target.append(held_out_information(fair, sum_moments(unscaled)))
-            if compared:
-                how = {"by_units": by_units}
-                result.folds.append(measure_fold(halves, components, options, compared, **how))
     return result._replace(with_cov=with_cov)
 
 
@@ -173,14 +205,14 @@ def plain_of(model: FairPCA) -> FairPCA:
 def held_out_summary(model: FairPCA, folded: FoldedMoments) -> dict[str, Any] | None:
     """Figures of the model, of plain PCA and of chance; None if a fold does not allow a fit."""
     try:
-        fair = measure_held_out(model, folded)
+        fair = measure_held_out(model, folded, ROUNDS)
         count = getattr(model, "n_components_", model.n_components)
-        plain = measure_held_out(plain_of(model).set_params(n_components=count), folded)
+        plain = measure_held_out(plain_of(model).set_params(n_components=count), folded, ROUNDS)
         without = measure_held_out(without_target(model), folded) if model.target_weight else None
     except InvalidInputError as error:  # too few different rows, a group in one fold only
         warn_user(f"there are no figures of held-out rows: {error}", FewRowsWarning)
         return None
-    return {"folds": len(folded.folds), **_summarise(fair, plain, without)}
+    return {"folds": len(folded.folds), "rounds": ROUNDS, **_summarise(fair, plain, without)}
 
 
 def without_target(model: FairPCA) -> FairPCA:
@@ -199,7 +231,7 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
         _measure(
             model,
             plain.moments_,
-            ((model, halves) for halves in held_out.halves),
+            ((model, split) for split in held_out.repeated_splits(1)),
             by_units=held_out.by_units,
         )._replace(pooled=True)
         for model in models
@@ -207,7 +239,9 @@ def hold_out_summary(fair: Any, plain: FairPCA, held_out: FoldedMoments) -> dict
     return {"folds": 0, "n_rows": held_out.n_samples, **_summarise(*measured)}
 
 
-def _summarise(fair: HeldOut, plain: HeldOut, without: HeldOut | None = None) -> dict[str, Any]:
+def _summarise(
+    fair: HeldOutFit, plain: HeldOutFit, without: HeldOutFit | None = None
+) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     if without is not None:  # R² of y from all that there is to compare
         known = {"plain": plain, "without_target": without}

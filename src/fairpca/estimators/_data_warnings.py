@@ -24,7 +24,6 @@ from fairpca.linalg import Array, complement_basis, project, spectral_norms, top
 from fairpca.moments import ContrastSet, FoldedMoments, GroupMoments
 from fairpca.moments._cells import merge
 from fairpca.moments._new_data import compared_contrasts
-from fairpca.moments._release import OTHER
 from fairpca.rows import Rows
 from fairpca.rows._columns import fill_means
 
@@ -36,7 +35,7 @@ MANY_GROUPS = 20  # labels of more groups may be numbers, or identifiers
 _TOY = 20  # rows of an example, of which nobody expects estimates
 _SHOWN = 5
 # Seconds from which on a fit is announced, and those that its quick variant may take.
-_LONG, _QUICK = 60.0, 10.0
+LONG_FIT, _QUICK = 60.0, 10.0
 # Of a solve whose penalty or limit binds, for every entry of the products of gaps with the basis:
 # of one contrast and of several. And of an eigendecomposition, for the cube of its size.
 _PER_ENTRY, _PER_ENTRY_OF_MANY, _PER_CUBE = 2e-4, 1e-3, 2e-9
@@ -77,8 +76,10 @@ def warn_of_empty_components(
 ) -> None:
     """Warn of components without variance where directions with variance are left."""
     kept = np.einsum("ij,ij->j", basis, covariance @ basis) > _ZERO * np.trace(covariance)
+    if kept.all():
+        return
     compared = [contrast for contrast in contrasts if contrast.cov_gap is not None]
-    if kept.all() or not compared:
+    if not compared:
         return
     taken = np.vstack([basis[:, kept].T, contrasts.mean_gaps[: len(contrasts) * equal_means]])
     free = complement_basis(taken, 1e-10 * float(np.linalg.norm(taken)))
@@ -99,28 +100,25 @@ def warn_of_empty_components(
     )
 
 
-def solve_seconds(size: int, d: int, contrasts: int) -> float:
-    """Return the processor time that a solve may take, by what others of this size took."""
-    per_entry = _PER_ENTRY_OF_MANY if contrasts > 1 else _PER_ENTRY
-    return _PER_CUBE * size**3 + per_entry * contrasts * size * d
-
-
 def warn_of_solve(size: int, d: int, contrasts: int, *, is_limit: bool) -> None:
     """Warn before a solve that may take long, with settings that are quick."""
-    few = [count for count in range(1, d) if solve_seconds(size, count, contrasts) <= _QUICK]
-    settings: list[Setting] = [("n_components", few[-1])] if few else []
+    # Processor time by what others of this size took.
+    start = _PER_CUBE * size**3
+    each = (_PER_ENTRY_OF_MANY if contrasts > 1 else _PER_ENTRY) * contrasts * size
+    if start + each * d < LONG_FIT:
+        return
+    few = int((_QUICK - start) / each)
+    settings: list[Setting] = [("n_components", few)] if few > 0 else []
     if not is_limit:
         settings.append(("cov_weight", 0))
     what = f"{d} components, {contrasts} contrasts of covariances and {size} dimensions"
-    seconds = solve_seconds(size, d, contrasts)
-    warn_of_time(seconds, f"{what} may take about {{}}: compare fewer groups.", settings)
+    warn_of_time(start + each * d, f"{what} may take about {{}}: compare fewer groups.", settings)
 
 
 def warn_of_time(seconds: float, message: str, settings: Sequence[Setting]) -> None:
     """Say before a fit how long it may take (the message's {}), and which settings are quick."""
-    if seconds >= _LONG:
-        about = f"{seconds / 60.0:.0f} minutes" if seconds >= 120.0 else f"{seconds:.0f} seconds"
-        warn_user(LongFitWarning(message.format(about), settings=settings))
+    about = f"{seconds / 60.0:.0f} minutes" if seconds >= 120.0 else f"{seconds:.0f} seconds"
+    warn_user(LongFitWarning(message.format(about), settings=settings))
 
 
 def warn_of_origin(moments: GroupMoments) -> None:
@@ -133,6 +131,8 @@ def warn_of_origin(moments: GroupMoments) -> None:
             FewRowsWarning,
         )
     if moments.merged:
+        from fairpca.moments._release import OTHER
+
         warn_user(
             f"cells with few rows were added to {OTHER!r} before these moments were written: "
             f"{'; '.join(moments.merged)}. Their rows are compared as that group.",
@@ -253,12 +253,14 @@ def look_at_scores(model: Any, rows: Rows) -> None:
     weights = np.ones(len(rows)) if rows.weights is None else rows.weights
     # 2n / (κ - 1) for the kurtosis κ of each component, at most n; unequal weights make n smaller.
     n = weights.sum() ** 2 / (weights**2).sum()
-    kurtosis = np.concatenate(
-        [
-            _kurtosis(project(X, model.mean_, some), weights / weights.sum())
-            for some in np.split(model._directions, range(_AT_ONCE, model.n_components_, _AT_ONCE))
-        ]
-    )
+    kurtosis, shares = np.full(model.n_components_, 3.0), weights / weights.sum()
+    for first in range(0, model.n_components_, _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        scores = project(X, model.mean_, model._directions[some]).astype(np.float64, copy=False)
+        squares = (scores - shares @ scores) ** 2
+        second, fourth = shares @ squares, shares @ squares**2
+        # 3, as of normal rows, where a component is constant.
+        np.divide(fourth, second**2, out=kurtosis[some], where=second > 0.0)
     effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
     few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
     if len(few):
@@ -274,14 +276,6 @@ def look_at_scores(model: Any, rows: Rows) -> None:
     if rows.units is not None:
         scores = project(X, model.mean_, model._directions).astype(np.float64, copy=False)
         model.unit_noise_ = unit_noise(model, rows.with_features(scores))
-
-
-def _kurtosis(scores: Array, shares: Array) -> Array:
-    """Kurtosis of each column, 3 where it is constant; `shares` are weights that sum to 1."""
-    scores = scores.astype(np.float64, copy=False)
-    squares = (scores - shares @ scores) ** 2
-    second, fourth = shares @ squares, shares @ squares**2
-    return np.divide(fourth, second**2, out=np.full_like(second, 3.0), where=second > 0.0)
 
 
 def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:

@@ -13,8 +13,7 @@ from sklearn.utils import check_random_state
 
 from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
-from fairpca._present import delta_request
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress, delta_request
 from fairpca.estimators._data_warnings import hint_numeric_attribute, warn_of_features
 from fairpca.estimators._linear import FAMD, LinearEstimator, sum_in_memory
 from fairpca.estimators._path_delta import ASCENTS, PENALTIES, DeltaSearch
@@ -312,7 +311,8 @@ class DeltaFairPCA(LinearEstimator):
         self.path_components_ = np.stack(lifted)
         self._keep_basis(space, contrasts, span, bases[chosen])
         self._set_model(moments, space.total)
-        self._set_dtype(rows)
+        if rows.X.dtype == np.float32:  # as scikit-learn does
+            self.components_ = self.components_.astype(np.float32)
         return self
 
     @with_callbacks
@@ -336,7 +336,7 @@ class DeltaFairPCA(LinearEstimator):
             return search.search(self.delta)
 
     def _verify(self):
-        """Say whether Δ is what was asked for; warn if it is not, or cannot be known."""
+        """Say whether Δ is at most `delta`; warn if it is not, or cannot be known."""
         if self.delta_ is None or self.delta_chance_ is None:
             return None
         limit = self.delta_chance_ if self.delta is None else self.delta

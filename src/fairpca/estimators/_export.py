@@ -22,6 +22,7 @@ SKOPS_TRUSTED = [
     "fairpca.estimators._fair_pca.FairPCA",
     "fairpca.estimators._fair_pca_cv.FairPCACV",
     "fairpca.estimators._sparse_fair_pca.SparseFairPCA",
+    "fairpca.estimators._target.TargetInformation",
     "fairpca.kernels._anchors.Anchors",  # FairKernelPCA, and the next three
     "fairpca.kernels._anchors._gaussian",
     "functools.partial",

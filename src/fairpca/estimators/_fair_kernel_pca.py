@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairpca import kernels
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._data_warnings import warn_of_time
+from fairpca.estimators._data_warnings import LONG_FIT, warn_of_time
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
     NON_NEGATIVE,
@@ -74,8 +74,9 @@ class FairKernelPCA(FairnessEstimator):
     n_landmarks : int or None, default=None
         Number of landmarks of the Nyström approximation, which needs memory for the landmarks and
         a batch of rows only: cluster centres inside every combination of groups and strata (rows
-        drawn from each for a precomputed kernel). None: the exact form with the n×n kernel matrix,
-        unless `rank` says otherwise.
+        drawn from each for a precomputed kernel). A weight of k chooses the same landmarks as k
+        copies of a row. None: the exact form with the n×n kernel matrix, unless `rank` says
+        otherwise.
     rank : int, "auto" or None, default="auto"
         Number of eigenvalues of the kernel to keep; None: all that are not zero. Time and the
         certificate are those of a problem with `rank` features. "auto": all up to 1,000 rows, the
@@ -277,6 +278,7 @@ class FairKernelPCA(FairnessEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
+        tags.input_tags.sparse &= self.inverse_alpha is None
         return tags
 
     @property
@@ -307,6 +309,12 @@ class FairKernelPCA(FairnessEstimator):
 
     def _fit_rows(self, rows: Rows, sum_features: Callable[..., Any] | None = None) -> Self:
         """Fit from rows; `sum_features` gives moments of all rows if these are a sample."""
+        if self.inverse_alpha is not None and not isinstance(rows.X, np.ndarray):
+            raise InvalidInputError(
+                f"inverse_alpha={self.inverse_alpha:g} needs dense features, but X is sparse: pass "
+                "X.toarray(), or leave inverse_alpha out.",
+                parameter="inverse_alpha",
+            )
         self.gamma_ = 1.0 / rows.X.shape[1] if self.gamma is None else float(self.gamma)
         rows, anchors = kernels.all_rows(self._kernel_function(), rows)
         equivalent = kernels.equivalent_kernel(self.kernel, self.gamma_, rows.X)
@@ -374,8 +382,8 @@ class FairKernelPCA(FairnessEstimator):
             partial=rank is not None and rank < len(rows),
             inverse=self.inverse_alpha is not None,
         )
-        if rank is None:
-            seconds = _SECONDS * (len(rows) / 1000.0) ** 3
+        seconds = _SECONDS * (len(rows) / 1000.0) ** 3
+        if rank is None and seconds >= LONG_FIT:
             message = f"all eigenvalues of {len(rows):,} rows may take about {{}}: fit fewer rows."
             warn_of_time(seconds, message, [("rank", _RANK), ("n_landmarks", _LANDMARKS)])
         is_feature = self.formulation == "feature"
@@ -405,9 +413,9 @@ def cluster_centres(
     X: Any, count: int, weights: Array | None, random: np.random.RandomState
 ) -> Array:
     """Return the centres of k-means clusters of rows."""
-    means = KMeans(count, n_init=1, max_iter=25, random_state=random)
+    means = KMeans(count, max_iter=25, random_state=random)
     with warnings.catch_warnings():
-        # Fewer distinct rows than centres: repeated landmarks cost nothing but their place.
+        # Rows that differ by rounding alone: repeated landmarks cost nothing but their place.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means.fit(X.astype(np.float64, copy=False), sample_weight=weights)
     return means.cluster_centers_

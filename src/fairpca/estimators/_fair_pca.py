@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._choices import GROUPLESS, MISSING_GROUPS, OBJECTIVES
-from fairpca.estimators._base import ROUTED
+from fairpca.estimators._base import ROUTED, solve_groups
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     look_at_scores,
@@ -23,7 +23,6 @@ from fairpca.estimators._data_warnings import (
 from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
 from fairpca.estimators._linear import FAMD, LinearEstimator
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
-from fairpca.estimators._target import solve_groups, solve_with_target
 from fairpca.exceptions import (
     GroupsError,
     InfeasibleError,
@@ -84,8 +83,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Rows a group needs for its covariance to be compared, and to count in `objective`; the
         means of all groups are compared. None: the smallest groups, which together have less
         than a tenth of the rows, are left out unless their means differ by more than chance
-        (p < 0.0001), and their covariances are compared from 500 rows on; 2 rows count in
-        `objective`.
+        (p < 0.05, or less where chance would cost variance), and their covariances are
+        compared from 500 rows on; 2 rows count in `objective`.
     certify : bool, default=True
         Whether to compute the bound. Otherwise the certificate holds the variance of the problem
         without covariance term, which is valid but loose.
@@ -153,7 +152,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
     target_information_ : dict or None
         With `target_weight`, the share of the variance of y that least squares explains from
         ``all`` features, from all ``fair`` directions and from the ``components``, on the fitted
-        rows. `FairPCACV` adds ``held_out``, the same on held-out rows.
+        rows. ``held_out`` has the same on held-out rows, by five folds; it is measured when it is
+        first read, which takes five fits. It needs rows that were fitted in memory, by a model
+        that was not copied or saved since; `FairPCACV` has it in every case.
     group_variance_ : dict of lists, or None
         Unless objective="total", one entry per group: attribute, group, stratum, n_rows, total
         (its variance), variance (what it keeps of it), best (what its own best basis keeps), loss
@@ -205,7 +206,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
     effective_samples_: Array | None = None
     unit_noise_: dict[str, list[Any]] | None = None
     target_kept_: float | None = None
-    target_information_: dict[str, Any] | None = None
+    target_information_: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **LinearEstimator._parameter_constraints,
@@ -307,8 +308,11 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         parts = (sensitive_features, control_features, sample_weight, units)
         self._fit_sums(self._sum_rows(X, *parts, keep=rows, y=y))
         if rows:
-            self._set_dtype(rows[0])
+            if rows[0].X.dtype == np.float32:  # as scikit-learn does
+                self.components_ = self.components_.astype(np.float32)
             look_at_scores(self, rows[0])
+            if self.target_weight:
+                self.target_information_.by_folds(self, rows[0])
         return self
 
     @fit_context
@@ -420,6 +424,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             if tabulate or self.objective != "total":
                 solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
             elif self.target_weight:
+                from fairpca.estimators._target import solve_with_target  # not needed by others
+
                 solution = solve_with_target(self, problem, inner)
             else:
                 solution = self._solve(problem)

@@ -16,7 +16,7 @@ from fairpca.estimators._base import FairnessEstimator
 from fairpca.estimators._comparison import (
     FIGURES,
     TARGET,
-    HeldOut,
+    HeldOutFit,
     measure_held_out,
     plain_of,
 )
@@ -33,8 +33,10 @@ from fairpca.estimators._sklearn import (
     with_callbacks,
 )
 from fairpca.exceptions import InfeasibleError, InvalidInputError
+from fairpca.linalg import Array
 from fairpca.moments import FoldedMoments
 from fairpca.moments._held_out import HeldOutGap
+from fairpca.rows import Rows
 
 Figures: TypeAlias = dict[str, HeldOutGap]
 
@@ -169,8 +171,13 @@ class FairPCACV(FairnessEstimator):
         settings, weight = self._settings(), self._largest_target_weight()
         reader = self._new_estimator(target_weight=weight)
         parts = (sensitive_features, control_features, sample_weight, units)
-        folded = reader._sum_rows(X, *parts, folds=self.folds, y=y)
-        return self._choose(folded, settings, getattr(reader, "other_columns_", ()))
+        rows: list[Rows] = []
+        folded = reader._sum_rows(X, *parts, folds=self.folds, keep=rows, y=y)
+        self._choose(folded, settings, getattr(reader, "other_columns_", ()))
+        if rows:
+            self.best_estimator_._set_dtype(rows[0])
+            self.components_ = self.best_estimator_.components_
+        return self
 
     @fit_context
     def fit_moments(self, moments: FoldedMoments) -> Self:
@@ -198,6 +205,25 @@ class FairPCACV(FairnessEstimator):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.inverse_transform(X)
 
+    def get_covariance(self) -> Array:
+        """Return the covariance of rows under the model of `best_estimator_`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.get_covariance()
+
+    def get_precision(self) -> Array:
+        """Return the inverse of `get_covariance`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.get_precision()
+
+    def score_samples(self, X: Any) -> Array:
+        """Return the log-likelihood of each row; X is as for `FairPCA.score_samples`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.score_samples(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the average log-likelihood of the rows, as `FairPCA.score`."""
+        return float(np.mean(self.score_samples(X)))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._new_estimator().missing != "error"
@@ -219,7 +245,7 @@ class FairPCACV(FairnessEstimator):
         """Measure every setting, and fit the best one to all rows."""
         with fit_task(self, len(settings) + 1) as context:
             measured, plain, status = [], [], []
-            by_fold: list[HeldOut | None] = []
+            by_fold: list[HeldOutFit | None] = []
             names = (*FIGURES, TARGET) if folded.cells.targets else FIGURES
             plain_by_size: dict[Any, Figures] = {}
             for setting in settings:
@@ -244,8 +270,7 @@ class FairPCACV(FairnessEstimator):
             with propagate_callbacks(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
             if best.target_information_ is not None and (chosen := by_fold[self.best_index_]):
-                shares = {name: figure.value for name, figure in chosen.information().items()}
-                best.target_information_ = {**best.target_information_, "held_out": shares}
+                best.target_information_["held_out"] = chosen.shares()
         best._set_other_columns(others)
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):

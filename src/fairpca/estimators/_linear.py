@@ -17,7 +17,6 @@ from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
 from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_user
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
-from fairpca.moments._release import release
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
@@ -148,11 +147,6 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
     def _directions(self) -> Array:
         """Components for features in their own units."""
         return self.components_ if self.scale_ is None else self.components_ / self.scale_
-
-    def _set_dtype(self, rows: Rows) -> None:
-        """Keep the components in single precision where the rows are, as scikit-learn does."""
-        if rows.X.dtype == np.float32:
-            self.components_ = self.components_.astype(np.float32)
 
     def _sum_rows(
         self,
@@ -342,6 +336,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         state = self._written_state(min_rows)
         moments = state.pop("moments_", None)
         if with_moments and moments is not None:
+            from fairpca.moments._release import release  # not needed by a fit
+
             state["moments_"] = release(moments, min_rows)
         parameters = self.get_params(deep=False)
         return write_model(path, ModelFile(type(self).__name__, parameters, state))

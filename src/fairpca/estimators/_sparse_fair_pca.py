@@ -25,7 +25,7 @@ from fairpca.exceptions import (
 )
 from fairpca.linalg import Array
 from fairpca.moments import ContrastSet, GroupMoments
-from fairpca.solvers import Certificate, FairProblem
+from fairpca.solvers import Certificate, FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._sparse import solve_path
 from fairpca.solvers._sparse_problem import (
@@ -70,8 +70,9 @@ class SparseFairPCA(FairPCA):
     n_nonzero : int or "path", default=5
         Most loadings of a component that are not zero. "path" fits rising numbers of them, see
         `path_`, and chooses the smallest that explains 95 % of what the last one does.
-    mean_tol : 0 or None, default=0.0
-        0: the group means of every score are equal. None: they are not constrained.
+    mean_tol : float or None, default=0.0
+        Bound on the largest mean gap, as for `FairPCA`: 0 makes the group means of every score
+        equal, None leaves them free.
     cov_tol : float or None, default=None
         Bound on the largest covariance gap of the whitened scores. None: no bound.
     feature_groups : array-like of shape (n_features,), "columns" or None, default=None
@@ -108,7 +109,8 @@ class SparseFairPCA(FairPCA):
     path_components_ : ndarray of shape (n_points, n_components, n_features)
         The components of each point of the path.
     certificate_ : Certificate
-        Explained variance and a bound: no scores of equal means explain more, sparse or not.
+        Explained variance and a bound: no scores of equal means explain more, sparse or not. For a
+        positive `mean_tol` no scores at all do.
     mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
 feature_names_in_, other_columns_
         As for `FairPCA`.
@@ -203,15 +205,6 @@ feature_names_in_, other_columns_
             options["n_nonzero"] = self.path_["n_nonzero"][self.path_["chosen"].index(True)]
         return clone(self).set_params(verbose=0, **options)
 
-    def _validate_params(self) -> None:
-        super()._validate_params()
-        if self.mean_tol:
-            raise InvalidInputError(
-                f"mean_tol={self.mean_tol!r}: sparse components have equal group means "
-                "(mean_tol=0.0) or means without a constraint (mean_tol=None).",
-                parameter="mean_tol",
-            )
-
     def _fit_sums(
         self,
         moments: GroupMoments,
@@ -235,7 +228,7 @@ feature_names_in_, other_columns_
             problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
             states = solve_path(problem, self._sizes(problem), _PATH_END)
             path = _tabulate(problem, states)
-            chosen = self._choose(problem, path)
+            chosen = self._choose(problem, states, path)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
@@ -263,12 +256,13 @@ feature_names_in_, other_columns_
         self, S: Array, contrasts: ContrastSet, count: int, moments: GroupMoments
     ) -> SparseProblem:
         """Pose the problem of all features, for any number of places."""
-        gaps = contrasts.mean_gaps[: 0 if self.mean_tol is None else None]
+        gaps, Q = contrasts.mean_gaps, contrasts.cov_gaps
         spread = np.sqrt(np.trace(S) / len(S)) or 1.0
-        F = independent_rows(gaps / spread, _MEAN_FLOOR * np.sqrt(len(S)))
-        Q = contrasts.cov_gaps
+        equal = gaps[: None if self.mean_tol == 0 else 0]
+        F = independent_rows(equal / spread, _MEAN_FLOOR * np.sqrt(len(S)))
+        bounded = {"means": gaps, "mean_limit": self.mean_tol} if self.mean_tol else {}
         limit = self.cov_tol if len(Q) else None
-        problem = SparseProblem.pose(S, F, Q, count, 1, limit, self._places(moments))
+        problem = SparseProblem.pose(S, F, Q, count, 1, limit, self._places(moments), **bounded)
         if problem.dense.shape[1] < count:
             raise InfeasibleError(
                 f"n_components={count} is too many: with n_features={len(S)} there are "
@@ -315,7 +309,9 @@ feature_names_in_, other_columns_
             )
         return [size]
 
-    def _choose(self, problem: SparseProblem, path: dict[str, list[Any]]) -> int:
+    def _choose(
+        self, problem: SparseProblem, states: dict[int, State], path: dict[str, list[Any]]
+    ) -> int:
         """Return the place of the smallest size that explains enough within the limit."""
         if not path["n_nonzero"]:
             raise InfeasibleError(
@@ -324,9 +320,16 @@ feature_names_in_, other_columns_
                 parameter="n_nonzero",
             )
         shares, gaps = path["explained_variance_ratio"], path["whitened_cov_gap"]
-        limit = np.inf if problem.limit is None else problem.limit
-        within = [place for place, gap in enumerate(gaps) if gap <= limit]
+        within = [
+            place for place, state in enumerate(states.values()) if not problem.excess(state.V)
+        ]
         if not within:
+            if problem.limit is None or min(gaps) <= problem.limit:
+                raise InfeasibleError(
+                    f"mean_tol={self.mean_tol:g} was not met by any components found. "
+                    "Raise mean_tol or n_nonzero.",
+                    parameter="mean_tol",
+                )
             raise InfeasibleError(
                 f"cov_tol={self.cov_tol:g} was not met by any components found: the smallest "
                 f"whitened covariance gap is {min(gaps):.4g}. Raise cov_tol or n_nonzero.",
@@ -337,30 +340,23 @@ feature_names_in_, other_columns_
         return next(place for place in within if shares[place] >= enough)
 
     def _set_components(self, problem: SparseProblem, contrasts: ContrastSet, V: Array) -> None:
-        S = problem.S
-        total = float(np.trace(S)) or 1.0
-        SV = S @ V
+        S, total = problem.S, float(np.trace(problem.S)) or 1.0
         explained = explained_variances(S, V)
-        self.components_, self.n_components_ = np.ascontiguousarray(V.T), problem.d
-        self.explained_variance_ = np.sum(V * SV, axis=0)
+        mean_gap, cov_gap = (
+            max((gap for gap in side if gap is not None), default=0.0)
+            for side in contrasts.projected_gaps(V)
+        )
+        certificate = Certificate(
+            float(explained.sum()), problem.bound, mean_gap, cov_gap, problem.bound, 0.0,
+            self.solver, True, True, "explained",
+        )  # fmt: skip
+        self._keep(S, contrasts, Solution(V, certificate, 1), total)
         self.explained_variance_ratio_ = explained / total
-        self.reconstruction_ = np.linalg.solve(V.T @ SV, SV.T)
+        self.reconstruction_ = np.linalg.solve(V.T @ S @ V, (S @ V).T)
         self.n_nonzero_ = np.count_nonzero(V, axis=0)
         self.balance_ = contrasts.mean_gaps[:, None, :] * self.components_
         self.whitened_cov_gap_ = whitened_gap(S, problem.Q, V)
         self.correlation_ = float(np.abs(np.triu(correlations(S, V), 1)).max())
-        self.contrasts_ = contrasts.as_table(V)
-        gaps = contrasts.projected_gaps(V)
-        self.mean_gap_, self.cov_gap_ = (
-            max((gap for gap in side if gap is not None), default=0.0) for side in gaps
-        )
-        self.certificate_ = Certificate(
-            float(explained.sum()), problem.bound, self.mean_gap_, self.cov_gap_,
-            problem.bound, 0.0, self.solver, True, True, "explained",
-        )  # fmt: skip
-        self.n_iter_ = 1
-        if self.verbose:
-            print(f"[{type(self).__name__}] {self.certificate_!r}")
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
         """Leave out what balances the mean gap of a small group: it shows the gap itself."""

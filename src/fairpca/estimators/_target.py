@@ -9,26 +9,25 @@ largest eigenvalue 1, where ρ² is the variance of the target that u explains.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
-from fairpca.exceptions import (
-    DroppedRowsWarning,
-    GroupsError,
-    SmallGroupWarning,
-    TargetWarning,
-    warn_user,
-)
+from fairpca.exceptions import DroppedRowsWarning, GroupsError, TargetWarning, warn_user
 from fairpca.linalg import Array, complement_basis, fix_signs, symmetrize, top_eigenpairs
-from fairpca.moments import GroupCovariances, GroupMoments, Standardization
+from fairpca.moments import GroupMoments, Standardization
 from fairpca.moments._targets import TargetMoments
+from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._solution import relative_gap
 
 _GRID = 10.0 ** np.arange(-4, 5)  # ridge penalties, in units of the mean variance
 _RANK = 1e-10  # smaller shares of the largest eigenvalue are rounding
+_TINY = float(np.finfo(float).tiny)
 _BISECTIONS = 50
 _SMALLEST_TOL = 1e-9
 _MOSTLY_LOST = 0.5  # of what all features say about y
@@ -39,7 +38,8 @@ _NOTHING = 0.01  # an R² of which no share is worth a word
 class FairTarget:
     """T, its unit (the largest variance of a fair direction), and R² of all and fair directions.
 
-    `directions` (p, k) are the fair ones that the second R² is of.
+    `directions` (p, k) are the fair ones that the second R² is of; `variances` are those of
+    directions with equal means.
     """
 
     T: Array
@@ -47,69 +47,75 @@ class FairTarget:
     all: float
     fair: float
     directions: Array
+    variances: Array
 
 
-def root_inverse(Y: Array) -> Array:
-    """Y^-½ on the range of Y, as columns (q, k)."""
-    values, vectors = np.linalg.eigh(Y)
-    kept = values > _RANK * max(values[-1], 0.0)
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+def _principal(S: Array, N: Array) -> tuple[Array, Array]:
+    """Variances above rounding of the principal directions in the span of N, and these."""
+    values, vectors = np.linalg.eigh(symmetrize(N.T @ S @ N))
+    kept = values > _RANK * max(values.max(initial=0.0), _TINY)
+    return values[kept], N @ vectors[:, kept]
 
 
-def linear_r2(V: Array, S: Array, C: Array) -> float:
-    """Share of the variance of whitened targets that least squares on the scores xV explains."""
-    values, vectors = np.linalg.eigh(symmetrize(V.T @ S @ V))
-    kept = values > _RANK * max(values.max(initial=0.0), np.finfo(float).tiny)
-    H = (vectors[:, kept] / np.sqrt(values[kept])).T @ V.T @ C
-    return min(float(np.sum(H**2)) / C.shape[1], 1.0)
+def _explained(values: Array, E: Array, C: Array) -> float:
+    """Share of the variance of whitened targets that principal directions explain."""
+    return min(float(np.sum((E.T @ C) ** 2 / values[:, None])) / C.shape[1], 1.0)
 
 
 def ridge(values: Array, G: Array, count: float) -> float:
     """Penalty of least generalised cross-validation error, for variances (r,) and C (r, k)."""
-
-    def error(share: float) -> float:
-        shrunk = values + share * values.mean()
-        B = G / shrunk[:, None]
-        residual = np.sum(1.0 - 2.0 * np.sum(G * B, axis=0) + values @ B**2)
-        free = 1.0 - (1.0 + np.sum(values / shrunk)) / count
-        return float(residual / free**2) if free > 0.0 else np.inf
-
-    return float(min(_GRID, key=error) * values.mean())
+    penalties = _GRID * values.mean()
+    shares = values / (values + penalties[:, None])  # what is left of each coefficient
+    signal = np.sum(G**2, axis=1) / values
+    residual = G.shape[1] - (2.0 * shares - shares**2) @ signal
+    free = 1.0 - (1.0 + shares.sum(axis=1)) / count
+    errors = np.where(free > 0.0, residual / np.maximum(free, _RANK) ** 2, np.inf)
+    return float(penalties[np.argmin(errors)])
 
 
 def fair_target(S: Array, target: TargetMoments, F: Array, mean_tol: float | None) -> FairTarget:
     """Find the directions that predict the target as well as equal (or near) means allow."""
-    C = target.covariance @ root_inverse(target.y_covariance)
+    C = target.whitened
     F = F if mean_tol is not None else F[:0]
     size = np.sqrt(max(np.trace(S), 0.0))
     equal = complement_basis(F, 1e-11 * float(max(size, np.linalg.norm(F))))
-    N = equal if mean_tol == 0.0 else np.eye(len(S))
-    values, vectors = np.linalg.eigh(symmetrize(N.T @ S @ N))
-    kept = values > _RANK * values.max(initial=0.0)
-    values, E = values[kept], N @ vectors[:, kept]
-    fair, every = linear_r2(equal, S, C), linear_r2(np.eye(len(S)), S, C)
-    unit = np.linalg.eigvalsh(symmetrize(equal.T @ S @ equal)).max(initial=0.0)
-    if not len(values):
-        return FairTarget(np.zeros_like(S), float(unit), every, fair, equal)
-    strength, D = _bounded(values, E.T @ C, F @ E, mean_tol or None, target.count)
-    D = E @ D
-    T = symmetrize((D * strength) @ D.T)
-    largest = np.linalg.eigvalsh(T)[-1]
-    if mean_tol and D.shape[1] and (bounded := linear_r2(D, S, C)) > fair:
-        fair, equal = bounded, D
-    return FairTarget(T / (largest if largest > 0.0 else 1.0), float(unit), every, fair, equal)
+    values, E = inside = _principal(S, equal)
+    fair, T, unit = _explained(*inside, C), np.zeros_like(S), float(values.max(initial=0.0))
+    every = min(fair + _added(S, C, *inside, F), 1.0)
+    if mean_tol:
+        values, E = _principal(S, np.eye(len(S)))
+    if len(values):
+        strength, D = _bounded(values, E.T @ C, F @ E, mean_tol or None, target.count)
+        D = E @ D
+        if mean_tol and D.shape[1] and (bounded := _explained(*_principal(S, D), C)) > fair:
+            fair, equal = bounded, D
+        R = D * np.sqrt(strength)
+        T = R @ R.T / max(np.linalg.eigvalsh(R.T @ R).max(initial=0.0), _TINY)
+    return FairTarget(T, unit, every, fair, equal, inside[0])
+
+
+def _added(S: Array, C: Array, values: Array, E: Array, F: Array) -> float:
+    """R² that the rows of F add to that of principal directions, from what these leave of them."""
+    cross = E.T @ S @ F.T
+    known = cross / values[:, None]
+    left, excess = np.linalg.eigh(symmetrize(F @ S @ F.T - cross.T @ known))
+    kept = left > _RANK * max(np.trace(F @ S @ F.T), _TINY)
+    H = excess[:, kept].T @ (F @ C - known.T @ (E.T @ C))
+    return float(np.sum(H**2 / left[kept, None])) / C.shape[1]
 
 
 def _bounded(
     values: Array, G: Array, F: Array, limit: float | None, count: float
 ) -> tuple[Array, Array]:
     """Strengths and unit directions (r, k) of the predictors whose mean gaps keep to the limit."""
-    shrunk = np.diag(values + ridge(values, G, count))
+    shrunk = values + ridge(values, G, count)
 
     def at(kappa: float) -> tuple[Array, Array]:
-        B = np.linalg.solve(shrunk + kappa * F.T @ F, G)
+        B = G / shrunk[:, None]
+        if kappa:
+            B = np.asarray(np.linalg.solve(np.diag(shrunk) + kappa * F.T @ F, G), dtype=float)
         strength, turn = np.linalg.eigh(symmetrize(B.T @ (values[:, None] * B)))
-        kept = strength > 1e-12 * max(strength.max(initial=0.0), np.finfo(float).tiny)
+        kept = strength > 1e-12 * max(strength.max(initial=0.0), _TINY)
         D = B @ turn[:, kept]
         return strength[kept], D / np.linalg.norm(D, axis=0)
 
@@ -135,18 +141,18 @@ def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -
     size = len(target.covariance)  # the rest is padding
     term = fair_target(S[:size, :size], target, problem.mean_gaps[:, :size], model.mean_tol)
     warn_of_target(term, moments, model.mean_tol)
-    paid, ends = model.target_weight * term.unit, (0, len(S) - size)
-    T = np.pad(term.T, (ends, ends))
-    plain = float(np.linalg.eigvalsh(S)[-d:].sum())
+    paid, plain = model.target_weight * term.unit, float(term.variances[-d:].sum())
     # The target's part of the objective must not buy tolerance for the rest.
     tol = max(model.tol * plain / (plain + paid or 1.0), _SMALLEST_TOL)
-    solution = model._solve(replace(problem, covariance=S + paid * T), tol=tol)
-    V, certificate = solution.basis, solution.certificate
-    V = fix_signs(V @ top_eigenpairs(symmetrize(V.T @ S @ V), d)[1])
-    model.target_kept_ = kept = float(np.sum(V * (T @ V)))
-    C = target.covariance @ root_inverse(target.y_covariance)
-    share = linear_r2(V[:size], S[:size, :size], C)
-    model.target_information_ = {"all": term.all, "fair": term.fair, "components": share}
+    whole = S.copy()
+    whole[:size, :size] += paid * term.T
+    solution = model._solve(replace(problem, covariance=whole), tol=tol)
+    variances, turn = top_eigenpairs(symmetrize(solution.basis.T @ S @ solution.basis), d)
+    V, certificate = fix_signs(solution.basis @ turn), solution.certificate
+    inside, known = V[:size], variances > _RANK * max(variances[0], _TINY)
+    share = _explained(variances[known], inside[:, known], target.whitened)
+    model.target_kept_ = kept = float(np.sum(inside * (term.T @ inside)))
+    model.target_information_ = TargetInformation(all=term.all, fair=term.fair, components=share)
     values = {
         name: getattr(certificate, name) - paid * kept
         for name in ("objective", "bound", "relaxed_objective")
@@ -154,6 +160,45 @@ def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -
     duality_gap = relative_gap(values["bound"], values["relaxed_objective"])
     certificate = replace(certificate, **values, duality_gap=duality_gap, target_kept=kept)
     return cast(Solution, replace(solution, basis=V, certificate=certificate))
+
+
+class TargetInformation(dict[str, Any]):
+    """R² of y on the fitted rows; that on held-out rows is measured when it is first read.
+
+    Until then the rows of the fit are kept, but in no copy and in no file.
+    """
+
+    _measure: Callable[[], dict[str, float]] | None = None
+
+    def by_folds(self, model: Any, rows: Rows) -> None:
+        """Measure copies of a model on folds of the rows it was fitted to, once that is asked."""
+        self._measure = partial(_measure_by_folds, copy(model), rows)
+
+    def __missing__(self, key: str) -> dict[str, float]:
+        if key != "held_out":
+            raise KeyError(key)
+        if self._measure is None:
+            raise KeyError(
+                "held_out: the model has no rows to hold out. Fit rows in memory and read it "
+                "before the model is copied or saved, or fit FairPCACV, which also takes moments "
+                "by fold."
+            )
+        self["held_out"], self._measure = self._measure(), None
+        return cast(dict[str, float], self["held_out"])
+
+    def __repr__(self) -> str:
+        waiting = {"held_out": "measured when first read"} if self._measure else {}
+        return repr({**self, **waiting})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)  # without the rows
+
+
+def _measure_by_folds(model: Any, rows: Rows) -> dict[str, float]:
+    """R² of y on held-out rows, with a refit for each fold."""
+    from fairpca.estimators._comparison import measure_target  # which fits models, so needs this
+
+    return measure_target(model, rows)
 
 
 def read_target(moments: GroupMoments) -> TargetMoments:
@@ -223,64 +268,14 @@ def _predicted(train: GroupMoments, test: GroupMoments) -> float:
     other = None if target is None else test.target_moments(target.columns)
     if target is None or other is None:
         return np.nan
-    W = root_inverse(target.y_covariance)
-    values, vectors = np.linalg.eigh(train.pooled().covariance)
-    kept = values > _RANK * values.max(initial=0.0)
-    values, vectors = values[kept], vectors[:, kept]
+    W = target.root
+    values, E = _principal(train.pooled().covariance, np.eye(train.n_features))
     total = float(np.trace(W.T @ other.y_covariance @ W))
     if not len(values) or not total > 0.0:
         return np.nan
-    G = vectors.T @ target.covariance @ W
-    B = vectors @ (G / (values + ridge(values, G, target.count))[:, None])
+    G = E.T @ target.whitened
+    B = E @ (G / (values + ridge(values, G, target.count))[:, None])
     shift = (other.y_mean - target.y_mean) @ W - (other.mean - target.mean) @ B
     explained = 2.0 * np.sum(B * (other.covariance @ W))
     explained -= np.sum(B * (test.pooled().covariance @ B))
     return float((explained - np.sum(shift**2)) / total)
-
-
-def solve_groups(
-    model: Any, problem: FairProblem, moments: GroupMoments, padding: int
-) -> tuple[Solution, dict[str, list[Any]]]:
-    """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
-    groups = moments.group_covariances(model.joint)
-    best = groups.best(problem.n_components)
-    weights: dict[int, float] = {}
-    if model.objective == "total":  # plain PCA next to a model with another objective
-        solution = model._solve(problem)
-    else:
-        counted = large_groups(model, moments, groups)
-        covariances = groups.covariances[counted]
-        if padding:
-            covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
-        offsets = best[counted] if model.objective == "worst-loss" else None
-        problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
-        solution = model._solve(problem)
-        assert solution.weights is not None
-        weights = dict(zip(counted, solution.weights.tolist(), strict=True))
-    table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
-    return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
-
-
-def large_groups(model: Any, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
-    """Return the positions of groups with enough rows, and name the others in a warning."""
-    if moments.attributes and not moments.categorical_attributes:
-        raise GroupsError(
-            f"objective={model.objective!r} is about groups, but all sensitive_features are "
-            "numbers: bin one of them, or use objective='total'.",
-            parameter="objective",
-        )
-    least, sizes = model.min_group_size or 2, groups.n_rows
-    counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
-    if not counted:
-        raise GroupsError(
-            f"no group has min_group_size={least} rows: lower min_group_size or merge groups.",
-            parameter="min_group_size",
-        )
-    if len(counted) < len(groups):
-        small = [f"{groups.label(i)} ({n})" for i, n in enumerate(sizes) if n < least]
-        warn_user(
-            f"objective={model.objective!r} does not count groups with fewer than "
-            f"min_group_size={least} rows: {', '.join(small)}.",
-            SmallGroupWarning,
-        )
-    return counted

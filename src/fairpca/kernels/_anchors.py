@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, finite_scores
 from fairpca.rows import Rows
+from fairpca.rows._sampling import distinct_rows, smallest_keys
 
 Cluster: TypeAlias = Callable[[Any, int, Array | None, np.random.RandomState], Array]
 """Centres of rows: of X, so many, with weights, from a random state."""
@@ -127,21 +128,21 @@ def few_rows(
         landmarks, _ = choose_landmarks(rows, count, random, cluster)
         few = Anchors(anchors.function, landmarks, equivalent=anchors.equivalent)
         return few, few.gram(None)
-    _, chosen = choose_landmarks(rows, count, random, None)
-    assert chosen is not None
-    columns = chosen if anchors.columns is None else anchors.columns[chosen]
-    few = Anchors(None, None, columns)
+    columns = np.arange(len(rows)) if anchors.columns is None else anchors.columns
+    _, chosen = choose_landmarks(rows, count, random, None, columns)
+    few = Anchors(None, None, columns[chosen])
     return few, few.gram(rows.X[chosen])
 
 
-def landmark_quotas(sizes: NDArray[np.intp], count: int) -> NDArray[np.intp]:
-    """Share landmarks out: by size, but a quarter of an equal share to every group at least."""
+def landmark_quotas(sizes: NDArray[np.intp], weights: Array, count: int) -> NDArray[np.intp]:
+    """Share landmarks out: by weight, but a quarter of an equal share to every group at least."""
     if count < len(sizes):
         raise InvalidInputError(
             f"n_landmarks={count} is below the number of groups ({len(sizes)} combinations of "
             "sensitive_features and control_features): give each at least one landmark."
         )
-    share = count * sizes / sizes.sum()
+    count = min(count, int(sizes.sum()))
+    share = count * weights / weights.sum()
     floor = np.minimum(sizes, max(1, count // (4 * len(sizes))))
     quotas: NDArray[np.intp] = np.minimum(sizes, np.maximum(floor, share.astype(np.intp)))
     while quotas.sum() > count:
@@ -152,24 +153,48 @@ def landmark_quotas(sizes: NDArray[np.intp], count: int) -> NDArray[np.intp]:
 
 
 def choose_landmarks(
-    rows: Rows, count: int, random: np.random.RandomState, cluster: Cluster | None
-) -> tuple[Any, NDArray[np.intp] | None]:
-    """Choose landmarks in every combination of groups and strata; rows drawn have row numbers."""
-    cells = rows.cells()
-    quotas = landmark_quotas(np.bincount(cells), count)
-    members = [np.flatnonzero(cells == cell) for cell in range(len(quotas))]
-    if cluster is None:
-        chosen = np.concatenate(
-            [_draw(inside, quota, random) for inside, quota in zip(members, quotas, strict=True)]
-        )
-        return rows.X[chosen], chosen
+    rows: Rows,
+    count: int,
+    random: np.random.RandomState,
+    cluster: Cluster | None,
+    columns: NDArray[np.intp] | None = None,
+) -> tuple[Any, NDArray[np.intp]]:
+    """Choose landmarks in every combination of groups and strata; and the rows that were drawn.
+
+    `columns` are those of the rows in a precomputed kernel.
+    """
+    # Distinct rows with their weights: a weight of two chooses the same as a row that occurs twice.
+    # They are ordered by content, along a direction, which rounding of the features hardly changes.
+    if columns is None:
+        direction = random.standard_normal(rows.X.shape[1])
+    else:  # the mean of kernel values, which repeat as rows do
+        direction = np.zeros(rows.X.shape[1])
+        direction[columns] = 1.0 if rows.weights is None else rows.weights
+    distinct, weights = distinct_rows(rows)
+    order = np.argsort(_along(rows.X, direction)[distinct], kind="stable")
+    distinct, weights = distinct[order], weights[order]
+    cells = rows.cells()[distinct]
+    sizes, sums = np.bincount(cells), np.bincount(cells, weights).astype(np.float64)
+    quotas = landmark_quotas(sizes, sums, count)
+    keys = random.exponential(size=len(cells))
+    if cluster is None:  # the smallest of these keys are a draw in proportion to the weights
+        drawn = distinct[smallest_keys(keys / weights, cells, quotas)]
+        return rows.X[drawn], drawn
+    drawn = smallest_keys(keys, cells, np.maximum(_ROWS_PER_CENTRE * quotas, 1000))
     centres = []
-    for inside, quota in zip(members, quotas.tolist(), strict=True):
-        limit = max(_ROWS_PER_CENTRE * quota, 1000)
-        some = rows.take(_draw(inside, limit, random) if len(inside) > limit else inside)
-        whole = quota == len(some)
-        centres.append(dense(some.X) if whole else cluster(some.X, quota, some.weights, random))
-    return np.concatenate(centres), None
+    for cell, quota in enumerate(quotas.tolist()):
+        inside = drawn[cells[drawn] == cell]
+        X, is_all = rows.X[distinct[inside]], quota == len(inside)
+        centres.append(dense(X) if is_all else cluster(X, quota, weights[inside], random))
+    return np.concatenate(centres), distinct[drawn]
+
+
+def _along(X: Any, direction: Array) -> Array:
+    """Coordinates of rows along a direction; equal rows have equal ones, unlike from BLAS."""
+    if hasattr(X, "toarray"):
+        return np.asarray(X @ direction)
+    batches = row_batches(len(X), X.shape[1])
+    return np.concatenate([np.einsum("ij,j->i", X[batch], direction) for batch in batches])
 
 
 def dense(values: Any) -> Array:
@@ -179,16 +204,10 @@ def dense(values: Any) -> Array:
     )
 
 
-def _draw(members: NDArray[np.intp], count: int, random: np.random.RandomState) -> NDArray[np.intp]:
-    return np.sort(random.choice(members, count, replace=False))
-
-
 def inverse_coefficients(
     anchors: Anchors, scores: Array, weights: Array | None, alpha: float
 ) -> Array:
     """Kernel ridge regression of the anchors on their scores: coefficients of the scores."""
-    if not isinstance(anchors.rows, np.ndarray):
-        raise InvalidInputError("fit_inverse_transform=True needs dense features, but X is sparse.")
     K = anchors.kernel(scores)
     # Weights belong to the training rows; landmarks have none.
     has_weights = weights is not None and len(weights) == len(K)

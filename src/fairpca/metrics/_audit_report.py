@@ -13,6 +13,7 @@ import numpy as np
 
 from fairpca._present import html_table, label, points, points_text
 from fairpca.metrics._inference import (
+    NEGLIGIBLE,
     Difference,
     Effort,
     HeldOut,
@@ -120,12 +121,6 @@ def _without_counts(headline: AdversaryResult) -> dict[str, Any]:
     return {name: value for name, value in headline.to_dict().items() if name not in left}
 
 
-def _largest(rows: Sequence[AdversaryResult]) -> AdversaryResult:
-    """Return the largest estimate among those that exceed chance, or of all where none does."""
-    shown = [row for row in rows if row.held_out.exceeds_chance] or rows
-    return max(shown, key=lambda row: row.held_out.estimate)
-
-
 @dataclass(frozen=True, eq=False)
 class Representation:
     """What an audit measured of one representation; the audited one is the first."""
@@ -169,32 +164,46 @@ class Representation:
             AdversaryResult(comparison, one.described(quantile), len(kept))
             for comparison, one in zip(comparisons, rates, strict=True)
         )
-        # The largest of few rows is mostly noise: what chance alone would give comes last.
-        best = _largest([held_out[k] for k in kept])
-        small = best.comparison.small
+        measured = replace(self, held_out=held_out)
+        best = max((held_out[k] for k in measured.counted()), key=lambda row: row.estimate)
+        undecided = {row.comparison.label() for row in measured.undecided()}
+        small = best.comparison.small or best.comparison.label() in undecided
         word = verdict(best.estimate, best.low, best.high, missing=missing, small=small)
-        return replace(self, held_out=held_out, headline=best, verdict=word)
+        return replace(measured, headline=best, verdict=word)
+
+    def counted(self) -> list[int]:
+        """Return the places in `held_out` whose largest estimate is the headline.
+
+        Small groups and undecided pairs are left out, unless nothing else was measured.
+        """
+        labels = [row.comparison.label() for row in self.held_out]
+        kept = [k for k, row in enumerate(self.held_out) if not row.comparison.small]
+        left = {row.comparison.label() for row in self.undecided()}
+        return [k for k in kept if labels[k] not in left] or kept or list(range(len(labels)))
 
     def by_adversary(self) -> list[AdversaryResult]:
-        """Return the largest result of each adversary, by the rule of the headline."""
-        kept = [row for row in self.held_out if not row.comparison.small] or self.held_out
-        names = dict.fromkeys(row.comparison.adversary for row in kept)
-        return [
-            _largest([row for row in kept if row.comparison.adversary == name]) for name in names
-        ]
+        """Return the largest result of each adversary; the largest of them is the headline."""
+        largest: dict[str, AdversaryResult] = {}
+        for row in (self.held_out[k] for k in self.counted()):
+            name = row.comparison.adversary
+            largest[name] = max(largest.get(name, row), row, key=lambda one: one.estimate)
+        return list(largest.values())
 
     def undecided(self) -> list[AdversaryResult]:
-        """Return, by pair, what chance explains but may be larger than the headline."""
+        """Return the pairs with too few rows to say, each by its largest upper limit.
+
+        Chance alone may show 10 points or more there, and explains what every adversary found:
+        among many pairs, the noise of the smallest would be the largest estimate.
+        """
         pairs: dict[str, list[AdversaryResult]] = {}
-        for row in self.held_out if self.headline is not None else ():
+        for row in self.held_out:
             if not row.comparison.small:
                 pairs.setdefault(row.comparison.label(), []).append(row)
-        widest = [
-            max(rows, key=lambda row: row.held_out.high)
+        return [
+            max(rows, key=lambda row: row.high)
             for rows in pairs.values()
-            if not any(row.held_out.exceeds_chance for row in rows)
+            if all(NEGLIGIBLE <= row.chance >= row.estimate for row in rows)
         ]
-        return [row for row in widest if self.headline and row.high > self.headline.high]
 
     def to_dict(self, compare: str) -> dict[str, Any]:
         """Return plain values; gaps say of which comparison they are."""
@@ -309,7 +318,8 @@ class AuditReport:
             one, two = ([some[k] for k in kept] for some in (columns[0], rates))
             rows = paired_differences(one, two, *limits)
             # The largest of each is its headline, and so their difference is the one on the page.
-            one, two = ([r for r in some if r.exceeds_chance] or some for some in (one, two))
+            one = [columns[0][k] for k in full[0].counted()]
+            two = [rates[k] for k in other.counted()]
             largest = difference_of_largest(one, two, rows, *limits)
             named = tuple(zip((comparisons[k] for k in kept), rows, strict=True))
             differences.append(HeadlineDifference(full[0].name, other.name, *largest, named))

@@ -120,11 +120,6 @@ class HeldOut:
     n_rows: tuple[int, int]
     n_units: tuple[int, int] | None = None
 
-    @property
-    def exceeds_chance(self) -> bool:
-        """Whether the estimate is above what alike groups stay below in 95 of 100 cases."""
-        return self.estimate > self.chance
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for a table or for JSON."""
         return asdict(self)
@@ -209,11 +204,6 @@ class Rates(NamedTuple):
             (minus.n_rows, plus.n_rows),
             None if units is None else counts,
         )
-
-    @property
-    def exceeds_chance(self) -> bool:
-        """Whether the estimate is above what alike groups stay below in 95 of 100 cases."""
-        return self.estimate > float(t.ppf(CHANCE, self.freedom)) * self.null_error
 
     def limits(self, quantile: float) -> tuple[float, float]:
         """Return the limits for a quantile of the normal distribution."""
@@ -315,7 +305,7 @@ def _paired_error(one: Rates, other: Rates) -> float:
 
 # Estimate and upper limit below which a word is used. They are a convention, and pages say so.
 _WORDS = (("little", 0.1, 0.2), ("some", 0.3, 0.4))
-_CHANCE = 0.1  # upper limit below which nothing but chance is shown
+NEGLIGIBLE = 0.1  # upper limit below which nothing but chance is shown
 _SPREAD = 0.3  # an interval from zero to this says nothing
 
 
@@ -357,12 +347,12 @@ def verdict(
     if missing:
         return _unknown(f"the panel of adversaries did not run for {missing} comparisons")
     if small:
-        return _unknown("all groups are small")
+        return _unknown("all groups are too small to say")
     if low <= 0.0 and high >= _SPREAD:
         return _unknown(f"the interval includes 0 and {100 * _SPREAD:g} points")
     if low <= 0.0:
-        least = f"{100 * _CHANCE:g} points"
-        if high < _CHANCE:
+        least = f"{100 * NEGLIGIBLE:g} points"
+        if high < NEGLIGIBLE:
             reason = f"the interval includes 0 and its upper limit is below {least}"
             return Verdict("no better than chance shown", "chance", reason)
         reason = f"the interval includes 0, but its upper limit is not below {least}"

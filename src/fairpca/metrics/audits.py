@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES, PANEL, UNGROUPED
-from fairpca._present import label
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress, label
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._audit_report import (
@@ -34,7 +34,7 @@ from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
 from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
-from fairpca.rows._checks import dense_matrix
+from fairpca.rows._checks import dense_matrix, warn_of_units
 from fairpca.rows._pairs import intersection, known_rows
 
 # Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
@@ -151,6 +151,7 @@ def audit(
     unknown = UNKNOWN_GROUP if missing_groups == "leave-out" else None
     parts = (sensitive_features, control_features, sample_weight)
     rows = Rows.read_dense(U, *parts, numeric=numeric, unknown=unknown, units=units)
+    warn_of_units(U, rows)
     names, rows, places = _side_by_side(rows, against)
     more: dict[str, Any] = {"unknown": _unknown(rows)}
     # Cheap, and the way to find a wrong column before anything costly is done: this comes first.
@@ -228,7 +229,18 @@ class _Target(NamedTuple):
     signs: Signs
 
 
-_Step = tuple[float, Callable[[], None]]  # expected seconds, and what to do
+_Step = tuple[str, float, Callable[[], None]]  # a kind, expected seconds, and what to do
+
+
+def seconds_left(
+    remaining: Iterable[tuple[str, float, Any]],
+    planned: Mapping[str, float],
+    taken: Mapping[str, float],
+) -> float:
+    """Return how long steps will take, by what those of their kind took, or all others so far."""
+    pace = sum(taken.values()) / (sum(planned.values()) or 1.0) if planned else 1.0
+    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
+    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)
 
 
 class _Audit:
@@ -257,7 +269,7 @@ class _Audit:
             self._sample.halves((self._seed, repeat)) for repeat in range(effort.repeats)
         ]
         self._rates: dict[tuple[int, str, int], Rates | None] = {}
-        self._found = [self._gaps(groups, place) for place in places]
+        self._measured = [self._gaps(groups, place) for place in places]
 
     def _form_targets(self) -> list[_Target]:
         """Pair the groups of the drawn rows; a column of positions says what a stratum holds."""
@@ -294,13 +306,21 @@ class _Audit:
     def run(self, progress: Progress | None) -> AuditReport:
         """Take one step after the other."""
         steps = [step for number in range(len(self._names)) for step in self._steps(number)]
-        milliseconds = [max(1, round(1000 * seconds)) for seconds, _ in steps]
-        counter = Counter(sum(milliseconds), progress)
+        counter = Counter(round(1000 * seconds_left(steps, {}, {})) + 1, progress)
         counter.add(0)
+        planned, taken = dict[str, float](), dict[str, float]()
         with single_blas_thread():  # thin products: threads would wait for each other
-            for (_, step), cost in zip(steps, milliseconds, strict=True):
+            for number, (kind, expected, step) in enumerate(steps, start=1):
+                begun = process_time()
                 step()
-                counter.add(cost)
+                seconds = process_time() - begun
+                planned[kind] = planned.get(kind, 0.0) + expected
+                taken[kind] = taken.get(kind, 0.0) + seconds
+                # Milliseconds that were and will be taken: what is left follows the machine.
+                count = max(1, round(1000 * seconds))
+                left = seconds_left(steps[number:], planned, taken)
+                counter.total = counter.done + count + round(1000 * left)
+                counter.add(count)
         return self.report()
 
     def report(self) -> AuditReport:
@@ -308,8 +328,8 @@ class _Audit:
         settings, effort = self._settings, self._effort
         return AuditReport.of(
             [
-                Representation(name, **found)
-                for name, found in zip(self._names, self._found, strict=True)
+                Representation(name, **measured)
+                for name, measured in zip(self._names, self._measured, strict=True)
             ],
             list(self._comparisons()),
             missing=tuple(self._missing()),
@@ -365,14 +385,15 @@ class _Audit:
         for key in self._settings["adversaries"]:
             for k, size in enumerate(sizes):
                 seconds = CLASSIFIERS[key].cost(min(effort.trained, size), d)
-                yield 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
+                yield key, 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
         for family, method, is_slow, cost in _STATISTICS:
             is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
             if family in self._settings["families"] and not is_line:
                 n, times = self._permuted(is_slow)
                 seconds = times * cost(n, d) * len(self._targets)
-                yield seconds, partial(self._measure, number, family, method, is_slow)
-        yield 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
+                step = partial(self._measure, number, family, method, is_slow)
+                yield f"{family} {method}", seconds, step
+        yield "mmd2", 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
 
     def _permuted(self, is_slow: bool) -> tuple[int, int]:
         """Return how many rows are permuted, and how often."""
@@ -411,12 +432,12 @@ class _Audit:
         )
         result = measure(strata, settings, self._permuted(is_slow)[1])
         result = replace(result, compare=self._settings["compare"])
-        self._found[number]["in_sample"].append(result)
+        self._measured[number]["in_sample"].append(result)
 
     def _mmd2(self, number: int) -> None:
         strata = _without_small(self._drawn(number, False), self._settings["min_group"])
         gamma = median_gamma(np.concatenate([stratum.rows.X for stratum in strata]))
-        self._found[number]["mmd2"] = largest_mmd2(strata, gamma)
+        self._measured[number]["mmd2"] = largest_mmd2(strata, gamma)
 
 
 def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -18,10 +19,14 @@ from fairpca.linalg import Array, gaussian_delta
 from fairpca.rows import Rows, Stratum
 
 _TINY = float(np.finfo(float).eps)
-_LIMITS = {
+_LIMITS: dict[str, tuple[str, Any, float, float]] = {
     "min_group": ("a number of rows, at least 2", Real, 2.0, 1e18),
     "confidence": ("a number between 0 and 1", Real, _TINY, 1 - _TINY),
-    "random_state": ("a whole number from 0 to 4294967295", Integral, 0.0, 2.0**32 - 1),
+    "random_state": ("a whole number from 0 to 4294967295", Integral, 0, 2**32 - 1),
+    "n_permutations": ("a whole number of at least 0", Integral, 0, math.inf),
+    "C": ("a positive number or None", Real, sys.float_info.min, sys.float_info.max),
+    "gamma": ("a positive number or None", Real, sys.float_info.min, sys.float_info.max),
+    "max_samples": ("a whole number of at least 10", Integral, 10, math.inf),
 }
 
 
@@ -29,7 +34,7 @@ def check_limits(**values: Any) -> None:
     """Refuse numbers that cannot be meant."""
     for name, value in values.items():
         what, kind, low, high = _LIMITS[name]
-        if not isinstance(value, kind) or not low <= float(value) <= high:
+        if not isinstance(value, kind) or not low <= value <= high:
             raise InvalidInputError(f"{name} must be {what}, not {value!r}.", parameter=name)
 
 

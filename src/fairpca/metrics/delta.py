@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from fairpca.metrics._inference import Rates, quantile_of_one
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._rules import Fit, Signs, Statistic
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
+from fairpca.metrics.bounds import check_limits
 from fairpca.rows import Pair, Rows, Stratum
 
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
@@ -178,22 +178,13 @@ def _check(settings: Settings, d: int, n_permutations: Any, random_state: Any) -
         raise InvalidInputError(
             f"orthants must be 'one' or 'all', not {settings.orthants!r}.", parameter="orthants"
         )
-    for name, value in (("C", settings.C), ("gamma", settings.gamma)):
-        if value is not None and not (isinstance(value, Real) and value > 0):
-            raise InvalidInputError(
-                f"{name} must be a positive number or None, not {value!r}.", parameter=name
-            )
-    whole = {
-        "n_permutations": (n_permutations, 0),
-        "max_samples": (settings.max_samples, 10),
-        "random_state": (random_state, 0),
-    }
-    for name, (number, least) in whole.items():
-        if not isinstance(number, Integral) or number < least:
-            raise InvalidInputError(
-                f"{name} must be a whole number of at least {least}, not {number!r}.",
-                parameter=name,
-            )
+    given = {name: getattr(settings, name) for name in ("C", "gamma")}
+    check_limits(**{name: value for name, value in given.items() if value is not None})
+    check_limits(
+        n_permutations=n_permutations,
+        max_samples=settings.max_samples,
+        random_state=random_state,
+    )
     limit, instead = {"linear": (2, "search"), "cdf": (3, "search"), "rbf": (0, "")}[family]
     if method == "exact" and d > limit:
         raise InvalidInputError(

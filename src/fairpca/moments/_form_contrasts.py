@@ -30,7 +30,10 @@ MAX_NAMED_IN_WARNING = 50
 # Which groups are small; docs/design/small-groups.md has the measurements.
 SMALL_SHARE = 0.1  # of the rows, of all small groups together
 COVARIANCE_ROWS = 500  # from which on the covariance of a small group is compared
-CHANCE = 0.0001  # p-value below which means differ by more than chance
+CHANCE = 0.05  # p-value below which means may differ by more than chance, if that costs little:
+# p times the share of the variance along the gap, which is about what a comparison costs, is what
+# chance may cost on average. Few rows have heavier tails than the test knows of.
+COST, COST_OF_FEW, FEW = 0.002, 0.0002, 50
 COMPARED = "compared"
 _RANK = 1e-9  # smaller shares of the largest eigenvalue are rounding
 
@@ -125,9 +128,14 @@ class _Builder:
         status = "not compared: empty"
         if plus is not None and minus is not None:
             is_small = positive in small or all(key in small for key in facing)
-            status = comparison_status(plus, minus, self.min_group_size, small=is_small)
-            if not status.startswith("not"):
-                mean_gap = mean_difference(plus, minus)
+            is_small = is_small and self.min_group_size is None
+            needed = COVARIANCE_ROWS if is_small else self.min_group_size or 2
+            if is_small and not differ_beyond_chance(plus, minus):
+                status = "not compared: no difference beyond chance"
+            else:
+                status, mean_gap = COMPARED, mean_difference(plus, minus)
+                if min(n_plus, n_minus) < needed:
+                    status = f"mean only: fewer than {needed} rows"
             if status == COMPARED:
                 cov_gap = plus.covariance - minus.covariance
         if status != COMPARED:
@@ -205,37 +213,39 @@ class _Builder:
         return Note(SmallGroupWarning, message)
 
 
-def comparison_status(plus: Cell, minus: Cell, min_group_size: int | None, *, small: bool) -> str:
-    """Say what is compared of two sides, one of which may be small."""
-    needed = min_group_size or 2
-    if min_group_size is None and small:
-        if not differ_beyond_chance(plus, minus):
-            return "not compared: no difference beyond chance"
-        needed = COVARIANCE_ROWS
-    enough = min(plus.n_rows, minus.n_rows) >= needed
-    return COMPARED if enough else f"mean only: fewer than {needed} rows"
-
-
 def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:
-    """Whether Hotelling's T² of two means exceeds what a random choice of rows has."""
-    # The covariance is that of all rows, since a small group has none of its own to rely on. With
-    # fewer rows than features there is no test, and the groups count as different.
+    """Whether means differ by more than chance, so that a group of random rows costs little."""
+    p_value, share = mean_test(plus, minus)
+    few = min(plus.n_rows, minus.n_rows) < FEW
+    return p_value < CHANCE and p_value * share < (COST_OF_FEW if few else COST)
+
+
+def mean_test(plus: Cell, minus: Cell) -> tuple[float, float]:
+    """Return the p-value of Hotelling's T² of two means, and the share of variance along the gap.
+
+    With fewer rows than features there is no test, and p is 0.
+    """
+    # The covariance is that of all rows, since a small group has none of its own to rely on.
     whole = merge([plus, minus])
     if whole.n_rows - 2 < len(whole.mean):
-        return True
+        return 0.0, 1.0
     deviation = np.sqrt(np.diag(whole.covariance))
     scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
     values, vectors = np.linalg.eigh(whole.covariance * np.outer(scale, scale))
     kept = values > _RANK * values[-1]
     rank = int(np.count_nonzero(kept))
     free = whole.n_rows - 1 - rank
-    if not rank:
-        return True
-    gap = (mean_difference(plus, minus) * scale) @ vectors[:, kept]
+    gap = mean_difference(plus, minus)
+    square = float(gap @ gap)
+    if not rank or not square:
+        return float(rank > 0), 1.0
+    share = float(gap @ whole.covariance @ gap) / square / float(np.trace(whole.covariance))
+    scores = (gap * scale) @ vectors[:, kept]
     # Share of the scatter, along the best direction, that lies between the two sides.
-    between = plus.weight * minus.weight / whole.weight**2 * float(gap**2 @ (1.0 / values[kept]))
+    weight = plus.weight * minus.weight / whole.weight**2
+    between = weight * float(scores**2 @ (1.0 / values[kept]))
     ratio = between / max(1.0 - between, _RANK) * free / rank
-    return bool(f_distribution.sf(ratio, rank, free) < CHANCE)
+    return float(f_distribution.sf(ratio, rank, free)), share
 
 
 def numeric_deviation(cell: Cell, position: int) -> float:

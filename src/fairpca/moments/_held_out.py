@@ -33,7 +33,9 @@ class FoldGap(NamedTuple):
     noise: tuple[float, ...]  # 1/n₊ + 1/n₋ of the fold and of its halves
     mean_gaps: FloatArray  # (2, d): of the halves
     cov_gaps: FloatArray  # (2, d, d)
+    places: tuple[int, ...]  # of the halves: folds that share one vary together
     by_units: bool
+    is_product: bool  # whether `square` is that of the halves
 
 
 Fold: TypeAlias = Mapping[str, FoldGap]
@@ -66,9 +68,14 @@ def measure_fold(
     options: Sequence[Any],
     compared: Container[str],
     *,
+    places: tuple[int, ...] = (0, 1),
     by_units: bool = False,
+    again: bool = False,
 ) -> Fold:
-    """Measure the contrasts named in `compared` on a fold, given by the moments of its halves."""
+    """Measure the contrasts named in `compared` on a fold, given by the moments of its halves.
+
+    `again`: both halves have been measured as parts of other folds.
+    """
     scores = [half.projected(components) for half in halves]
     if len(scores) < 2:
         return {}
@@ -76,7 +83,7 @@ def measure_fold(
     table = merge_tables(*(part.table for part in scores))
     whole = _contrasts(GroupMoments(len(components), None, table), options, compared)
     return {
-        name: _measure(whole[name], [part[name] for part in parts], by_units)
+        name: _measure(whole[name], [part[name] for part in parts], places, by_units, again)
         for name in whole
         if all(name in part for part in parts)
     }
@@ -100,17 +107,26 @@ def _contrasts(
     }
 
 
-def _measure(whole: Contrast, parts: Sequence[Contrast], by_units: bool) -> FoldGap:
+def _measure(
+    whole: Contrast,
+    parts: Sequence[Contrast],
+    places: tuple[int, ...],
+    by_units: bool,
+    again: bool,
+) -> FoldGap:
     assert whole.mean_gap is not None
     gaps = np.array([part.mean_gap for part in parts])
-    if by_units:  # rows of a unit are alike: only the halves are independent
+    # Rows of a unit are alike: only the halves are independent. And the squares of halves have been
+    # counted if they are measured again: what is new is their product.
+    is_product = by_units or again
+    if is_product:
         square = float(gaps[0] @ gaps[1])
     else:
         square = float(whole.mean_gap @ whole.mean_gap - np.trace(mean_noise(whole)))
     rows = merge([side for side in whole.sides if side is not None]).covariance
     noise = tuple(map(inverse_rows, (whole, *parts)))
     cov_gaps = np.array([_unbiased(part) for part in parts])
-    return FoldGap(square, rows, noise, gaps, cov_gaps, by_units)
+    return FoldGap(square, rows, noise, gaps, cov_gaps, places, by_units, is_product)
 
 
 def mean_noise(contrast: Contrast) -> FloatArray:
@@ -149,20 +165,26 @@ def summarise_mean(folds: Sequence[Fold], pooled: bool = False) -> HeldOutGap:
     for name in _names(folds):
         gaps = [fold[name] for fold in folds if name in fold]
         halves = np.array([gap.mean_gaps for gap in gaps])
-        squares.append(_pooled_squares(halves) if pooled else [gap.square for gap in gaps])
-    return _summary(max(squares, key=np.mean, default=[]))
+        values = _pooled_squares(halves) if pooled else np.array([gap.square for gap in gaps])
+        squares.append((values, None if pooled else [gap.places for gap in gaps]))
+    return _summary(*max(squares, key=_mean_of_first, default=((), None)))
 
 
 def summarise_cov(
     folds: Sequence[Fold], compared: Container[str], pooled: bool = False
 ) -> HeldOutGap:
     """Largest covariance gap: average the products of halves, then take the root."""
-    squares = [
-        _cov_squares(np.array([fold[name].cov_gaps for fold in folds if name in fold]), pooled)
-        for name in _names(folds)
-        if name in compared
-    ]
-    return _summary(max(squares, key=np.mean, default=[]))
+    squares: list[Any] = []
+    for name in _names(folds):
+        if name in compared:
+            gaps = [fold[name] for fold in folds if name in fold]
+            values = _cov_squares(np.array([gap.cov_gaps for gap in gaps]), pooled)
+            squares.append((values, None if pooled else [gap.places for gap in gaps]))
+    return _summary(*max(squares, key=_mean_of_first, default=((), None)))
+
+
+def _mean_of_first(entry: tuple[Any, Any]) -> float:
+    return float(np.mean(entry[0]))
 
 
 def _cov_squares(gaps: FloatArray, pooled: bool) -> FloatArray:
@@ -203,14 +225,32 @@ def _names(folds: Iterable[Fold]) -> list[str]:
     return [name for name, count in counts.items() if count > 1] or list(counts)
 
 
-def _summary(squares: Sequence[float] | FloatArray) -> HeldOutGap:
+def _summary(
+    squares: Sequence[float] | FloatArray, places: Sequence[Sequence[int]] | None
+) -> HeldOutGap:
     if not len(squares):
         return HeldOutGap(np.inf, 0.0, ())
     values = np.asarray(squares)
     square = max(float(values.mean()), 0.0)
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    error = _standard_error(values, places) if len(values) > 1 else 0.0
     roots = np.sign(values) * np.sqrt(np.abs(values))
     return HeldOutGap(square**0.5, (square + error) ** 0.5 - square**0.5, tuple(roots.tolist()))
+
+
+def _standard_error(values: FloatArray, places: Sequence[Sequence[int]] | None) -> float:
+    """Return the error of the mean of folds, some of which share a half and so vary together."""
+    n, apart = len(values), values - values.mean()
+    squares = float(apart @ apart)
+    variance = squares / (n * (n - 1))
+    if places is not None:
+        # The sum of products of deviations over folds that share a half, and how many these are:
+        # each is too small by the variance of the mean, which all deviations are taken from.
+        sums, counts = np.zeros((2, 1 + max(map(max, places))))
+        np.add.at(sums, np.array(places).ravel(), np.repeat(apart, 2))
+        np.add.at(counts, np.array(places).ravel(), 1.0)
+        shared, sharing = float(sums @ sums) - squares, float(counts @ counts) - n
+        variance = max(variance, shared / (n**2 - sharing)) if sharing < n**2 else variance
+    return float(np.sqrt(variance))
 
 
 def chance_levels(
@@ -259,7 +299,7 @@ def _excess(gaps: Sequence[FoldGap]) -> tuple[float, float]:
 
 def _draw_square(gap: FoldGap, excess: float, random: np.random.Generator) -> FloatArray:
     """Squares of mean gaps whose true value is zero, less their noise."""
-    if gap.by_units:
+    if gap.is_product:
         return np.asarray(np.prod(_draw_means(gap, excess, random), axis=1).sum(axis=1))
     values = np.maximum(np.linalg.eigvalsh(gap.rows), 0.0) * excess
     return np.asarray((random.chisquare(1, (DRAWS, len(values))) - 1.0) @ values * gap.noise[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from fairpca.moments._cells import (
     sum_cell,
     with_attribute,
 )
-from fairpca.moments._targets import TargetPart, merge_targets, sum_targets, with_number
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, sort_levels
 from fairpca.rows.groups import (
     check_levels,
@@ -30,7 +29,10 @@ from fairpca.rows.groups import (
 )
 from fairpca.rows.rows import numeric_strata_error
 
-Part = TypeVar("Part", Cell, TargetPart)
+if TYPE_CHECKING:
+    from fairpca.moments._targets import TargetPart
+
+Part = TypeVar("Part", Cell, "TargetPart")
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""
 
@@ -118,6 +120,8 @@ def tabulate(rows: Rows) -> CellTable:
     names = tuple(attribute.name for attribute in numeric)
     table = CellTable(attributes, names, controls, cells)
     if rows.targets is not None:
+        from fairpca.moments._targets import sum_targets  # not needed without a target
+
         numbers, sums = (column.name for column in rows.targets.numeric), sum_targets(rows, columns)
         cells = {key: replace(cell, targets=sums.get(key, ())) for key, cell in cells.items()}
         table = CellTable(attributes, names, controls, cells, rows.targets.names, tuple(numbers))
@@ -160,6 +164,8 @@ def merge_tables(left: CellTable, right: CellTable) -> CellTable:
 
 def _target_as_number(table: CellTable, name: str) -> CellTable:
     """Turn a target of number labels into a number; nothing is lost by it."""
+    from fairpca.moments._targets import merge_targets, with_number
+
     position = table.label_targets.index(name)
     if words := [label for label in table.labels(name) if not is_number(label)]:
         raise InvalidInputError(
@@ -233,6 +239,8 @@ def _merge_cells(cells: Sequence[Cell]) -> Cell:
     """Merge cells and their targets."""
     if len(cells) == 1 or cells[0].targets is None:
         return merge(cells)
+    from fairpca.moments._targets import merge_targets
+
     parts = [part for cell in cells for part in cell.targets or ()]
     width = len(parts[0][0]) if parts else 0
     targets = _merge_parts(parts, width, merge_targets)

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csc_array, issparse
 
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import FloatArray, common_mean, sum_exactly, take_rows
 from fairpca.rows import Attribute, Level, Rows
-from fairpca.rows._checks import rows_at_once
 from fairpca.rows.groups import combine
 
 _GUESS_STRIDE = 128  # rows of which one is looked at for an origin
+_PIECE_NUMBERS = 1 << 17  # a megabyte of float64: what is centred stays in the cache
+_FEW_PARTS = 16  # of which a full matrix is multiplied faster than a sparse one
+_RANK = 1e-10  # smaller shares of the largest variance of y are rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +80,18 @@ class TargetMoments:
         """Rows that an estimate rests on: weights up to ten on average count repetitions."""
         return self.weight if self.n_rows <= self.weight <= 10 * self.n_rows else self.n_rows
 
+    @cached_property
+    def root(self) -> FloatArray:
+        """Y^-½ on the range of Y, the covariance of the targets, as columns (q, k)."""
+        values, vectors = np.linalg.eigh(self.y_covariance)
+        kept = values > _RANK * max(values[-1], 0.0)
+        return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+    @cached_property
+    def whitened(self) -> FloatArray:
+        """Covariance of x with y·Y^-½, (p, k)."""
+        return self.covariance @ self.root
+
 
 def sum_targets(rows: Rows, columns: Sequence[Attribute]) -> dict[tuple[Level, ...], Targets]:
     """Sum the rows of every cell that `columns` make, apart by their labels, in one pass."""
@@ -88,8 +103,9 @@ def sum_targets(rows: Rows, columns: Sequence[Attribute]) -> dict[tuple[Level, .
         known &= rows.weights > 0.0
     for column in labels:
         known &= column.codes >= 0
-    used = np.flatnonzero(known)
-    every = [replace(column, codes=column.codes[used]) for column in (*columns, *labels)]
+    used, every = np.flatnonzero(known), [*columns, *labels]
+    if len(used) < len(rows):
+        every = [replace(column, codes=column.codes[used]) for column in every]
     part = combine(every) if every else np.zeros(len(used), dtype=np.intp)
     first = np.zeros(int(part.max(initial=-1)) + 1, dtype=np.intp)
     first[part[::-1]] = used[::-1]
@@ -146,7 +162,7 @@ def _sum_products(
 ) -> tuple[FloatArray, FloatArray]:
     """Return an origin, and the sums of columns times x − origin by part (columns, parts, p)."""
     p, is_sparse = X.shape[1], issparse(X)
-    step, origin = rows_at_once(p), np.zeros(p)
+    step, origin = max(_PIECE_NUMBERS // max(p, 1), 256), np.zeros(p)
     if not is_sparse:  # near the mean of all, which may be far larger than the deviation
         start = X[used[0]].astype(np.float64)
         origin = start + (take_rows(X, used[::_GUESS_STRIDE]) - start).mean(axis=0)
@@ -156,25 +172,42 @@ def _sum_products(
         whole = used[some][-1] - used[begin] + 1 == len(used[some])  # rows in a piece: no copy
         x = X[used[begin] : used[some][-1] + 1] if whole else X[used[some]]
         x = x if is_sparse else x - origin
-        places = np.arange(x.shape[0] + 1)
         for k, values in enumerate(columns):
-            chosen = csr_array((values[some], part[some], places), (x.shape[0], count))
-            product = chosen.T @ x
-            sums[k] += product.toarray() if is_sparse else product
+            product = _by_part(values[some], part[some], count) @ x
+            sums[k] += product if isinstance(product, np.ndarray) else product.toarray()
     return origin, sums
 
 
-def merge_targets(parts: Sequence[TargetPart]) -> TargetPart:
-    """Moments of the union of disjoint sets of rows."""
-    if len(parts) == 1:
-        return parts[0]
-    w = np.array([part.weight for part in parts])
+def _by_part(values: FloatArray, part: NDArray[np.intp], count: int) -> Any:
+    """Matrix (count, rows) whose product with rows sums them by part, each times its value."""
+    places = np.arange(len(part) + 1)
+    if count > _FEW_PARTS:
+        return csc_array((values, part, places), (count, len(part)))
+    matrix = np.zeros((count, len(part)))
+    matrix[part, places[:-1]] = values
+    return matrix
+
+
+def merge_targets(parts: Sequence[TargetPart], indicators: FloatArray | None = None) -> TargetPart:
+    """Moments of the union of disjoint sets of rows.
+
+    `indicators` (parts, k) are further numbers to predict, the same in every row of a part.
+    """
+    if indicators is None:
+        if len(parts) == 1:
+            return parts[0]
+        indicators = np.zeros((len(parts), 0))
+    w, q = np.array([part.weight for part in parts]), len(parts[0].y_mean)
     total = float(w.sum())
     mean, a = common_mean([(part.mean, part.mean_rest) for part in parts], w, total)
     y_mean, b = common_mean([(part.y_mean, part.y_mean_rest) for part in parts], w, total)
+    shares = w @ indicators / total
+    b = np.hstack([b, indicators - shares])
+    y_mean = (np.append(y_mean[0], shares), np.append(y_mean[1], 0.0 * shares))
     weighted = (b * w[:, None]).T
-    scatter = weighted @ b + sum(part.y_scatter for part in parts)
-    cross = weighted @ a + sum(part.cross for part in parts)
+    scatter, cross = weighted @ b, weighted @ a
+    scatter[:q, :q] += sum(part.y_scatter for part in parts)
+    cross[:q] += sum(part.cross for part in parts)
     n_rows = sum(part.n_rows for part in parts)
     return TargetPart(n_rows, total, *mean, *y_mean, symmetrize(scatter), cross)
 
@@ -197,13 +230,10 @@ def pool_targets(
     indicators: Sequence[tuple[str, Level]],
 ) -> TargetMoments:
     """Put the targets of all cells together; a label becomes a number that is zero or one."""
-    parts = []
-    for key, part in (item for cell in targets for item in cell):
-        own = dict(zip(labels, key, strict=True))
-        for name, level in reversed(indicators):
-            part = with_number(part, len(numeric), float(own[name] == level))
-        parts.append(part)
-    whole = merge_targets(parts)
+    keys, parts = zip(*(item for cell in targets for item in cell), strict=True)
+    places = [(labels.index(name), level) for name, level in indicators]
+    own = [[key[place] == level for place, level in places] for key in keys]
+    whole = merge_targets(parts, np.array(own, dtype=np.float64).reshape(len(parts), -1))
     return TargetMoments(
         (*((name, None) for name in numeric), *indicators),
         whole.n_rows,

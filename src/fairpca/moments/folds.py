@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -140,22 +140,24 @@ class FoldedMoments:
         return self.cells.feature_names
 
     @cached_property
+    def _by_half(self) -> dict[int, GroupMoments]:
+        """Moments of every half that has rows; fold k consists of the halves 2k and 2k + 1."""
+        whole = self.cells.complete()
+        plain = replace(whole.table, controls=whole.table.controls[:-1], cells={})
+        by_half: dict[Any, dict[Key, Cell]] = {}
+        for key, cell in whole.table.cells.items():
+            by_half.setdefault(key[-1], {})[key[:-1]] = cell
+        tables = {half: replace(plain, cells=by_half[half]) for half in sorted(by_half)}
+        return {half: replace(whole, table=table) for half, table in tables.items()}
+
+    @cached_property
     def halves(self) -> tuple[tuple[GroupMoments, ...], ...]:
         """Moments of the two halves of each fold that has rows; one where the other is empty.
 
         The halves are independent, so that products of their gaps have no noise of their own. What
         is missing counts as the mean of all folds.
         """
-        whole = self.cells.complete()
-        plain = replace(whole.table, controls=whole.table.controls[:-1], cells={})
-        by_half: dict[Any, dict[Key, Cell]] = {}
-        for key, cell in whole.table.cells.items():
-            by_half.setdefault(key[-1], {})[key[:-1]] = cell
-        by_fold: dict[int, list[GroupMoments]] = {}
-        for half in sorted(by_half):
-            table = replace(plain, cells=by_half[half])
-            by_fold.setdefault(half // 2, []).append(replace(whole, table=table))
-        return tuple(map(tuple, by_fold.values()))
+        return tuple(split.halves for split in self.repeated_splits(1))
 
     @cached_property
     def folds(self) -> tuple[GroupMoments, ...]:
@@ -174,12 +176,56 @@ class FoldedMoments:
     @cached_property
     def splits(self) -> tuple[tuple[GroupMoments, tuple[GroupMoments, ...]], ...]:
         """Moments to fit to, and moments of the halves to measure on, once for each fold."""
-        return tuple((self.train(index), halves) for index, halves in enumerate(self.halves))
+        return tuple((split.train(), split.halves) for split in self.repeated_splits(1))
+
+    def repeated_splits(self, rounds: int) -> Iterator[Split]:
+        """Yield the splits of several divisions into folds: halves are paired anew in each round.
+
+        No two halves make a fold twice, so that products of their gaps are not repeated either.
+        """
+        known = self._by_half
+        for number, pairs in enumerate(pair_halves(2 * self.n_folds, rounds)):
+            for pair in pairs:
+                places = tuple(half for half in pair if half in known)
+                if len(places) == 2 or (places and not number):
+                    yield Split(known, places, number)
 
     def standardized(self, by: Standardization | None = None) -> FoldedMoments:
         """Moments of (x - mean) / scale, by the mean and scale of all rows unless `by` is given."""
         scaling = self.total.standardization() if by is None else by
         return replace(self, cells=self.cells.standardized(scaling))
+
+
+class Split(NamedTuple):
+    """A fold, which consists of two halves, in one of several divisions into folds."""
+
+    known: Mapping[int, GroupMoments]
+    places: tuple[int, ...]  # of the halves
+    round: int
+
+    @property
+    def halves(self) -> tuple[GroupMoments, ...]:
+        """Moments to measure on."""
+        return tuple(self.known[place] for place in self.places)
+
+    def train(self) -> GroupMoments:
+        """Moments to fit to: those of all rows but the fold's."""
+        return sum_moments([part for half, part in self.known.items() if half not in self.places])
+
+
+def pair_halves(count: int, rounds: int) -> Iterator[list[tuple[int, int]]]:
+    """Pair an even number of halves in at most count - 1 rounds, never two of them twice.
+
+    >>> from fairpca.moments.folds import pair_halves
+    >>> list(pair_halves(4, 3))
+    [[(0, 1), (2, 3)], [(0, 2), (1, 3)], [(0, 3), (1, 2)]]
+    """
+    # A tournament: one place stays, the others move on by one, and opposite places meet.
+    first, *ring = (*range(0, count, 2), *range(count - 1, 0, -2))
+    for number in range(min(rounds, count - 1)):
+        places = [first, *ring[number:], *ring[:number]]
+        meeting = zip(places[: count // 2], reversed(places[count // 2 :]), strict=True)
+        yield sorted((min(pair), max(pair)) for pair in meeting)
 
 
 def sum_moments(parts: Sequence[GroupMoments]) -> GroupMoments:

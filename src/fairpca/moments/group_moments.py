@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,11 +33,12 @@ from fairpca.moments._maps import (
     rescale,
     with_zeros,
 )
-from fairpca.moments._release import align_features, release
 from fairpca.moments._table import CellTable, MomentsReprMixin, merge_tables, tabulate
-from fairpca.moments._targets import TargetMoments, pool_targets
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
+
+if TYPE_CHECKING:
+    from fairpca.moments._targets import TargetMoments
 
 _FORMAT = "fairpca.GroupMoments"  # in the header of a file
 
@@ -254,6 +255,8 @@ class GroupMoments(MomentsReprMixin):
     def __add__(self, other: object) -> GroupMoments:
         if not isinstance(other, GroupMoments):
             return NotImplemented
+        from fairpca.moments._release import align_features  # not needed by a fit of one batch
+
         left, right = align_features(self, other)
         both = (((m.table, m.span), m.indicators) for m in (left, right))
         mine, theirs, indicators = merge_indicators(*both)
@@ -334,6 +337,8 @@ class GroupMoments(MomentsReprMixin):
         parts = [cell.targets or () for cell in table.cells.values()]
         if not any(parts):
             return None
+        from fairpca.moments._targets import pool_targets  # not needed without a target
+
         return pool_targets(parts, table.label_targets, table.numeric_targets, indicators)
 
     def standardization(self, *, famd: bool = False) -> Standardization:
@@ -400,7 +405,8 @@ class GroupMoments(MomentsReprMixin):
             Rows that both sides need for their covariances to be compared; the means of all
             groups are. None: the smallest groups, which together have less than a tenth of the
             rows of a stratum, are compared only where their means differ by more than chance
-            (p < 0.0001), and their covariances from 500 rows on.
+            (p < 0.05, or less where chance would cost variance), and their covariances
+            from 500 rows on.
             A group that is not compared is in the rest of no other.
 
         Raises
@@ -477,6 +483,7 @@ class GroupMoments(MomentsReprMixin):
         ('batch.npz', 20)
         """
         from fairpca._files import write_npz  # not needed by a fit
+        from fairpca.moments._release import release
         from fairpca.moments._storage import pack_moments
 
         released = release(self, min_rows, merge_small=merge_small)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairpca._choices import MIN_ROWS, PANEL
-from fairpca._present import NOTHING, number, percent, points, shorten, with_error
-from fairpca._progress import Progress
+from fairpca._present import NOTHING, Progress, number, percent, points, shorten, with_error
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
@@ -26,6 +25,7 @@ from fairpca.report._scores import BeforeAfterDisplay, caption
 from fairpca.report._summary import Fitted, PathPoint, at_penalty, fit_both, scores_of, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
+from fairpca.rows._checks import warn_of_units
 
 if TYPE_CHECKING:  # loaded only where it is fitted
     from fairpca.estimators import DeltaFairPCA
@@ -115,6 +115,7 @@ def audit_report(
         unknown = UNKNOWN_GROUP if options.get("missing_groups") == "leave-out" else None
         parts = (sensitive_features, control_features, sample_weight)
         rows = Rows.read(X, *parts, numeric=numeric, unknown=unknown, units=units, y=y)
+        warn_of_units(X, rows)
     details = {
         "name": name,
         "title": title,

@@ -28,7 +28,7 @@ from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array, project
-from fairpca.metrics import AuditReport, decision_rates
+from fairpca.metrics import AuditReport
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign
@@ -329,6 +329,8 @@ def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, An
         score = _cross_fitted(project(rows.X, model.mean_, model._directions), y, rows)
         entry: dict[str, Any] = {"name": name, "auc": float(roc_auc_score(y, score))}
         if groups:
+            from fairpca.metrics import decision_rates  # not needed by other pages
+
             rates = decision_rates(score > 0.5, rows, label=y, joint=False).to_dict()["rates"]
             entry["parity"] = _spread(rates, "selection")
             entry["odds"] = max(_spread(rates, f"{what} positives") for what in ("true", "false"))

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import narwhals.stable.v2 as nw
@@ -13,7 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from fairpca.exceptions import IdentifierWarning, InvalidInputError, Setting, warn_user
+from fairpca.exceptions import (
+    IdentifierWarning,
+    InvalidInputError,
+    Setting,
+    UnitsWarning,
+    warn_user,
+)
 from fairpca.rows._columns import Mask, find_missing, weights_error
 from fairpca.rows._containers import check_unique, column_names
 
@@ -252,6 +259,62 @@ def is_identifier(name: str) -> bool:
 def names_units(name: str) -> bool:
     """Tell the name of a column that says whose rows they are, such as subject# or patient_id."""
     return _UNITS.match(name) is not None
+
+
+_FEWEST_UNITS, _LOOKED_AT = 10, 10_000  # values of a column, and rows
+# So many values with rows of several groups are expected of a column without relation to them.
+_EXPECTED_MIXED = 10.0
+
+
+def suggests_units(labels: Any, groups: NDArray[np.intp], *, told: bool = False) -> bool:
+    """Whether a column may name persons or sites: its name has `told` so, or its values do.
+
+    A person has many rows, all of one group. So has a number that groups were cut from, such as
+    age, but there groups are intervals; and another name of the groups, which has as many values.
+    """
+    some, groups = np.asarray(labels)[:_LOOKED_AT], groups[:_LOOKED_AT]
+    some = some.astype(str) if some.dtype.kind == "O" else some
+    if some.dtype.kind in "iu" and np.ptp(some) + 1 < _FEWEST_UNITS:  # indicators, at no cost
+        return False
+    values, first, codes, counts = np.unique(
+        some, return_index=True, return_inverse=True, return_counts=True
+    )
+    if not _FEWEST_UNITS <= len(values) <= len(some) / 2:
+        return False
+    home = groups[first]
+    if told or (groups != home[codes]).any():
+        return told
+    shares = np.bincount(groups) / len(groups)
+    n_groups = np.count_nonzero(shares)
+    mixed = float(np.sum(1.0 - np.sum(shares ** counts[:, None], axis=1)))
+    scattered = np.count_nonzero(np.diff(home)) >= n_groups
+    return bool(mixed >= _EXPECTED_MIXED and len(values) >= 2 * n_groups and scattered)
+
+
+def warn_of_units(X: Any, rows: Any) -> None:
+    """Warn of an index or a feature of a data frame, read as Rows, that may name persons or sites.
+
+    Nothing is said of arrays, of rows with units, or where rows were dropped.
+    """
+    if rows.units is not None or not hasattr(X, "columns") or len(X) != len(rows):
+        return
+    found, groups = [], replace(rows, strata=None).cells()
+    index = getattr(X, "index", None)
+    for level in range(getattr(index, "nlevels", 0)):
+        labels = index.get_level_values(level)  # type: ignore[union-attr]
+        if not labels.is_unique and suggests_units(labels, groups):
+            found.append(("the index of X", labels, f"units=X.index.get_level_values({level})"))
+    for name in column_names(X):
+        labels = np.asarray(X[name])
+        is_whole = labels.dtype.kind in "iu"
+        if is_whole and suggests_units(labels, groups, told=names_units(str(name))):
+            found.append((f"feature {name!r}", labels, f"units={name!r}"))
+    for what, labels, remedy in found:
+        warn_user(
+            f"{what} has {len(np.unique(labels)):,} values in {len(labels):,} rows. If it names "
+            f"persons or sites, {remedy} keeps their rows together in held-out figures.",
+            UnitsWarning,
+        )
 
 
 class Unique(NamedTuple):

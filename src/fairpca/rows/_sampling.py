@@ -140,6 +140,17 @@ def hash_rows(X: Any, columns: Sequence[int | str] | None = None) -> Words:
     return _sparse_words(X, keys) if issparse(X) else _words(X, keys)
 
 
+def distinct_rows(rows: Rows) -> tuple[Index, NDArray[np.float64]]:
+    """Return the first position of each distinct row of a cell, and the weight of its copies."""
+    cells, words = rows.cells(), hash_rows(rows.X)
+    order = np.lexsort((words, cells))
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (np.diff(words[order]) != 0) | (np.diff(cells[order]) != 0)
+    starts = np.flatnonzero(is_new)
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    return order[starts], np.add.reduceat(weights[order], starts)
+
+
 def _mixed(words: Words, factor: int) -> Words:
     words = (words ^ (words >> np.uint64(33))) * np.uint64(factor)
     return words ^ (words >> np.uint64(33))

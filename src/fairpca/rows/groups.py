@@ -209,8 +209,9 @@ def encode_targets(values: Any, n_rows: int, of: str = "X") -> Groups:
                 parameter="y",
             )
         known = ~column.missing
-        complete = Column(column.name, column.values[known], column.missing[known])
-        encoded.append(as_target(_encode_column(complete, "y", False), known))
+        if not known.all():
+            column = Column(column.name, column.values[known], column.missing[known])
+        encoded.append(as_target(_encode_column(column, "y", False), known))
     return join_targets(encoded, n_rows)
 
 
@@ -222,6 +223,8 @@ def as_target(
         values = column.values
     elif labels_are_numbers(column.name, column.levels):
         values = np.array(column.levels, dtype=np.float64)[column.codes]
+    elif known.all():
+        return column
     else:
         codes = np.full(len(known), -1, dtype=np.intp)
         codes[known] = column.codes

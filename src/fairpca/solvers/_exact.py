@@ -29,7 +29,7 @@ _RANK_FLOOR = 1e-10
 _LARGE_MULTIPLIER = 1e3
 
 
-class _DualPoint(NamedTuple):
+class _DualValue(NamedTuple):
     """The dual function at one multiplier: value, slope and the eigenvectors behind it."""
 
     weight: float
@@ -56,9 +56,9 @@ def solve_dual(
     """
     # The dual, the d largest eigenvalues of S + t·form less t·target, is convex in t ≥ 0.
 
-    def evaluate(t: float) -> _DualPoint:
+    def evaluate(t: float) -> _DualValue:
         values, V = eigenpairs(t)
-        return _DualPoint(t, float(values.sum() - offset - t * target), excess(V), V)
+        return _DualValue(t, float(values.sum() - offset - t * target), excess(V), V)
 
     left, right = _bracket(evaluate, first_step, largest, slope_tol)
     best = min(left, right, key=lambda point: point.value)
@@ -66,8 +66,8 @@ def solve_dual(
 
 
 def _bracket(
-    evaluate: Callable[[float], _DualPoint], first_step: float, largest: float, slope_tol: float
-) -> tuple[_DualPoint, _DualPoint]:
+    evaluate: Callable[[float], _DualValue], first_step: float, largest: float, slope_tol: float
+) -> tuple[_DualValue, _DualValue]:
     """Minimise a convex function over [0, largest]; return the ends of the final bracket."""
     # The slope is negative at the left end and not at the right one. Where the minimum lies at an
     # end of the interval, both are that end.
@@ -120,8 +120,11 @@ def _between(left: Array, right: Array, excess: Callable[[Array], float]) -> Arr
 
     if not excess(start) < 0.0 < excess(end):
         return right if abs(excess(end)) <= abs(excess(start)) else left
-    share = scipy.optimize.brentq(lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15)
-    return turned(float(share))
+    # Near a flat root the bracket shrinks slowly; what a hundred steps leave of it is rounding.
+    between = scipy.optimize.brentq(
+        lambda share: excess(turned(share)), 0.0, 1.0, xtol=1e-15, disp=False
+    )
+    return turned(float(between))
 
 
 def bounded_mean_basis(reduced: ReducedProblem) -> tuple[Array, float]:

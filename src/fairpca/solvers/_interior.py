@@ -95,6 +95,7 @@ class InteriorPoint:
 
     def __init__(self, problem: ConicProblem, wanted: Callable[[float], float]) -> None:
         self.problem, self.wanted = problem, wanted
+        self.newton: type[_ConeNewton] | type[_DenseNewton] = _ConeNewton
         n, self.n_slacks = len(problem.S), len(problem.penalties)
         self.vectors = _vectors(n)
         self.B = self.vectors.svec(problem.B)
@@ -178,7 +179,7 @@ class InteriorPoint:
         X, Z = self.X, self.Z
         box, cuts = (symmetrize(np.linalg.inv(part)) for part in (Z.box, Z.cuts))
         inverse = ConePoint(box, cuts, 1.0 / Z.rows)
-        newton = self._linearized(inverse)
+        newton = self.newton(self, inverse)
         parts = (Z.box, Z.cuts, X.box, X.cuts)
         roots = [np.linalg.inv(np.linalg.cholesky(part)) for part in parts]
         # Predict: as if X·Z = 0 could be had at once. How much of the gap is left after the longest
@@ -206,9 +207,6 @@ class InteriorPoint:
         moved = X.moved(dual, dX)
         self.X = ConePoint(symmetrize(moved.box), symmetrize(moved.cuts), moved.rows)
 
-    def _linearized(self, inverse: ConePoint) -> _ConeNewton | _DenseNewton:
-        return _ConeNewton(self, inverse)
-
     def _advance(self, dy: Array) -> None:
         split = len(dy) - self.n_slacks
         self.Y = self.Y + self.vectors.smat(dy[:split])
@@ -231,7 +229,7 @@ class DensePoint(InteriorPoint):
         accuracy: float,
     ) -> None:
         (self.S, self.cost), (self.C, self.slopes, self.E) = objective, forms
-        self.Z, self.accuracy = start, accuracy
+        self.Z, self.accuracy, self.newton = start, accuracy, _DenseNewton
         self.vectors, self.both = _vectors(start.cuts.shape[-1]), np.concatenate([self.C, self.E])
         level = float(np.linalg.norm(np.append(self._free(self.S), self.cost)))
         box, cuts = (np.broadcast_to(np.eye(Z.shape[-1]), Z.shape) for Z in start[:2])
@@ -239,11 +237,13 @@ class DensePoint(InteriorPoint):
 
     def step(self, number: int) -> Status | None:
         """One iteration; end where gap and dual residual are small, or where there is no way on."""
+        R, rest = self.residual(self.X)
+        residual = float(np.abs(np.append(self._free(R), rest)).max())
         try:
             self._move()
         except np.linalg.LinAlgError:
             return Status.UNSETTLED
-        is_solved = self.X.dot(self.Z) <= self.accuracy and self.left <= self.accuracy
+        is_solved = self.X.dot(self.Z) <= self.accuracy and residual <= self.accuracy
         return Status.CONVERGED if is_solved else None
 
     def _free(self, R: Array) -> Array:
@@ -262,11 +262,6 @@ class DensePoint(InteriorPoint):
         cuts = self.vectors.smat(along[:split].reshape(K, -1))
         return ConePoint(dy[:-1].reshape(self.Z.box.shape), cuts, along[split:])
 
-    def _linearized(self, inverse: ConePoint) -> _DenseNewton:
-        R, rest = self.residual(self.X)
-        self.left = float(np.abs(np.append(self._free(R), rest)).max())
-        return _DenseNewton(self, inverse)
-
     def _advance(self, dy: Array) -> None:
         self.Z = self.Z.moved(1.0, self.change(dy))
 
@@ -278,7 +273,7 @@ class _DenseNewton:
     # R ↦ Gᵀ[(GRGᵀ)_ij·2/(D_i + D_j)]G. That of the box takes dZ out, and what is left is one number
     # for every C_j and E_i, which are far fewer than the entries of Z.
 
-    def __init__(self, at: DensePoint, inverse: ConePoint) -> None:
+    def __init__(self, at: Any, inverse: ConePoint) -> None:
         self.at, self.inverse = at, inverse
         (self.G,), (self.scale,) = _paired(at.X.box, inverse.box)
         images = self.G @ at.both @ self.G.T
@@ -343,7 +338,7 @@ class _ConeNewton:
     # HKM: dX = wish − sym(X·dZ·Z⁻¹) turns the optimality conditions into H·dy = …, with
     # H = Σ of AᵀX ⊗ Z⁻¹A over all inequalities: symmetric and positive, so Cholesky factors it.
 
-    def __init__(self, at: InteriorPoint, inverse: ConePoint) -> None:
+    def __init__(self, at: Any, inverse: ConePoint) -> None:
         self.at, self.inverse, problem = at, inverse, at.problem
         X, L = at.X, problem.L
         LT = np.swapaxes(L, 1, 2)

@@ -38,12 +38,15 @@ class Lagrangian:
     """Multipliers with steps σ; `slope`, `factors` and `shifts` are what Newton's method leaves."""
 
     def __init__(
-        self, reduced: ReducedProblem, multipliers: Array, weights: Array | None = None
+        self, reduced: ReducedProblem, guess: Array | None = None, weights: Array | None = None
     ) -> None:
         self.problem, self.w = reduced, weights
-        self.contrasts = len(reduced.Q)
+        self.contrasts, d = len(reduced.Q), reduced.d
         self.stack = reduced.Q.reshape(-1, reduced.size)
-        self.M = multipliers
+        self.M = np.zeros((2 * self.contrasts, d, d))
+        if guess is not None:  # (d, C): one signed number per component and contrast
+            signed = np.concatenate([guess.T, -guess.T])
+            self.M[:, np.arange(d), np.arange(d)] = np.maximum(signed, 0.0)
         self.b = np.zeros(len(reduced.F))
         self.unit = float(reduced.leading(1)[0][0]) or 1.0
         self.step = 2.0 * self.unit / (reduced.cov_scale or 1.0) ** 2
@@ -51,7 +54,7 @@ class Lagrangian:
         self.w_step = 4.0 / self.unit
         self.slope = 0.0
         self.factors: list[Array] = []
-        self.shifts = np.zeros(reduced.d)
+        self.shifts = np.zeros(d)
 
     def inside(self, T: Array) -> Lagrangian:
         """Return the same on the span of orthonormal columns T, in which S is diagonal."""
@@ -78,7 +81,16 @@ class Lagrangian:
             change = float(np.sum((w - self.w) ** 2)) / (2.0 * self.w_step)
         used = np.sum((F @ V) ** 2, axis=1) - problem.mean_limit
         if multipliers is None:
-            multipliers = self._updated(B, used)
+            # M₊ = (M + σ(±B − sI))₊. A limit is s itself. Under a penalty s is free, and its
+            # optimum is where the clipped mass tr M₊ equals the penalty: one level for all blocks.
+            M, level = self.M, self.step * (problem.limit or 0.0)
+            if self.contrasts:
+                values, vectors = np.linalg.eigh(M + self.step * np.concatenate([B, -B]))
+                if problem.limit is None:
+                    level = shared_level(values.ravel(), problem.penalty)
+                M = eigenvalue_excess(values, vectors, level)
+            b = np.maximum(self.b + self.mean_step * used, 0.0)
+            multipliers = Multipliers(M, b, level / self.step)
         M, b, _ = multipliers
         G = M[: self.contrasts] - M[self.contrasts :]
         # −tr VᵀSV + ΣG_c·B_c + b·(‖Vᵀf‖² − limit), less what the change of the multipliers costs:
@@ -103,16 +115,3 @@ class Lagrangian:
         shifted = self.w - self.w_step * values
         shifted += 1.0 / len(shifted) - shifted.min()
         return np.maximum(shifted - shared_level(shifted, 1.0), 0.0), values, images
-
-    def _updated(self, B: Array, used: Array) -> Multipliers:
-        """Multipliers after one step, with the shared bound."""
-        # M₊ = (M + σ(±B − sI))₊. A limit is s itself. Under a penalty s is free, and its optimum is
-        # where the clipped mass tr M₊ equals the penalty: one level for all blocks.
-        M, level = self.M, 0.0
-        if self.contrasts:
-            values, vectors = np.linalg.eigh(self.M + self.step * np.concatenate([B, -B]))
-            limit, penalty = self.problem.limit, self.problem.penalty
-            level = shared_level(values.ravel(), penalty) if limit is None else self.step * limit
-            M = eigenvalue_excess(values, vectors, level)
-        b = np.maximum(self.b + self.mean_step * used, 0.0)
-        return Multipliers(M, b, level / self.step)

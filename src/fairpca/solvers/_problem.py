@@ -7,7 +7,6 @@ S: covariance (r, r), Q: covariance gaps (C, r, r), F: mean gaps that are bounde
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from numbers import Integral
 
 import numpy as np
@@ -215,6 +214,9 @@ class ReducedProblem:
         self.variances = diagonal if is_diagonal else None
         # Largest squared mean gap: the unit of violations of the mean.
         self.mean_scale = float(np.sum(self.F**2, axis=1).max(initial=0.0))
+        # Eigenvalues of every covariance gap, rising; the largest size is the unit of violations.
+        self.cov_values = np.asarray(np.linalg.eigvalsh(self.Q), dtype=np.float64)
+        self.cov_scale = float(np.abs(self.cov_values).max(initial=0.0))
         # Whether what couples the columns in a step of Newton's method is small.
         self.suits_newton = self.d * (self.d + 1) // 2 <= _MOST_COUPLED
         # Whether a step of ascent costs more than calling it, and Newton's not much more.
@@ -230,16 +232,6 @@ class ReducedProblem:
             return top_eigenpairs(self.S, count)
         order = np.argsort(-self.variances, kind="stable")[:count]
         return self.variances[order], np.eye(self.size)[:, order]
-
-    @cached_property
-    def cov_values(self) -> Array:
-        """Eigenvalues of every covariance gap, rising."""
-        return np.asarray(np.linalg.eigvalsh(self.Q), dtype=np.float64)
-
-    @cached_property
-    def cov_scale(self) -> float:
-        """Largest spectral norm of a covariance gap: the unit of violations."""
-        return float(np.abs(self.cov_values).max(initial=0.0))
 
     def cov_gap(self, V: Array) -> float:
         """Return the largest ‖VᵀQ_cV‖."""
@@ -313,7 +305,8 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     cov_gaps = cov_gaps[np.linalg.norm(cov_gaps, axis=(1, 2)) > _COV_FLOOR * p]
     F = F @ N
     has_groups = problem.group_covariances is not None
-    if (has_cov_term or bounds_mean) and not has_groups:
+    is_flat = S[-1, -1] <= _RANK_FLOOR * len(S) * S[0, 0]
+    if is_flat and (has_cov_term or bounds_mean) and not has_groups:
         kept = _dimensions_needed(np.diag(S), cov_gaps, F, problem.n_components)
         N, S, F, cov_gaps = N[:, :kept], S[:kept, :kept], F[:, :kept], cov_gaps[:, :kept, :kept]
     reduced = ReducedProblem(

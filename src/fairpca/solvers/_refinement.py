@@ -78,18 +78,21 @@ def refine(
     stiffness: float = 1.0,
     most: int = MOST_EVALUATIONS,
     watch: Watch | None = None,
+    bound: float = np.inf,
 ) -> Refined:
     """Improve an orthonormal basis to a local optimum of the problem, feasible to 1e-9 relative."""
     # `multipliers` (d, n_contrasts) are a guess from deflation, one signed number per component and
     # contrast. With `weights` of the groups their smallest objective is maximised. Ascent that
     # comes close to one of the `known` optima stops there, and any after `most` evaluations. A bold
-    # one is Newton's, whatever the size of the problem. A stiff one stays next to the limits.
-    lagrangian = Lagrangian(reduced, initial_multipliers(reduced, multipliers), weights)
+    # one is Newton's, whatever the size of the problem. A stiff one stays next to the limits. The
+    # `bound` known so far is only reported.
+    lagrangian = Lagrangian(reduced, multipliers, weights)
     lagrangian.step *= stiffness
     lagrangian.mean_step *= stiffness
     # What is next to something known already is not worth as much work.
     most = min(most, MOST_EVALUATIONS // (1 + len(known)))
-    ascent = Ascent(lagrangian, start, known, most, is_newton=reduced.is_large or is_bold)
+    ascent = BasisAscent(lagrangian, start, known, most, is_newton=reduced.is_large or is_bold)
+    ascent.bound = bound
     status, _ = drive(ascent, _OUTER_ITERATIONS, watch)
     if status is Status.ITERATION_LIMIT:
         status = ascent.status_at_limit
@@ -98,7 +101,7 @@ def refine(
     return Refined(V, M, b, ascent.n_iter, status, ascent.spent, w)
 
 
-class Ascent:
+class BasisAscent:
     """Multiplier updates, each after ascent to an accuracy that grows with their precision."""
 
     # With group objectives it is L-BFGS to the end, since Newton's method knows a single covariance
@@ -123,7 +126,7 @@ class Ascent:
         self.n_iter, self.spent, self.raised = 0, 0, 0
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None
-        self.objective, self.idle = -np.inf, 0
+        self.objective, self.idle, self.bound = -np.inf, 0, np.inf
         # Objective, basis and weights of the groups there.
         self.best: tuple[float, Array | None, Array | None] = (-np.inf, None, lagrangian.w)
         self.unlike, self.weight_raises = np.inf, 0
@@ -148,7 +151,10 @@ class Ascent:
             # Under a penalty the shared bound s plays the limit's part: B_c may not exceed it.
             excess = max(self.problem.cov_gap(self.V) - new.s, 0.0)
             self.violation = max(excess / max(self.problem.cov_scale, 1e-300), self.violation)
-        self.ended = self._end_stretched(new) if self.is_stretched else self._end(new)
+        most_raises = 2 * _MOST_RAISES if self.is_stretched else _MOST_RAISES
+        is_lost = self.raised > most_raises and self.violation > TIGHTLY_FEASIBLE
+        end = self._end_stretched if self.is_stretched else self._end
+        self.ended = end(new, is_spent=is_lost or self.spent > self.most)
         if self.violation > max((0.5 if self.is_stretched else 0.25) * last, TIGHTLY_FEASIBLE):
             self._press(steps)
         # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
@@ -201,7 +207,7 @@ class Ascent:
             lagrangian.step *= 4.0
             lagrangian.mean_step *= 4.0
 
-    def _end(self, multipliers: Multipliers) -> Status | None:
+    def _end(self, multipliers: Multipliers, *, is_spent: bool) -> Status | None:
         # Where an ascent has been before, the last digits are known already.
         if any(_turn(self.V, optimum) <= _LARGEST_TURN for optimum in self.known):
             return Status.UNSETTLED
@@ -209,7 +215,7 @@ class Ascent:
             if self._polish(multipliers):
                 return Status.CONVERGED
             self.next_polish *= 0.1
-        if self._is_lost or self.spent > self.most:
+        if is_spent:
             return self.status_at_limit
         is_settled = self.violation <= TIGHTLY_FEASIBLE and self.change <= _SETTLED
         is_flat = max(self.accuracy, self.lagrangian.slope) <= _LAST_GRADIENT
@@ -217,12 +223,20 @@ class Ascent:
 
     def _polish(self, multipliers: Multipliers) -> bool:
         """Find the last digits by Newton's method; False where it leads elsewhere."""
-        polished = accepted_polish(self.lagrangian, self.V, multipliers)
-        if polished is not None:
-            self.V, (self.lagrangian.M, self.lagrangian.b, _) = polished
-        return polished is not None
+        polished = polish(self.lagrangian, self.V, multipliers)
+        if polished is None:
+            return False
+        # Newton knows stationary points, not maxima: only one next to where ascent led will do. Of
+        # a large basis every column may turn a little.
+        reduced, (V, (M, b, _)) = self.problem, polished
+        allowed = 4.0 * _LARGEST_TURN if reduced.is_large else _LARGEST_TURN
+        is_near = reduced.violation(V) <= TIGHTLY_FEASIBLE and _turn(self.V, V) <= allowed
+        if not is_near or np.linalg.eigvalsh(M).min(initial=0.0) < -1e-6:
+            return False
+        self.V, self.lagrangian.M, self.lagrangian.b = V, M, b
+        return True
 
-    def _end_stretched(self, multipliers: Multipliers) -> Status | None:
+    def _end_stretched(self, multipliers: Multipliers, *, is_spent: bool) -> Status | None:
         """End where a round brings nothing that a certificate of so many columns could tell."""
         last, self.objective = self.objective, self.problem.objective(self.V)
         gain = abs(self.objective - last)
@@ -235,12 +249,7 @@ class Ascent:
                 return Status.CONVERGED
             if self.idle > _STRETCHED_IDLE:
                 return Status.UNSETTLED
-        return Status.UNSETTLED if self.spent > self.most or self._is_lost else None
-
-    @property
-    def _is_lost(self) -> bool:
-        most = 2 * _MOST_RAISES if self.is_stretched else _MOST_RAISES
-        return self.raised > most and self.violation > TIGHTLY_FEASIBLE
+        return Status.UNSETTLED if is_spent else None
 
     @property
     def status_at_limit(self) -> Status:
@@ -250,8 +259,8 @@ class Ascent:
         return Status.CONVERGED if is_settled and is_flat else Status.UNSETTLED
 
     def snapshot(self, number: int) -> Snapshot:
-        """No bound yet, and the objective of the basis at hand."""
-        return Snapshot("basis", number, np.inf, self.problem.objective(self.V))
+        """Objective of the basis at hand, and the bound that is known already."""
+        return Snapshot("basis", number, self.bound, self.problem.objective(self.V))
 
 
 def _ascend_by_gradients(
@@ -307,21 +316,6 @@ def orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     return Y @ inverse.T, inverse
 
 
-def accepted_polish(
-    lagrangian: Lagrangian, V: Array, multipliers: Multipliers
-) -> tuple[Array, Multipliers] | None:
-    """Newton's last digits, where they lead to a maximum next to V and not to another point."""
-    polished = polish(lagrangian, V, multipliers)
-    if polished is None:
-        return None
-    # Newton knows stationary points, not maxima: only one next to where ascent led will do. Of a
-    # large basis every column may turn a little.
-    reduced, (basis, new) = lagrangian.problem, polished
-    allowed = 4.0 * _LARGEST_TURN if reduced.is_large else _LARGEST_TURN
-    is_near = reduced.violation(basis) <= TIGHTLY_FEASIBLE and _turn(V, basis) <= allowed
-    return polished if is_near and np.linalg.eigvalsh(new.M).min(initial=0.0) >= -1e-6 else None
-
-
 def nudge(V: Array) -> Array:
     """Return a basis close by, always the same one."""
     return np.linalg.qr(V + _NUDGE * np.random.default_rng(0).normal(size=V.shape))[0]
@@ -330,14 +324,3 @@ def nudge(V: Array) -> Array:
 def _turn(V: Array, other: Array) -> float:
     # Size of the principal angles between two subspaces.
     return float(np.linalg.norm(other - V @ (V.T @ other)))
-
-
-def initial_multipliers(reduced: ReducedProblem, guess: Array | None) -> Array:
-    """Multipliers (2C, d, d) from one signed number per component and contrast."""
-    d, contrasts = reduced.d, len(reduced.Q)
-    M = np.zeros((2 * contrasts, d, d))
-    if guess is not None:
-        diagonal = np.arange(d)
-        M[:contrasts, diagonal, diagonal] = np.maximum(guess.T, 0.0)
-        M[contrasts:, diagonal, diagonal] = np.maximum(-guess.T, 0.0)
-    return M

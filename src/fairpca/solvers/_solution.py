@@ -15,7 +15,7 @@ from fairpca.linalg import Array
 
 # Differences below this are rounding: the mean variance of a reduced problem is one.
 _ROUNDING = 1e-11
-# Gap up to which a basis counts as proven, unless a wider one was asked for.
+# Gap up to which a basis counts as proven, unless `tol` is wider.
 PROVEN = 0.01
 
 

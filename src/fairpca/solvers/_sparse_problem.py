@@ -4,6 +4,7 @@ maximise tr[(VᵀSV)⁻¹VᵀS²V], the variance of all features that a regressi
 subject to FV = 0, at most k non-zero entries in each column, VᵀSV diagonal and, with a limit,
 max_c ‖GᵀQ_cG‖ ≤ limit for the whitened scores, G = V(VᵀSV)^-½. V itself is not orthonormal.
 S: covariance (p, p), F: independent mean gaps (K, p), Q: covariance gaps (C, p, p), V: (p, d).
+Mean gaps f that need not be zero are bounded for components v of unit length: |fᵀv| ≤ τ/√d.
 
 On given supports V = EY: E (n, p, q) holds bases of the directions of equal means on each support,
 in which a coordinate vector of unit length is a score of unit variance; Y has one block for each
@@ -19,25 +20,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import minimize
 
 from fairpca.linalg import Array, spectral_norms, symmetrize, top_eigenpairs
 
-# Eigenvalues of S below this share of the largest are rounding.
-_RANK_FLOOR = 1e-12
-# Relative: less is no variance, or what a support cannot contribute to a constraint.
-_RANK, _UNMET = 1e-9, 1e-13
-_ROUNDING = 1e-12
+# Relative to the largest variance: less is a direction in which nothing varies.
+_RANK_FLOOR, _RANK = 1e-12, 1e-9
+# Relative: what a support cannot contribute to a constraint.
+_UNMET = 1e-13
+_ROUNDING, _FEASIBLE = 1e-12, 1e-9
 # Longest step of Newton's method, whose scores have unit variance, and the number of steps.
-_LONGEST = 0.5
-_STEPS = 6
+_LONGEST, _STEPS = 0.5, 6
 # Cost of a squared correlation in a start, as a share of all that can be explained.
 _DEFLATION = 10.0
-_FEASIBLE = 1e-9
-# Share of the limit by which the soft maximum of the gaps may exceed their maximum.
-_SOFTNESS = 0.05
-# Up to so many components local optima are worth several starts: more have better ones near them.
-FEW_COMPONENTS = 3
+# Under a limit: penalties on the square of what exceeds it, in units of what a component explains,
+# steps at each of them, and the share of the limit that is aimed at, so that what is left to
+# converge does not exceed it.
+_PENALTIES, _LIMITED_STEPS, _INSIDE = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0), 4, 0.98
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +55,35 @@ class SparseProblem:
     dense: Array
     limit: float | None = None
     places: Sequence[Any] | None = None
+    means: Array | None = None  # f (C, p) that τ bounds
+    mean_limit: float = 0.0  # τ
 
     @classmethod
     def pose(
-        cls, S: Array, F: Array, Q: Array, d: int, k: int, limit: Any = None, places: Any = None
-    ) -> SparseProblem:
+        cls, S: Array, F: Array, Q: Array, d: int, k: int, limit: Any = None, places: Any = None,
+        **means: Any,
+    ) -> SparseProblem:  # fmt: skip
         """Compute what every k shares: S², the bound, and dense components that attain it."""
-        return cls(S, F, Q, d, k, S @ S, *explained_bound(S, F, d), limit, places)
+        return cls(S, F, Q, d, k, S @ S, *explained_bound(S, F, d), limit, places, **means)
+
+    def bounded(self) -> tuple[Array, Array, Array]:
+        """Return matrices G (C, p, p) and the least and largest eigenvalues that VᵀGV may have."""
+        Q = self.Q[: 0 if self.limit is None else None]
+        F = np.zeros((0, len(self.S))) if self.means is None else self.means
+        # |fᵀv| ≤ τ/√d for v of unit length: vᵀ(ffᵀ − τ²/d)v ≤ 0 for any v.
+        square = (_INSIDE * self.mean_limit) ** 2 / self.d
+        G = F[:, :, None] * F[:, None, :] - square * np.eye(len(self.S))
+        most = np.repeat([self.limit or 0.0, 0.0], [len(Q), len(F)])
+        least = np.where(np.arange(len(most)) < len(Q), -most, -np.inf)
+        return np.concatenate([Q, G]), least, most
+
+    def excess(self, V: Array) -> float:
+        """How far the gaps of components lie above their limits."""
+        over = 0.0 if self.limit is None else whitened_gap(self.S, self.Q, V) - self.limit
+        if self.means is not None:
+            gaps = np.linalg.norm(self.means @ (V / np.linalg.norm(V, axis=0)), axis=1)
+            over = max(over, float(gaps.max()) - self.mean_limit)
+        return max(over, 0.0)
 
     @property
     def n_places(self) -> int:
@@ -75,11 +95,6 @@ class SparseProblem:
         """Whether a support always leaves room for scores without correlation."""
         sizes = [1] * self.k if self.places is None else sorted(map(len, self.places))[: self.k]
         return sum(sizes) >= len(self.F) + self.d
-
-    @property
-    def is_tight(self) -> bool:
-        """Whether uncorrelated scores leave one direction on a support: none moves alone."""
-        return self.k <= len(self.F) + self.d
 
     def features(self, supports: Any) -> Any:
         """Features (…, m) of supports (…, k); short ones repeat a feature, which adds nothing."""
@@ -93,9 +108,17 @@ class SparseProblem:
         padded = [np.pad(some, (0, width - len(some)), mode="edge") for some in chosen]
         return np.array(padded).reshape(*supports.shape[:-1], width)
 
-    def excess(self, V: Array) -> float:
-        """How far the whitened covariance gap lies above its limit."""
-        return 0.0 if self.limit is None else max(whitened_gap(self.S, self.Q, V) - self.limit, 0.0)
+    def bases(self, T: Any, F: Array) -> Array:
+        """Directions (n, m, r) on features (n, m) with Fv = 0, of unit variance, uncorrelated.
+
+        Where nothing varies in a direction there is a zero in its place.
+        """
+        P = _complement(F[:, T].transpose(1, 0, 2))
+        values, vectors = np.linalg.eigh(symmetrize(P @ self.S[T[:, :, None], T[:, None, :]] @ P))
+        varies = values > _RANK * float(np.diag(self.S).max())
+        kept = np.flatnonzero(varies.any(axis=0) | (np.arange(T.shape[1]) == T.shape[1] - 1))
+        scale = varies / np.sqrt(np.where(varies, values, 1.0))
+        return np.asarray((P @ vectors * scale[:, None])[..., kept])
 
 
 class State(NamedTuple):
@@ -162,21 +185,16 @@ def solve_sets(problem: SparseProblem, supports: Any, V: Array) -> list[State]:
     starts = [sets.near(V)]
     if not V[..., -1].any():
         starts = [sets.deflated(order[-1:], starts[0])]
-    if len(order) <= FEW_COMPONENTS and problem.is_tight:
+    if problem.k <= len(problem.F) + problem.d:
+        # Uncorrelated scores leave one direction on a support: there are many local optima.
         starts += [sets.deflated(order), sets.deflated(order[::-1])]
     y, values = sets.solve(np.stack(starts))
     best = np.argmax(values, axis=0), np.arange(len(supports))
-    solved = zip(values[best], sets.lift(y[best]), supports, V, strict=True)
-    if problem.limit is None:
-        return [State(float(value), W, some) for value, W, some, _ in solved]
     states = []
-    for _, W, some, near in solved:
-        one = _SupportSets(problem, some[None])
-        state = _solve_limited(one, near) if near[:, -1].any() else None
-        if state is None or state.value < 0.0:  # the limit is not met from there
-            other = _solve_limited(one, W)
-            state = other if state is None else max(state, other, key=lambda each: each.value)
-        states.append(state)
+    for value, W, some in zip(values[best], sets.lift(y[best]), supports, strict=True):
+        # A gap above its limit costs more than all that could be explained by breaking it.
+        excess = problem.excess(W) if np.isfinite(value) else 0.0
+        states.append(State(float(value) - 10.0 * problem.bound * excess, W, some))
     return states
 
 
@@ -184,20 +202,31 @@ class _SupportSets:
     """Bases on n sets of supports (n, d, k), and the problem in their coordinates (n, q)."""
 
     def __init__(self, problem: SparseProblem, supports: Any) -> None:
-        self.problem, self.supports, self.d = problem, supports, supports.shape[1]
-        self.E, width = _bases(problem, supports)
-        self.column = np.repeat(np.arange(self.d), width)
+        (n, self.d, _), p = supports.shape, len(problem.S)
+        self.problem, T = problem, problem.features(supports).reshape(n * self.d, -1)
+        N = problem.bases(T, problem.F)
+        E = np.zeros((n * self.d, p, N.shape[2]))
+        np.add.at(E, (np.arange(n * self.d)[:, None], T), N)
+        self.E = np.concatenate(E.reshape(n, self.d, p, -1).swapaxes(0, 1), axis=2)
+        self.column = np.repeat(np.arange(self.d), N.shape[2])
         self.one_hot = np.eye(self.d)[self.column]
-        back = np.swapaxes(self.E, -1, -2)
-        self.M, A = (symmetrize(back @ (C @ self.E)) for C in (problem.S, problem.square))
+        self.M, A = (self._inside(C) for C in (problem.S, problem.square))
         # A direction in which nothing varies is zero in E, and must not be taken for a free one.
         self.flat = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
         self.M = self.M + np.eye(len(self.column)) * self.flat[..., None]
-        self.inner = np.where(self.column[:, None] == self.column, A, 0.0)
+        same = self.column[:, None] == self.column
+        self.inner = np.where(same, A, 0.0)
         self.pairs: Any = np.triu_indices(self.d)
         # 1/c of each pair: scores of unit variance always, uncorrelated ones where there is room.
         cost = 0.0 if problem.is_uncorrelated else 1.0 / (problem.bound or 1.0)
         self.slack = np.where(self.pairs[0] == self.pairs[1], 0.0, cost)
+        G, self.least, self.most = problem.bounded()
+        self.G = np.array([self._inside(C) for C in G]).reshape(len(G), 1, *self.M.shape)
+        # Means are bounded component by component: only the diagonal of YᵀGY counts.
+        self.G = np.where(same | np.isfinite(self.least)[:, None, None, None, None], self.G, 0.0)
+
+    def _inside(self, C: Array) -> Array:
+        return symmetrize(np.swapaxes(self.E, -1, -2) @ (C @ self.E))
 
     def near(self, V: Array) -> Array:
         """Coordinates (n, q) of the directions nearest to components (n, p, d)."""
@@ -209,7 +238,7 @@ class _SupportSets:
         return np.asarray((blocks / length).reshape(y.shape))
 
     def deflated(self, order: Sequence[int], y: Any = None) -> Array:
-        """Coordinates (n, q): the best directions on some supports in turn, beside those in y."""
+        """Coordinates (n, q): the best directions on some supports in turn, next to those in y."""
         y = np.zeros(self.inner.shape[:2]) if y is None else y.copy()
         cost = _DEFLATION * self.problem.bound
         for j in order:
@@ -226,8 +255,7 @@ class _SupportSets:
     def value(self, y: Array) -> Array:
         """Φ of scores of unit variance; −inf where they are correlated and need not be."""
         own = np.sum(y * (self.inner @ y[..., None])[..., 0], axis=-1)
-        residual = self.constraints(y)[1]
-        hard = self.slack == 0.0
+        residual, hard = self.constraints(y)[1], self.slack == 0.0
         soft = np.sum(residual[..., ~hard] ** 2 / self.slack[~hard], axis=-1)
         feasible = np.abs(residual[..., hard]).max(axis=-1) < _FEASIBLE
         feasible &= np.abs(residual[..., ~hard]).max(axis=-1, initial=0.0) < 1.0 - 1e-6
@@ -235,35 +263,68 @@ class _SupportSets:
         return np.where(feasible, own - soft, -np.inf)
 
     def solve(self, y: Array) -> tuple[Array, Array]:
-        """Return coordinates (…, n, q) from a start, and Φ; −inf where it fails."""
+        """Return coordinates (s, n, q) from starts, and Φ; −inf where it fails."""
         # Newton's method on the Lagrangian, constraint g_ij = y_iᵀM_ijy_j − δ_ij. A finite c gives
         # the same equations with g_ij = multiplier/c. Any feasible point counts, maximum or not.
-        (i, j), size = self.pairs, len(self.column)
-        multipliers = None
-        slack = -np.diag(self.slack + _ROUNDING)
-        for _ in range(_STEPS):
+        (i, j), size, at = self.pairs, len(self.column), (..., self.column[:, None], self.column)
+        multipliers, slack = None, -np.diag(self.slack + _ROUNDING)
+        duals: Any = 0.0
+        worth = self.problem.bound / self.problem.d
+        penalties = np.repeat(_PENALTIES, _LIMITED_STEPS) * worth if len(self.G) else [0.0] * _STEPS
+        for step, penalty in enumerate(penalties, 1):
             y = self._unit(y)
             J, residual = self.constraints(y)
-            gradient = (self.inner @ y[..., None])[..., 0]
+            gradient, H, new = (self.inner @ y[..., None])[..., 0], self.inner, duals
+            if len(self.G):
+                new, slope, curvature = self._penalised(y, duals, penalty)
+                gradient, H = gradient - slope, H - curvature
             if multipliers is None:
                 multipliers = _solve(
                     J @ np.swapaxes(J, -1, -2) - slack, (J @ gradient[..., None])[..., 0]
                 )
             L = np.zeros((*y.shape[:-1], self.d, self.d))
             L[..., i, j] = L[..., j, i] = multipliers
-            H = self.inner - L[..., self.column[:, None], self.column] * self.M
             slope = (multipliers[..., None, :] @ J)[..., 0, :] - gradient
             corner = np.broadcast_to(slack, (*y.shape[:-1], len(i), len(i)))
+            H = H - L[at] * self.M
+            if len(self.G):
+                # Uphill along directions of positive curvature too: else many steps end in saddles.
+                curvatures, X = np.linalg.eigh(H)
+                H = -(X * np.abs(curvatures)[..., None, :]) @ np.swapaxes(X, -1, -2)
             system = np.block([[H, -np.swapaxes(J, -1, -2)], [J, corner]])
             lacking = self.slack * multipliers - residual
             move = _solve(system, np.concatenate([slope, lacking], axis=-1))
             length = np.linalg.norm(move[..., :size], axis=-1, keepdims=True)
-            move = move * np.minimum(1.0, _LONGEST / np.maximum(length, _LONGEST))
+            move = move * (_LONGEST / np.maximum(length, _LONGEST))
             y, multipliers = y + move[..., :size], multipliers + move[..., size:]
-        y = self.restore(y)
+            duals = duals if step % _LIMITED_STEPS else new
+        y = self._restore(y)
         return y, self.value(y)
 
-    def restore(self, y: Array, steps: int = 3) -> Array:
+    def _penalised(self, y: Array, duals: Any, penalty: float) -> tuple[Array, Array, Array]:
+        """Augmented Lagrangian of the limits: multipliers (C, …, d, d), gradient and Hessian.
+
+        penalty/4 Σ_c ‖Z_c − clip(Z_c)‖², where Z_c = YᵀG_cY + duals_c/penalty and clip moves
+        eigenvalues to the nearest that are allowed.
+        """
+        Y, bounds = y[..., None] * self.one_hot, (_INSIDE * self.least, _INSIDE * self.most)
+        GY = self.G @ Y
+        z, X = np.linalg.eigh(symmetrize(np.swapaxes(Y, -1, -2) @ GY) + duals / penalty)
+        excess = z - np.clip(z, *(ends[:, None, None, None] for ends in bounds))
+        duals = penalty * (X * excess[..., None, :]) @ np.swapaxes(X, -1, -2)
+        gradient = np.sum((GY @ duals) * self.one_hot, axis=(0, -1))
+        # Derivative of the excess in the basis of eigenvectors: quotients of differences.
+        apart = z[..., :, None] - z[..., None, :]
+        equal = np.abs(apart) < _FEASIBLE
+        D = (excess[..., :, None] - excess[..., None, :]) / np.where(equal, 1.0, apart)
+        D = penalty / 2.0 * np.where(equal, (excess != 0.0)[..., None], D)
+        K = X[..., self.column, :, None] * (GY @ X)[..., None, :]
+        K = (K + np.swapaxes(K, -1, -2)).reshape(*GY.shape[:-1], -1)
+        curvature = duals[..., self.column[:, None], self.column] * self.G
+        curvature = curvature + K * D.reshape(*D.shape[:-2], 1, -1) @ np.swapaxes(K, -1, -2)
+        return duals, gradient, curvature.sum(axis=0)
+
+    def _restore(self, y: Array, steps: int = 3) -> Array:
         """Move to the nearest point at which scores are uncorrelated, if there is room."""
         hard = self.slack == 0.0
         for _ in range(steps):
@@ -284,89 +345,13 @@ class _SupportSets:
         return J * half[:, None], half * ((MY @ Y)[..., i, j] - (i == j))
 
 
-def _solve_limited(sets: _SupportSets, V: Array) -> State:
-    """Solve one set of supports from components (p, d), with a limit on the covariance gap."""
-    problem, hard = sets.problem, sets.slack == 0.0
-    scale = problem.bound or 1.0
-
-    def loss(y: Array) -> tuple[float, Array]:
-        J, residual = (some[0] for some in sets.constraints(y))
-        excess = np.where(hard, 0.0, residual) / np.where(hard, 1.0, sets.slack)
-        gradient = sets.inner[0] @ y - excess @ J
-        return -float(y @ sets.inner[0] @ y - excess @ residual) / scale, -2.0 * gradient / scale
-
-    soft_gap = _soft_gap(sets)
-    rules = [
-        {"type": "eq", "fun": lambda y: sets.constraints(y)[1][0, hard],
-         "jac": lambda y: sets.constraints(y)[0][0, hard]},
-        {"type": "ineq", "fun": lambda y: problem.limit - soft_gap(y)[0],
-         "jac": lambda y: -soft_gap(y)[1]},
-    ]  # fmt: skip
-    how: Any = {"jac": True, "constraints": rules, "options": {"maxiter": 100, "ftol": 1e-9}}
-    try:
-        y = sets.restore(minimize(loss, sets.near(V[None])[0], (), "SLSQP", **how).x[None], 10)
-        W = sets.lift(y)[0]
-        # A gap above its limit costs more than all that could be explained by breaking it.
-        value = float(sets.value(y)[0]) - 10.0 * problem.bound * problem.excess(W)
-    except (np.linalg.LinAlgError, ValueError):
-        value = np.nan
-    if not np.isfinite(value):
-        return State(-np.inf, V, sets.supports[0])
-    return State(value, W, sets.supports[0])
-
-
-def _soft_gap(sets: _SupportSets) -> Any:
-    """Soft maximum of the whitened covariance gaps, which is above the maximum, and gradient."""
-    Q = symmetrize(sets.E[0].T @ sets.problem.Q @ sets.E[0])
-    limit = max(sets.problem.limit or 0.0, 1e-3)
-    softness = _SOFTNESS * limit / np.log(2.0 * len(Q) * sets.d + 1.0)
-
-    def soft_gap(y: Array) -> tuple[float, Array]:
-        Y = y[:, None] * sets.one_hot
-        MY, QY = sets.M[0] @ Y, Q @ Y
-        inverse = whitening(Y.T @ MY, 1.0)
-        values, X = np.linalg.eigh(symmetrize(inverse @ (Y.T @ QY) @ inverse.T))
-        both = np.stack([values, -values]) / softness
-        weights = np.exp(both - both.max())
-        shares = ((weights[0] - weights[1]) / weights.sum())[:, None]
-        U = inverse.T @ X
-        back = U.transpose(0, 2, 1)
-        G = np.einsum("cnd,cde->ne", QY, (U * shares) @ back)
-        G = G - MY @ ((U * (shares * values[:, None])) @ back).sum(axis=0)
-        top = softness * (both.max() + np.log(weights.sum()))
-        return float(top), 2.0 * G[np.arange(len(y)), sets.column]
-
-    return soft_gap
-
-
-def _bases(problem: SparseProblem, supports: Any) -> tuple[Array, int]:
-    """Bases (n, p, q) of all components of sets of supports (n, d, k), and columns of each."""
-    (n, d, _), S = supports.shape, problem.S
-    T = problem.features(supports).reshape(n * d, -1)
-    P = _complement(problem.F[:, T].transpose(1, 0, 2), _UNMET)
-    values, vectors = np.linalg.eigh(symmetrize(P @ S[T[:, :, None], T[:, None, :]] @ P))
-    varies = values > _RANK * float(np.diag(S).max())
-    kept = np.flatnonzero(varies.any(axis=0) | (np.arange(T.shape[1]) == T.shape[1] - 1))
-    N = (P @ vectors * (varies / np.sqrt(np.where(varies, values, 1.0)))[:, None])[..., kept]
-    E = np.zeros((n * d, len(S), len(kept)))
-    np.add.at(E, (np.arange(n * d)[:, None], T), N)
-    return np.concatenate(E.reshape(n, d, len(S), -1).swapaxes(0, 1), axis=2), len(kept)
-
-
-def _complement(C: Array, floor: float) -> Array:
+def _complement(C: Array) -> Array:
     """Projectors (n, m, m) to the directions that constraints (n, r, m) leave."""
     if not C.size:
         return np.broadcast_to(np.eye(C.shape[2]), (len(C), C.shape[2], C.shape[2]))
     _, sizes, right = np.linalg.svd(C, full_matrices=False)
-    right = right * (sizes > floor * np.maximum(sizes[:, :1], floor))[..., None]
+    right = right * (sizes > _UNMET * np.maximum(sizes[:, :1], _UNMET))[..., None]
     return np.asarray(np.eye(C.shape[2]) - np.swapaxes(right, -1, -2) @ right)
-
-
-def whitening(M: Array, scale: float) -> Array:
-    """Return L⁻¹ with LLᵀ = M, which is lifted by rounding so that it has one."""
-    return np.asarray(
-        np.linalg.inv(np.linalg.cholesky(symmetrize(M) + 1e-10 * scale * np.eye(M.shape[-1])))
-    )
 
 
 def _solve(matrices: Array, right: Array) -> Array:

@@ -13,14 +13,9 @@ import numpy as np
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import Array, complement_basis, shrink_means
 from fairpca.solvers._exact import deflate
+from fairpca.solvers._lagrangian import Lagrangian
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem, unattainable_cov_tol
-from fairpca.solvers._refinement import (
-    MOST_EVALUATIONS,
-    Refined,
-    initial_multipliers,
-    nudge,
-    refine,
-)
+from fairpca.solvers._refinement import MOST_EVALUATIONS, Refined, nudge, refine
 from fairpca.solvers._solution import PROVEN, Bound, Options, Snapshot, Status, Watch, relative_gap
 from fairpca.solvers._tight import solve_tight
 
@@ -72,22 +67,27 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
         return Outcome(best.basis, None, best.n_iter, solver, best.status)
     bound = solve_tight(reduced, options, candidates[0])
     if solver == "refined":
-        for start, worth in _more_starts(reduced, bound):
+        # Other starts, and the share of the objective that must be left to gain for each.
+        starts = [(bound.rounded, _WORTH_A_GUESS if reduced.is_large else tol)]
+        if not reduced.is_large:
+            random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
+            starts.append((reduced.leading(reduced.d)[1], tol))
+            starts.append((np.linalg.qr(random)[0], _WORTH_A_GUESS))
+        for start, worth in starts:
             _ascend_again(reduced, candidates, bound, start, max(tol, worth), watch)
         # Limits as narrow as rounding can defeat the ascent, but not the relaxation.
         candidates.append(replace(candidates[0], basis=bound.rounded, status=bound.status, spent=0))
     best = best_feasible(reduced, candidates)
-    bound = _lower(reduced, best, bound, options)
-    if solver == "refined":
-        best = _search_further(reduced, [*candidates, best], bound, watch)
+    if not is_certified(reduced, [best], bound, max(PROVEN, tol)):
+        bound = _lower(reduced, best, bound, options)
+        if solver == "refined":
+            best = _search_further(reduced, [*candidates, best], bound, watch)
     return Outcome(best.basis, bound, best.n_iter + bound.n_iter, solver, best.status)
 
 
 def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Options) -> Bound:
-    """Lower the bound of a small problem, where it does not prove enough, by that of products."""
+    """Lower the bound of a small problem by that of products."""
     known = reduced.objective(best.basis)
-    if relative_gap(bound.value, known) <= max(PROVEN, options.tol):
-        return bound
     from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
 
     value, status = lifted_bound(reduced, best.basis, options.tol, options.max_iter)
@@ -101,24 +101,15 @@ def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Option
 def _first_basis(reduced: ReducedProblem, solver: str, watch: Watch | None) -> Refined:
     """Ascend from deflation, or from plain PCA of a large problem; keep deflation itself as is."""
     values, top = reduced.leading(reduced.d)
-    watch = _below(watch, float(values.sum()))
+    bound = float(values.sum())
     if solver == "refined" and reduced.is_large and reduced.d > 1:
         # Newton's method gets from plain PCA to the same optimum in fewer steps than deflation has.
-        return refine(reduced, top, watch=watch)
+        return refine(reduced, top, watch=watch, bound=bound)
     V, multipliers = deflate(reduced)
     if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
-        M = initial_multipliers(reduced, multipliers)
-        return Refined(V, M, np.zeros(len(reduced.F)), 0, Status.CONVERGED)
-    return refine(reduced, V, multipliers, watch=watch)
-
-
-def _more_starts(reduced: ReducedProblem, bound: Bound) -> Iterator[tuple[Array, float]]:
-    """Other starts, and the share of the objective that must be left to gain for each."""
-    yield bound.rounded, _WORTH_A_GUESS if reduced.is_large else 0.0
-    if not reduced.is_large:
-        yield reduced.leading(reduced.d)[1], 0.0
-        random = np.random.default_rng(0).normal(size=(reduced.size, reduced.d))
-        yield np.linalg.qr(random)[0], _WORTH_A_GUESS
+        at = Lagrangian(reduced, multipliers)
+        return Refined(V, at.M, at.b, 0, Status.CONVERGED)
+    return refine(reduced, V, multipliers, watch=watch, bound=bound)
 
 
 def _ascend_again(
@@ -135,9 +126,16 @@ def _ascend_again(
         return  # the relaxation brought nothing to start from
     if left > _LEAST_WORK and not is_certified(reduced, candidates, bound, worth):
         known = [candidate.basis for candidate in candidates if candidate.status.converged]
-        watch, is_bold = _below(watch, bound.value), worth >= _WORTH_A_GUESS
         candidates.append(
-            refine(reduced, start, known=known, is_bold=is_bold, most=left, watch=watch)
+            refine(
+                reduced,
+                start,
+                known=known,
+                is_bold=worth >= _WORTH_A_GUESS,
+                most=left,
+                watch=watch,
+                bound=bound.value,
+            )
         )
 
 
@@ -145,7 +143,7 @@ def _search_further(
     reduced: ReducedProblem, candidates: list[Refined], bound: Bound, watch: Watch | None
 ) -> Refined:
     """Ascend again from the best, the last, and from others while much is left to gain."""
-    left, watch = sum(at.spent for at in candidates[:-1]), _below(watch, bound.value)
+    left = sum(at.spent for at in candidates[:-1])
     if reduced.size > _FEW_DIMENSIONS and not reduced.has_many_columns:
         left = int(_SEARCH_SHARE * left)
     starts = _further_starts(reduced, candidates[-1].basis)
@@ -153,7 +151,15 @@ def _search_further(
         start, stiffness, spent = next(starts)
         # A stiff ascent goes on from what is known already.
         known = [at.basis for at in candidates if at.status.converged and stiffness == 1.0]
-        ascent = refine(reduced, start, known=known, stiffness=stiffness, most=left, watch=watch)
+        ascent = refine(
+            reduced,
+            start,
+            known=known,
+            stiffness=stiffness,
+            most=left,
+            watch=watch,
+            bound=bound.value,
+        )
         candidates.append(ascent)
         left -= 1 + spent + ascent.spent
     return best_feasible(reduced, candidates)
@@ -172,11 +178,6 @@ def _further_starts(reduced: ReducedProblem, best: Array) -> Iterator[tuple[Arra
     rng, spread = np.random.default_rng(1), np.sqrt(np.abs(np.diag(reduced.S)))[:, None]
     while True:
         yield np.linalg.qr(spread * rng.normal(size=(reduced.size, reduced.d)))[0], 1.0, 0
-
-
-def _below(watch: Watch | None, bound: float) -> Watch | None:
-    """Report a basis with the bound that is known already."""
-    return None if watch is None else lambda at: watch(replace(at, bound=bound))
 
 
 def is_certified(

@@ -66,7 +66,7 @@ def solve_tight(reduced: ReducedProblem, options: Options, known: Refined | None
 
 
 @dataclass(frozen=True)
-class _DualPoint:
+class _TightDual:
     """Multipliers of the whole problem: any of them prove a bound."""
 
     factors: list[Array]  # A_k (p, ·), whose products A_kA_kᵀ = RW'R come off S
@@ -89,13 +89,13 @@ class _SubspaceRounds:
         # Weights of groups lose digits when they are lifted: a step more saves a second solve.
         self.share = _INNER_SHARE if reduced.groups is None else 0.1 * _INNER_SHARE
         self.idle, self.weights, self.root = 0, np.zeros(0), np.zeros((0, 0))
-        self.guess: _DualPoint | None = None
+        self.guess: _TightDual | None = None
         values = reduced.cov_values
         self.shifts = np.maximum(np.stack([-values[:, 0], values[:, -1]]), 0.0)
         K = 0 if reduced.groups is None else len(reduced.groups.S)
         uniform = np.full(K, 1.0 / K) if K else None
         none, no_means = np.zeros(0), np.zeros(len(reduced.F))
-        leading = self._record(_DualPoint([], none, none, none, np.arange(0), no_means, uniform))
+        leading = self._record(_TightDual([], none, none, none, np.arange(0), no_means, uniform))
         # The largest variance there is: what slack costs at first is in units of it.
         self.largest = progress.bound + reduced.mixture(uniform)[1]
         costs = np.zeros(len(reduced.Q))
@@ -118,7 +118,7 @@ class _SubspaceRounds:
             leading = self._record(self.guess)
         self._choose_subspace(leading, None if known is None else known.basis)
 
-    def _guess(self, known: Refined, uniform: Array | None) -> _DualPoint:
+    def _guess(self, known: Refined, uniform: Array | None) -> _TightDual:
         """Multipliers of a basis: W = R V M VᵀR/(φ + s), optimal where the relaxation is tight."""
         reduced, V = self.problem, known.basis
         s = reduced.cov_gap(V) if reduced.limit is None else reduced.limit
@@ -137,9 +137,9 @@ class _SubspaceRounds:
                 traces[k] = np.vdot(M[k], V.T @ image) / room
         none, weights = np.zeros(0), uniform if known.weights is None else known.weights
         shifts = self.shifts.ravel()
-        return _DualPoint(factors, traces, shifts, none, np.arange(0), known.mean_costs, weights)
+        return _TightDual(factors, traces, shifts, none, np.arange(0), known.mean_costs, weights)
 
-    def _record(self, dual: _DualPoint) -> Array:
+    def _record(self, dual: _TightDual) -> Array:
         """Bound the problem by multipliers; returns the leading eigenvectors of what is left."""
         # bound = Σ of the d largest eigenvalues of S(w) − ΣRW'R − Σa_cQ_c − Σb_jf_jf_jᵀ
         #         + Σ(φ_k + limit)·tr W'_k + limit·d·Σ|a_c| + mean limit·Σb_j − w·β
@@ -211,7 +211,9 @@ class _SubspaceRounds:
         _, n_iter = drive(interior, max(self.left, 1), inner)
         self.left, self.n_iter = self.left - n_iter, self.n_iter + n_iter
         leading = self._record(face.lift(interior))
-        value, overlooked = self._value(face, interior)
+        value, overlooked = face.constant + interior.value, np.zeros(0, dtype=np.intp)
+        if len(self.active) < len(reduced.Q):
+            value, overlooked = self._overlooked(face, interior.Y, value)
         V, used, root = face.split(interior.Y)
         is_short = self._raise_penalties(interior)
         if not progress.point.size or (not is_short and value > progress.relaxed):
@@ -233,7 +235,7 @@ class _SubspaceRounds:
         self._choose_subspace(leading, np.column_stack([used, V]) if is_new else self.T)
         return self.status()
 
-    def _halve(self, dual: _DualPoint) -> Status:
+    def _halve(self, dual: _TightDual) -> Status:
         """Halve the multipliers of a basis as long as that lowers the bound."""
         # Where both signs bind they take too much together. Of so many components a relaxation with
         # fixed directions never proved more than these multipliers.
@@ -245,12 +247,9 @@ class _SubspaceRounds:
             self._record(dual)
         return Status.CONVERGED if self.progress.solved else Status.STALLED
 
-    def _value(self, face: _Face, interior: InteriorPoint) -> tuple[float, NDArray[np.intp]]:
+    def _overlooked(self, face: _Face, Y: Array, value: float) -> tuple[float, NDArray[np.intp]]:
         """Value of the relaxed point with all contrasts, and those it overlooks."""
-        value = face.constant + interior.value
-        if len(self.active) == len(self.problem.Q):
-            return value, np.zeros(0, dtype=np.intp)
-        gaps = face.gaps(interior.Y, self.problem.Q, self.shifts)
+        gaps = face.gaps(Y, self.problem.Q, self.shifts)
         level = max(float(gaps[self.active].max(initial=0.0)), self.problem.limit or 0.0)
         overlooked = np.flatnonzero(gaps > level * (1.0 + 1e-6))
         penalty = self.problem.penalty or 2.0 * self.penalty
@@ -360,7 +359,7 @@ class _Face:
             penalties=penalties,
         )
 
-    def lift(self, interior: InteriorPoint) -> _DualPoint:
+    def lift(self, interior: InteriorPoint) -> _TightDual:
         """Multipliers of the whole problem with the same trace as those on the subspace."""
         reduced, C, m = self.problem, len(self.active), len(self.problem.F)
         rows, W = interior.X.rows, interior.X.cuts
@@ -388,7 +387,7 @@ class _Face:
             weights = np.where(is_idle, 0.0, weights)
             weights = weights / weights.sum()
         traces, a = share * traces, share * (a[:C] - a[C:])
-        return _DualPoint(factors, traces, self.shifts, a, self.active, b, weights)
+        return _TightDual(factors, traces, self.shifts, a, self.active, b, weights)
 
     def split(self, Y: Array) -> tuple[Array, Array, Array]:
         """Round P to d columns; directions in which it is not zero; a factor A with P = AAᵀ."""

@@ -5,6 +5,7 @@ Needs pyspark 4.0 with Java 17, and fairpca for the Python of the executors. Spa
 
 from __future__ import annotations
 
+import json
 import tempfile
 from functools import reduce
 from operator import add
@@ -327,7 +328,7 @@ class _Reader(MLReader):
 
     def load(self, path: str) -> Any:
         session = self._sparkSession or SparkSession.active()
-        metadata = DefaultParamsReader.loadMetadata(path, session)
+        metadata = json.loads(session.read.text(f"{path}/metadata").first()[0])
         content = session.read.parquet(f"{path}/data").first()["content"]
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "model.npz")

@@ -18,7 +18,6 @@ import pyarrow.types as kinds
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._maps import fill_missing
-from fairpca.moments._release import place_features
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
 from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_unique, unique_columns
@@ -157,6 +156,8 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         )
     origins = _origins(roles, levels)
     summed = [part.moments for part in parts if part.moments is not None]
+    from fairpca.moments._release import place_features  # not needed by rows in memory
+
     aligned = [place_features(moments, names, origins) for moments in summed]
     missing: dict[str, int] = {}
     for part in parts:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from fairpca._choices import Missing, Unknown
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.rows._containers import check_unique

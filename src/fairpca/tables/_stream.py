@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.types as kinds
 
-from fairpca._progress import Counter
+from fairpca._present import Counter
 from fairpca.exceptions import (
     DroppedRowsWarning,
     ImputedValuesWarning,

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from fairpca._choices import HELD_OUT, MISSING, UNKNOWN, Missing, Unknown
 from fairpca._files import check_place, exists_error, replacing
-from fairpca._progress import Counter, Progress
+from fairpca._present import Counter, Progress
 from fairpca.exceptions import (
     DroppedRowsWarning,
     ImputedValuesWarning,
