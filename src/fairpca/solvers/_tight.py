@@ -47,7 +47,7 @@ _INNER_SHARE = 0.25
 _ROUGH_SHARE = 0.03
 # Share of the certified gap that may be left unproven where proving costs something.
 _SHARE_OF_GAP = 0.01
-_SMALLEST_SHARE = 1e-6
+_SMALLEST_SHARE = 1e-5
 _NO_WEIGHT = 1e-6
 
 
@@ -87,7 +87,7 @@ class _SubspaceRounds:
         self.problem, self.watch, self.left = reduced, options.watch, options.max_iter
         self.n_iter, self.extra = 0, _EXTRA
         # Weights of groups lose digits when they are lifted: a step more saves a second solve.
-        self.share = _INNER_SHARE if reduced.groups is None else 0.1 * _INNER_SHARE
+        self.share = _INNER_SHARE if reduced.groups is None else 0.4 * _INNER_SHARE
         self.idle, self.weights, self.root = 0, np.zeros(0), np.zeros((0, 0))
         self.guess: _TightDual | None = None
         values = reduced.cov_values
