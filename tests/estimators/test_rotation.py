@@ -84,6 +84,13 @@ def test_wide_rows_and_the_words_of_the_representation():
     )  # fmt: skip
     np.testing.assert_allclose(rotated.transform(X).var(axis=0), rotated.explained_variance_)
     assert "rotation='varimax'" in repr(rotated)
+    U = rotated.transform(X)
+    largest = np.abs(np.triu(np.corrcoef(U.T), 1)).max()
+    assert rotated.correlation_ == pytest.approx(largest, abs=1e-9)
+    assert repr(rotated).endswith(f"# scores are correlated, up to {largest:.2f}")
+    assert "correlated" not in repr(
+        rotated.set_params(rotation=None).fit(X, sensitive_features=group)
+    )
     diabetes = load_diabetes_sex()
     with pytest.raises(ValueError, match="rotation"):
         FairPCA(rotation="quartimax").fit(

@@ -34,6 +34,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=600.0, help="of tests for one fault")
+    parser.add_argument("--tests", nargs="*", default=[""], help="folders of tests; all if none")
     options = parser.parse_args()
     sites = sorted(find_faults(ROOT / "src" / "fairpca", PACKAGES), key=repr)
     chosen = random.Random(options.seed).sample(sites, min(options.count, len(sites)))
@@ -41,7 +42,7 @@ def main():
     known = {(fault.file, fault.line, fault.change) for fault in sites}
     for file, line, change in equivalents().keys() - known:
         print(f"equivalent.toml: {file} has no longer {change} in {line!r}", flush=True)
-    suite = measured_suite(options.processes)
+    suite = measured_suite(options.processes, options.tests)
     reasons, verdicts, failed = equivalents(), [], set()
     with multiprocessing.get_context("fork").Pool(options.processes) as pool:
         tried = pool.imap(partial(suite.try_fault, limit=options.seconds), chosen)

@@ -146,10 +146,12 @@ def _environment(source):
     }  # fmt: skip
 
 
-def measured_suite(processes):
+def measured_suite(processes, folders=("",)):
     """Run the quick tests with coverage: those of files that changed since they last ran."""
     files = sorted((ROOT / "tests").rglob("*.py"))
     tests = {str(file.relative_to(ROOT)): _digest([file]) for file in files if _has_tests(file)}
+    wanted = tuple(f"tests/{folder}" for folder in folders)
+    tests = {file: digest for file, digest in tests.items() if file.startswith(wanted)}
     shared = [file for file in files if not _has_tests(file) and file.parent.name != "mutants"]
     folder = ROOT / "build" / "mutants" / _digest([*sorted((ROOT / "src").rglob("*.py")), *shared])
     folder.mkdir(parents=True, exist_ok=True)

@@ -181,6 +181,16 @@ def test_sparse_loadings_are_drawn_with_their_balance(data):
     assert {text.get_text() for text in arrows if text.get_text()} == used
 
 
+def test_every_component_has_a_panel(data):
+    X, z = data
+    sparse = SparseFairPCA(3, n_nonzero=4, standardize=True).fit(X, sensitive_features=z)
+    display = LoadingsDisplay.from_estimator(sparse, component=None)
+    assert list(display.axes_) == ["component 1", "component 2", "component 3"]
+    for component, ax in zip(sparse.components_, display.axes_.values(), strict=True):
+        drawn = line(ax, "fair")[:, 0]
+        assert_allclose(np.sort(drawn), np.sort(component[component != 0]))
+
+
 def test_loadings_of_a_kernel_are_refused(data):
     X, z = data
     model = FairKernelPCA(2, rank=20).fit(X, sensitive_features=z)

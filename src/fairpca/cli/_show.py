@@ -206,6 +206,11 @@ def _certificate(fair: Any) -> str:
     return (
         f"Certificate: [bold]{verdict(certificate.as_dict())}[/bold] ({figures}). No other set of "
         f"this many components that satisfies the constraints{as_much} can exceed the bound."
+        + (
+            f" The rotated scores are correlated, up to {fair.correlation_:.2f}."
+            if fair.rotation
+            else ""
+        )
     )
 
 

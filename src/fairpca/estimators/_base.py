@@ -58,6 +58,7 @@ from fairpca.solvers import Certificate, FairProblem, Solution, solve
 from fairpca.tables import input_kind
 
 FLOATS = [np.float64, np.float32]
+UNCORRELATED = 1e-6  # correlations below this are rounding
 # Groups belong to every fit: request them wherever metadata is routed.
 ROUTED = {"sensitive_features": True, "control_features": True}
 
@@ -273,6 +274,7 @@ class FairnessEstimator(
         """Set the attributes that follow from the solution; `total` is all the variance."""
         basis = solution.basis[: len(covariance)]  # what lies outside a span has no variance
         components = basis.T if span is None else span.lift(solution.basis)
+        self.__dict__.pop("correlation_", None)  # of a fit before, with a rotation
         if self.rotation is not None:
             # The subspace stays, and with it all gaps ‖Vᵀf‖ and ‖VᵀQV‖ and the total variance.
             turn = varimax(components.T)
@@ -281,6 +283,7 @@ class FairnessEstimator(
             rotated = components.T @ turn
             signs = np.sign(np.sum(fix_signs(rotated) * rotated, axis=0))
             components, basis = (rotated * signs).T, basis @ (turn * signs)
+            self.correlation_ = largest_correlation(basis.T @ covariance @ basis)
         self.components_ = np.ascontiguousarray(components)
         self.n_components_ = len(components)
         self.explained_variance_ = np.maximum(np.sum(basis * (covariance @ basis), axis=0), 0.0)
@@ -294,6 +297,12 @@ class FairnessEstimator(
             print(f"[{type(self).__name__}] {self.certificate_!r}")
         if not solution.status.converged:
             warn_user(f"solver={self.solver!r} {solution.status.message}", ConvergenceWarning)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Say of a rotated or a sparse fit whether its scores are correlated."""
+        largest = getattr(self, "correlation_", 0.0)
+        note = f"  # scores are correlated, up to {largest:.2f}" if largest > UNCORRELATED else ""
+        return super().__repr__(N_CHAR_MAX) + note
 
     def _check_scores(self, X: Any) -> Array:
         """Return component scores as floats, checked for their number."""
@@ -352,3 +361,9 @@ def large_groups(model: Any, moments: GroupMoments, groups: GroupCovariances) ->
             SmallGroupWarning,
         )
     return counted
+
+
+def largest_correlation(covariance: Array) -> float:
+    """Largest absolute correlation of two scores, from their covariance."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), np.finfo(float).tiny))
+    return float(np.abs(np.triu(covariance / np.outer(scale, scale), 1)).max(initial=0.0))

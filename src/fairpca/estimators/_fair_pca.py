@@ -134,6 +134,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Number of components.
     explained_variance_, explained_variance_ratio_ : ndarray of shape (n_components,)
         Variance of each component (divisor: weight of the rows), and its share of all variance.
+        With `rotation` those of correlated scores: only their sum is what the subspace keeps.
+    correlation_ : float
+        With `rotation`, the largest correlation of two scores.
     singular_values_, noise_variance_, n_samples_
         As in scikit-learn's PCA: norms of the scores, average variance in the other directions
         (for `score`), number of rows.
@@ -308,8 +311,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         parts = (sensitive_features, control_features, sample_weight, units)
         self._fit_sums(self._sum_rows(X, *parts, keep=rows, y=y))
         if rows:
-            if rows[0].X.dtype == np.float32:  # as scikit-learn does
-                self.components_ = self.components_.astype(np.float32)
+            self._set_dtype(rows[0])
             look_at_scores(self, rows[0])
             if self.target_weight:
                 self.target_information_.by_folds(self, rows[0])

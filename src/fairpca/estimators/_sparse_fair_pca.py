@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._choices import PATH
+from fairpca.estimators._base import UNCORRELATED, largest_correlation
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
     warn_of_features,
@@ -31,7 +32,6 @@ from fairpca.solvers._sparse import solve_path
 from fairpca.solvers._sparse_problem import (
     SparseProblem,
     State,
-    correlations,
     explained_variances,
     independent_rows,
     whitened_gap,
@@ -47,8 +47,6 @@ _PATH_STEP = 1.3
 _PATH_END = 0.995
 # Share of the best of the path that its chosen point explains at least.
 _CHOSEN = 0.95
-# Correlations below this are rounding.
-_UNCORRELATED = 1e-6
 _INHERITED = (
     *("n_components", "cov_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
     *("whiten", "standardize", "missing", "missing_groups", "verbose"),
@@ -243,7 +241,7 @@ feature_names_in_, other_columns_
         if warn:
             warn_of_features(moments, scaled=bool(self.standardize))
             warn_of_groups(self)
-            if self.correlation_ > _UNCORRELATED:
+            if self.correlation_ > UNCORRELATED:
                 warn_user(
                     f"two scores have a correlation of {self.correlation_:.2f}: {problem.d} "
                     "components are uncorrelated with "
@@ -356,7 +354,7 @@ feature_names_in_, other_columns_
         self.n_nonzero_ = np.count_nonzero(V, axis=0)
         self.balance_ = contrasts.mean_gaps[:, None, :] * self.components_
         self.whitened_cov_gap_ = whitened_gap(S, problem.Q, V)
-        self.correlation_ = float(np.abs(np.triu(correlations(S, V), 1)).max())
+        self.correlation_ = largest_correlation(V.T @ S @ V)
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
         """Leave out what balances the mean gap of a small group: it shows the gap itself."""

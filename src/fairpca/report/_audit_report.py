@@ -241,7 +241,8 @@ def _before_after(column: Attribute, rows: Rows, fitted: Fitted) -> Any:
 
 def _loadings(fitted: Fitted) -> Any:
     names = [shorten(name, 40) for name in feature_names(fitted.fair)]
-    return LoadingsDisplay.from_estimator(fitted.fair, plain=fitted.plain, feature_names=names)
+    options: Any = {"feature_names": names, "component": None, "max_features": _LOADINGS}
+    return LoadingsDisplay.from_estimator(fitted.fair, plain=fitted.plain, **options)
 
 
 def _tradeoff(points: list[dict[str, Any]]) -> Any:

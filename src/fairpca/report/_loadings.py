@@ -18,10 +18,14 @@ from fairpca.report._display import (
     Display,
     feature_names,
     group_style,
+    look,
     name_groups,
     plain_model,
     same_sign,
+    split,
 )
+
+_PANELS = 4  # components in one picture
 
 
 class LoadingsDisplay(Display):
@@ -106,47 +110,69 @@ class LoadingsDisplay(Display):
         return cls(components, names, other).plot(ax, **options)
 
     def plot(
-        self, ax: Any = None, *, component: int = 0, max_features: int = 15
+        self, ax: Any = None, *, component: int | None = 0, max_features: int = 15
     ) -> LoadingsDisplay:
-        """Draw the largest loadings of one component, feature by feature and sorted.
+        """Draw the largest loadings of one component or of each, feature by feature and sorted.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; a new figure without it.
-        component : int, default 0
-            Which component.
+            Where to draw; a new figure without it. Its place is divided for several components.
+        component : int or None, default 0
+            Which component. None: the first four, one above the other.
         max_features : int, default 15
             Features to draw, those with the largest loadings.
         """
+        if component is not None:
+            order = self._largest(component, max_features)
+            with self._canvas(ax, (6.4, 1.4 + 0.3 * len(order))) as ax:
+                self._draw(ax, component, order)
+            return self
+        orders = [self._largest(j, max_features) for j in range(len(self.components))][:_PANELS]
+        heights = [1.4 + 0.3 * len(order) for order in orders]
+        with look():
+            places = split(ax, (6.4, sum(heights)), len(orders), 1, height_ratios=heights)
+            self.figure_, self.axes_ = places.figure, {}
+            for j, order in enumerate(orders):
+                panel = self.axes_[f"component {j + 1}"] = self.figure_.add_subplot(places[j])
+                self._draw(panel, j, order)
+        self.ax_ = next(iter(self.axes_.values()))
+        return self
+
+    def _size(self, component: int) -> NDArray[Any]:
+        """Larger of the fair and the plain loading of each feature."""
+        fair = np.abs(self.components[component])
+        return fair if self.plain is None else np.maximum(fair, np.abs(self.plain[component]))
+
+    def _largest(self, component: int, count: int) -> NDArray[Any]:
+        """Features to draw, the largest fair loading last."""
         fair = self.components[component]
-        plain = None if self.plain is None else self.plain[component]
-        size = np.abs(fair) if plain is None else np.maximum(np.abs(fair), np.abs(plain))
-        largest = np.argsort(-size, kind="stable")[:max_features]
+        largest = np.argsort(-self._size(component), kind="stable")[:count]
         if self.balance is not None:
             largest = largest[fair[largest] != 0.0]
-        order = largest[np.argsort(np.abs(fair[largest]), kind="stable")]
-        place = np.arange(len(order))
-        with self._canvas(ax, (6.4, 1.4 + 0.3 * len(order))) as ax:
-            ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
-            if plain is not None:
-                ax.hlines(place, plain[order], fair[order], color="0.75", linewidth=1.2, zorder=1)
-                ax.plot(
-                    plain[order], place, "s", markersize=6, color="white", markeredgecolor=PLAIN,
-                    markeredgewidth=1.4, label="plain PCA",
-                )  # fmt: skip
-            ax.plot(fair[order], place, "o", markersize=7, color=FAIR, label="fair", zorder=3)
-            ax.set_yticks(place, [self.feature_names[index] for index in order])
-            ax.tick_params(axis="y", length=0)
-            left_out = np.count_nonzero(size) - len(order)
-            more = f"; {left_out} features with smaller ones not drawn" if left_out else ""
-            ax.set_xlabel(f"loading on component {component + 1}{more}")
-            ax.set_title(f"What component {component + 1} is made of")
-            if self.balance is None:
-                ax.legend(loc="best")
-            else:
-                self._draw_balance(ax, self.balance[component, order])
-        return self
+        return np.asarray(largest[np.argsort(np.abs(fair[largest]), kind="stable")])
+
+    def _draw(self, ax: Any, component: int, order: NDArray[Any]) -> None:
+        fair, place = self.components[component, order], np.arange(len(order))
+        ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        if self.plain is not None:
+            plain = self.plain[component, order]
+            ax.hlines(place, plain, fair, color="0.75", linewidth=1.2, zorder=1)
+            ax.plot(
+                plain, place, "s", markersize=6, color="white", markeredgecolor=PLAIN,
+                markeredgewidth=1.4, label="plain PCA",
+            )  # fmt: skip
+        ax.plot(fair, place, "o", markersize=7, color=FAIR, label="fair", zorder=3)
+        ax.set_yticks(place, [self.feature_names[index] for index in order])
+        ax.tick_params(axis="y", length=0)
+        left_out = np.count_nonzero(self._size(component)) - len(order)
+        more = f"; {left_out} features with smaller ones not drawn" if left_out else ""
+        ax.set_xlabel(f"loading on component {component + 1}{more}")
+        ax.set_title(f"What component {component + 1} is made of")
+        if self.balance is None:
+            ax.legend(loc="best")
+        else:
+            self._draw_balance(ax, self.balance[component, order])
 
     def _draw_balance(self, ax: Any, balance: NDArray[Any]) -> None:
         """Draw bars behind the loadings, and the legend under them."""

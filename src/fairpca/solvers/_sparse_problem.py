@@ -159,13 +159,6 @@ def explained_variances(S: Array, V: Array) -> Array:
     return np.asarray(np.sum((S @ _whitened(S, V)) ** 2, axis=0))
 
 
-def correlations(S: Array, V: Array) -> Array:
-    """Correlation matrix of the scores."""
-    C = V.T @ S @ V
-    scale = np.sqrt(np.maximum(np.diag(C), np.finfo(float).tiny))
-    return np.asarray(C / np.outer(scale, scale))
-
-
 def whitened_gap(S: Array, Q: Array, V: Array) -> float:
     """Largest spectral norm of a covariance gap of the whitened scores."""
     G = _whitened(S, V)
@@ -175,8 +168,9 @@ def whitened_gap(S: Array, Q: Array, V: Array) -> float:
 def _whitened(S: Array, V: Array) -> Array:
     """Directions of unit variance, each uncorrelated with those before it."""
     scale = np.sqrt(np.maximum(np.sum(V * (S @ V), axis=0), np.finfo(float).tiny))
-    L = np.linalg.cholesky(correlations(S, V) + 1e-13 * np.eye(V.shape[1]))
-    return np.asarray(scipy.linalg.solve_triangular(L, (V / scale).T, lower=True).T)
+    V = V / scale
+    L = np.linalg.cholesky(V.T @ S @ V + 1e-13 * np.eye(V.shape[1]))
+    return np.asarray(scipy.linalg.solve_triangular(L, V.T, lower=True).T)
 
 
 def solve_sets(problem: SparseProblem, supports: Any, V: Array) -> list[State]:
