@@ -247,7 +247,8 @@ def compare(d=3, splits=SPLITS):
         figures = {k: float(np.mean([r[k] for r in some])) for k in list(some[0])[3:]}
         table.append({"method": method, **figures})
         print(method, {k: round(v, 3) for k, v in figures.items()})
-    results.save("target_compare", table, by_set=rows, command="target.py compare")
+    results.save("target_compare_sets", rows, as_csv=True, command="target.py compare")
+    results.save("target_compare", table, command="target.py compare")
 
 
 def made(n, p=20):

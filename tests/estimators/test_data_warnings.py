@@ -283,6 +283,22 @@ def test_a_long_solve_is_announced_with_what_is_quick(options, advice, monkeypat
     assert not hasattr(model, "certificate_")
 
 
+def test_an_interrupted_refit_leaves_the_last_fit_as_it_was(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(90, 4)), np.arange(90) % 2
+    model = FairPCA(2, cov_weight=0.0).fit(X, sensitive_features=groups)
+    before = dict(vars(model))
+
+    def solve(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FairPCA, "_solve", solve)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :3], sensitive_features=groups)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
+
+
 def test_embedded_data_give_no_warning():
     diabetes = load_diabetes_sex()
     X, sex = diabetes.data, diabetes.sensitive_features

@@ -235,6 +235,8 @@ def test_a_positive_mean_tol_bounds_the_mean_gap_and_explains_more(rows):
     shares = [fair.explained_variance_ratio_.sum() for fair in (equal, bounded, free)]
     assert shares[0] < shares[1] < shares[2]
     assert bounded.certificate_.objective <= bounded.certificate_.bound
+    narrow = SparseFairPCA(2, n_nonzero=12, mean_tol=1e-3).fit(X, sensitive_features=group)
+    assert narrow.mean_gap_ <= 1e-3
     both = SparseFairPCA(2, n_nonzero=6, mean_tol=0.4, cov_tol=0.3)
     both.fit(X, sensitive_features=group)
     assert both.mean_gap_ <= 0.4

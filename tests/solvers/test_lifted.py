@@ -1,9 +1,12 @@
 """The second-order bound: valid whatever its multipliers are, and never above the relaxation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support import random_bases, random_problem
 
+from fairpca.solvers import _lifted as lifted_module
 from fairpca.solvers import _starts as starts
 from fairpca.solvers import solve
 from fairpca.solvers._lifted import _Lifted, lifted_bound
@@ -21,7 +24,7 @@ CASES = [
 def test_it_lies_between_the_basis_and_the_relaxation(seed, p, contrasts, d, options, monkeypatch):
     problem = random_problem(seed, p, contrasts, d, **options)
     lower = solve(problem).certificate
-    monkeypatch.setattr(starts, "_MOST_LIFTED", 0)
+    monkeypatch.setattr(lifted_module, "MOST_WORK", 0)
     plain = solve(problem).certificate
     assert plain.gap > 0.01
     assert lower.bound < plain.bound - 0.3 * (plain.bound - plain.objective)
@@ -34,11 +37,15 @@ def test_any_multipliers_bound_every_feasible_basis(seed, p, contrasts, d, optio
     known = [V for V in random_bases(0, reduced.size, d, 1000) if reduced.violation(V) <= 1e-9]
     known.append(solve_reduced(reduced))
     best = max(reduced.objective(V) for V in known)
-    lifted = _Lifted(reduced, best)
+    lifted = _Lifted(reduced, best, all_signs(reduced))
     point = lifted.pose()
     for number in range(8):  # from the first, far from the optimum
         assert lifted.prove(point) >= best - 1e-9
         point.step(number)
+
+
+def all_signs(reduced):
+    return np.ones((2, len(reduced.Q)), dtype=bool)
 
 
 def solve_reduced(reduced):
@@ -52,7 +59,7 @@ def test_its_forms_are_those_of_projectors(seed, p, contrasts, d, options):
     # At zzᵀ of a basis: P² = P, cuts and rows of its gaps, and the objective.
     reduced = reduce_problem(random_problem(seed, p, contrasts, d, **options))
     V = next(random_bases(0, reduced.size, d, 1))
-    lifted = _Lifted(reduced, -100.0)
+    lifted = _Lifted(reduced, -100.0, all_signs(reduced))
     P, n = V @ V.T, lifted.n
     z = np.zeros(n)
     z[0] = 1.0
@@ -65,7 +72,7 @@ def test_its_forms_are_those_of_projectors(seed, p, contrasts, d, options):
         most = reduced.cov_gap(reduced.leading(d)[1])
         z[-1] = reduced.cov_gap(V) / most
         Z = np.outer(z, z)
-        cuts = np.stack([np.tensordot(Z, form, 2) for form in lifted.cuts[3:]])
+        cuts = np.stack([np.tensordot(Z, form, 2) for form in lifted.cuts[2:]])
         assert abs(np.linalg.eigvalsh(cuts).min()) <= 1e-12
         assert np.vdot(lifted.S, Z) == pytest.approx(reduced.objective(V))
     else:
@@ -74,10 +81,21 @@ def test_its_forms_are_those_of_projectors(seed, p, contrasts, d, options):
         assert lowest == pytest.approx(min(reduced.limit - reduced.cov_gap(V), 0.0), abs=1e-12)
 
 
+def test_contrasts_far_from_binding_are_left_out():
+    problem = random_problem(19, 6, 2, 3, cov_weight=3.0)
+    far = np.concatenate([problem.cov_gaps, 1e-3 * problem.cov_gaps])
+    lower, plain = (solve(replace(problem, cov_gaps=gaps)) for gaps in (far, problem.cov_gaps))
+    assert lower.certificate.bound == pytest.approx(plain.certificate.bound, rel=1e-3)
+    reduced = reduce_problem(replace(problem, cov_gaps=far))
+    assert len(_Lifted(reduced, 0.0, all_signs(reduced)).cuts) == 10
+    value, _ = lifted_bound(reduced, reduced.basis.T @ lower.basis, 1e-4, 100)
+    assert value * reduced.scale == pytest.approx(lower.certificate.bound, rel=1e-3)
+
+
 def test_it_agrees_with_a_conic_solver():
     cp = pytest.importorskip("cvxpy")
     reduced = reduce_problem(random_problem(26, 7, 2, 3, cov_tol=0.3))
-    lifted = _Lifted(reduced, -100.0)
+    lifted = _Lifted(reduced, -100.0, all_signs(reduced))
     Z = cp.Variable((lifted.n, lifted.n), PSD=True)
     flat = cp.vec(Z, order="C")
     m = reduced.size
@@ -89,6 +107,8 @@ def test_it_agrees_with_a_conic_solver():
     limits += [cp.sum(cp.multiply(row, Z)) >= 0 for row in lifted.rows]
     whole = cp.Problem(cp.Maximize(cp.sum(cp.multiply(lifted.S, Z))), limits)
     whole.solve(solver="CLARABEL")
-    value, status = lifted_bound(reduced, -100.0, 1e-4)
+    point, value, status = lifted.pose(), np.inf, None
+    while status is None:
+        status, value = point.step(0), min(value, lifted.prove(point))
     assert status.converged
     assert value == pytest.approx(whole.value, rel=1e-4)

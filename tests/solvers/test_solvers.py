@@ -12,6 +12,7 @@ from fairpca.moments import GroupMoments
 from fairpca.solvers import SOLVERS, Certificate, FairProblem, Status, solve
 from fairpca.solvers._exact import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
+from fairpca.solvers._tight import _SubspaceRounds
 
 CASES = [
     (1, {}),
@@ -321,6 +322,18 @@ def test_three_words_of_a_certificate_are_three_things():
     # Of nothing there is no percentage.
     assert "at most 10 more" in verdict(replace(loose, objective=0.0).as_dict())
     assert "at most 2.000 more" in verdict(replace(loose, objective=-3.0, bound=-1.0).as_dict())
+
+
+def test_halved_multipliers_bound_many_components_more_closely(monkeypatch):
+    # Both signs bind, and together they take too much.
+    diagonal, bases = 1.0 / np.arange(1, 81), [*random_bases(0, 80, 80, 3)]
+    shared, one, other = ((basis * diagonal) @ basis.T for basis in bases)
+    problem = FairProblem(shared + 0.5 * (one + other), np.zeros((0, 80)), (one - other)[None], 35)
+    lower = solve(problem).certificate
+    monkeypatch.setattr(_SubspaceRounds, "_halve", lambda rounds, dual: Status.STALLED)
+    plain = solve(problem).certificate
+    assert lower.objective == plain.objective
+    assert lower.gap < 0.9 * plain.gap
 
 
 def test_a_bound_that_was_not_computed_was_not_solved():

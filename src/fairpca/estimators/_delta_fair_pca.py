@@ -311,8 +311,7 @@ class DeltaFairPCA(LinearEstimator):
         self.path_components_ = np.stack(lifted)
         self._keep_basis(space, contrasts, span, bases[chosen])
         self._set_model(moments, space.total)
-        if rows.X.dtype == np.float32:  # as scikit-learn does
-            self.components_ = self.components_.astype(np.float32)
+        self._set_dtype(rows)
         return self
 
     @with_callbacks

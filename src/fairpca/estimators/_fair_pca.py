@@ -311,8 +311,7 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         parts = (sensitive_features, control_features, sample_weight, units)
         self._fit_sums(self._sum_rows(X, *parts, keep=rows, y=y))
         if rows:
-            if rows[0].X.dtype == np.float32:  # as scikit-learn does
-                self.components_ = self.components_.astype(np.float32)
+            self._set_dtype(rows[0])
             look_at_scores(self, rows[0])
             if self.target_weight:
                 self.target_information_.by_folds(self, rows[0])

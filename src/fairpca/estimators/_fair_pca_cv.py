@@ -174,9 +174,9 @@ class FairPCACV(FairnessEstimator):
         rows: list[Rows] = []
         folded = reader._sum_rows(X, *parts, folds=self.folds, keep=rows, y=y)
         self._choose(folded, settings, getattr(reader, "other_columns_", ()))
-        if rows and rows[0].X.dtype == np.float32:  # as scikit-learn does
-            self.components_ = self.components_.astype(np.float32)
-            self.best_estimator_.components_ = self.components_
+        if rows:
+            self.best_estimator_._set_dtype(rows[0])
+            self.components_ = self.best_estimator_.components_
         return self
 
     @fit_context

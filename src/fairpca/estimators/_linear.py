@@ -148,6 +148,11 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         """Components for features in their own units."""
         return self.components_ if self.scale_ is None else self.components_ / self.scale_
 
+    def _set_dtype(self, rows: Rows) -> None:
+        """Keep the components in single precision where the rows are, as scikit-learn does."""
+        if rows.X.dtype == np.float32:
+            self.components_ = self.components_.astype(np.float32)
+
     def _sum_rows(
         self,
         X: Any,

@@ -46,8 +46,14 @@ def fit_context(fit: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(fit)
     def fit_or_explain(*rows: Any, **parts: Any) -> Any:
+        before = dict(vars(rows[0]))
         try:
             return checked(*rows, **parts)
+        except KeyboardInterrupt:
+            # The estimator stays as it was: never the features of one fit and a basis of another.
+            vars(rows[0]).clear()
+            vars(rows[0]).update(before)
+            raise
         except GroupsError as error:
             y: Any = rows[2] if len(rows) > 2 else parts.get("y")
             levels = set(np.ravel(y).tolist()) if np.ndim(y) else ()

@@ -24,6 +24,7 @@ _MOST_STARTS, _MOST_PASSES = 5, 3
 _SAME = 1e-6
 # Up to so many dimensions, ascent uses all of them.
 _WHOLE_SPACE = 150
+_SMALLEST_TOL = 1e-8
 # Differences below this are rounding: the mean variance of a reduced problem is one.
 _ROUNDING = 1e-12
 
@@ -49,8 +50,8 @@ def _relax(free: ReducedProblem, groups: GroupObjectives, options: Options) -> B
         return Bound(value, value, V, weights=np.ones(1), root=V)
     if len(groups.S) == 2:
         return solve_two_groups(groups, free.d)
-    # A tenth of the tolerance: the weights are the start of everything that follows.
-    return solve_tight(free, replace(options, tol=0.02 * options.tol))
+    # A part of the tolerance, down to what rounding leaves: everything that follows starts here.
+    return solve_tight(free, replace(options, tol=max(0.02 * options.tol, _SMALLEST_TOL)))
 
 
 def _ascend_all(

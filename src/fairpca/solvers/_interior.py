@@ -61,8 +61,9 @@ class _Vectors(NamedTuple):
 
     def smat(self, vector: Array) -> Array:
         size = int(self.columns[-1]) + 1
-        matrix = np.empty((size, size))
-        matrix[self.rows, self.columns] = matrix[self.columns, self.rows] = vector / self.weights
+        matrix = np.empty((*vector.shape[:-1], size, size))
+        matrix[..., self.rows, self.columns] = vector / self.weights
+        matrix[..., self.columns, self.rows] = vector / self.weights
         return matrix
 
 
@@ -214,29 +215,30 @@ class InteriorPoint:
 
 
 class DensePoint(InteriorPoint):
-    """The same iteration for maximise gradient·y with Ey = 0 and the slacks start + A(y) inside."""
+    """The same iteration for one matrix Z ⪰ 0, with cuts and rows that are linear in it."""
 
-    # y: svec of the one matrix Z ⪰ 0 of the box, then further variables, N in all. `maps` are A of
-    # the cuts (N, K, M, M) and rows (N, J), and the rows of E are orthonormal. It starts inside
-    # with y = 0, and from multipliers of one size that need not be feasible yet.
+    # maximise ⟨S, Z⟩ − cost·t with ⟨E_i, Z⟩ fixed and ⟨C_j, Z⟩ + slope_j·t inside. C_j (q, n, n)
+    # are the entries (svec) of the cuts, then the rows; E_i (e, n, n) are orthonormal. It starts
+    # inside with t = 0, and from multipliers of one size that need not be feasible yet.
 
     def __init__(
         self,
         start: ConePoint,
-        maps: tuple[Array, Array],
-        E: Array,
-        gradient: Array,
+        objective: tuple[Array, float],
+        forms: tuple[Array, Array, Array],
         accuracy: float,
     ) -> None:
-        self.maps, self.E, self.gradient, self.accuracy = maps, E, gradient, accuracy
-        self.Z, self.vectors, self.newton = start, _vectors(start.box.shape[-1]), _DenseNewton
-        level = float(np.linalg.norm(self._along(gradient)))
+        (self.S, self.cost), (self.C, self.slopes, self.E) = objective, forms
+        self.Z, self.accuracy, self.newton = start, accuracy, _DenseNewton
+        self.vectors, self.both = _vectors(start.cuts.shape[-1]), np.concatenate([self.C, self.E])
+        level = float(np.linalg.norm(np.append(self._free(self.S), self.cost)))
         box, cuts = (np.broadcast_to(np.eye(Z.shape[-1]), Z.shape) for Z in start[:2])
         self.X = ConePoint(level * box, level * cuts, level * np.ones(len(start.rows)))
 
     def step(self, number: int) -> Status | None:
         """One iteration; end where gap and dual residual are small, or where there is no way on."""
-        residual = float(np.abs(self._along(self.gradient + self.taken(self.X))).max())
+        R, rest = self.residual(self.X)
+        residual = float(np.abs(np.append(self._free(R), rest)).max())
         try:
             self._move()
         except np.linalg.LinAlgError:
@@ -244,51 +246,71 @@ class DensePoint(InteriorPoint):
         is_solved = self.X.dot(self.Z) <= self.accuracy and residual <= self.accuracy
         return Status.CONVERGED if is_solved else None
 
-    def _along(self, y: Array) -> Array:
-        return np.asarray(y - self.E.T @ (self.E @ y))
+    def _free(self, R: Array) -> Array:
+        return np.asarray(R - np.tensordot(np.tensordot(self.E, R, 2), self.E, 1))
 
-    def taken(self, X: ConePoint) -> Array:
-        """Aᵀ(X)."""
-        cuts, rows = (part.reshape(len(part), -1) for part in self.maps)
-        y = cuts @ X.cuts.ravel() + rows @ X.rows
-        y[: len(self.vectors.rows)] += self.vectors.svec(X.box[0])
-        return y
+    def residual(self, X: ConePoint) -> tuple[Array, float]:
+        """Return what multipliers and the objective leave, of Z and of t."""
+        weights = np.concatenate([self.vectors.svec(X.cuts).ravel(), X.rows])
+        R = self.S + X.box[0] + np.tensordot(weights, self.C, 1)
+        return R, float(self.slopes @ weights) - self.cost
 
     def change(self, dy: Array) -> ConePoint:
-        """A(dy)."""
-        cuts, rows = (np.tensordot(dy, part, 1) for part in self.maps)
-        return ConePoint(self.vectors.smat(dy[: len(self.vectors.rows)])[None], cuts, rows)
+        """Return the changes of all slacks with those of Z and t."""
+        along, (K, M, _) = self.C.reshape(len(self.C), -1) @ dy[:-1], self.Z.cuts.shape
+        along, split = along + dy[-1] * self.slopes, K * M * (M + 1) // 2
+        cuts = self.vectors.smat(along[:split].reshape(K, -1))
+        return ConePoint(dy[:-1].reshape(self.Z.box.shape), cuts, along[split:])
 
     def _advance(self, dy: Array) -> None:
         self.Z = self.Z.moved(1.0, self.change(dy))
 
 
 class _DenseNewton:
-    """The linearised optimality conditions of `DensePoint`: H = A(X ⊗ Z⁻¹)Aᵀ, Edy = 0."""
+    """The linearised optimality conditions of `DensePoint`, solved for the multipliers."""
+
+    # With X = G⁻¹DG⁻ᵀ and Z⁻¹ = G⁻¹G⁻ᵀ the map dZ ↦ sym(X·dZ·Z⁻¹) of a block has the inverse
+    # R ↦ Gᵀ[(GRGᵀ)_ij·2/(D_i + D_j)]G. That of the box takes dZ out, and what is left is one number
+    # for every C_j and E_i, which are far fewer than the entries of Z.
 
     def __init__(self, at: Any, inverse: ConePoint) -> None:
-        self.at, self.inverse, (cuts, rows) = at, inverse, at.maps
-        # tr A_iXA_jZ⁻¹ = ⟨LᵀA_iR, LᵀA_jR⟩ with X = LLᵀ and Z⁻¹ = RRᵀ.
-        L, R = np.linalg.cholesky(at.X.cuts), np.linalg.cholesky(inverse.cuts)
-        scaled = (np.swapaxes(L, 1, 2) @ (cuts @ R)).reshape(len(cuts), -1)
-        H = scaled @ scaled.T + (rows * (at.X.rows * inverse.rows)) @ rows.T
-        size, n = len(at.vectors.rows), at.X.box.shape[-1]
-        sums = np.empty((2, size, size))
-        H[:size, :size] += _kronecker(
-            at.vectors, at.X.box, inverse.box, np.empty((n * n, n * n)), sums
-        )
-        self.factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
-        self.across = scipy.linalg.cho_solve(self.factor, at.E.T, check_finite=False)
-        self.inner = scipy.linalg.cho_factor(at.E @ self.across, check_finite=False)
+        self.at, self.inverse = at, inverse
+        (self.G,), (self.scale,) = _paired(at.X.box, inverse.box)
+        images = self.G @ at.both @ self.G.T
+        images *= self.scale
+        self.images = images.reshape(len(images), -1)
+        A = self.images @ self.images.T
+        G, scale = _paired(at.X.cuts, inverse.cuts)
+        entries = at.vectors.smat(np.eye(len(at.vectors.rows)))
+        parts = G[:, None] @ entries @ np.swapaxes(G, 1, 2)[:, None] * scale[:, None]
+        parts = parts.reshape(*parts.shape[:2], -1)
+        for k, block in enumerate(parts @ np.swapaxes(parts, 1, 2)):
+            mine = slice(k * len(block), (k + 1) * len(block))
+            A[mine, mine] += block
+        rows = np.arange(len(at.C) - len(at.X.rows), len(at.C))
+        A[rows, rows] += 1.0 / (at.X.rows * inverse.rows)
+        self.factor = scipy.linalg.cho_factor(A, overwrite_a=True, check_finite=False)
+        self.slopes = np.append(at.slopes, np.zeros(len(at.E)))
+        self.along = scipy.linalg.cho_solve(self.factor, self.slopes, check_finite=False)
 
     def direction(self, wish: ConePoint) -> tuple[Array, ConePoint, ConePoint]:
         """Return changes of y, slacks and multipliers; `wish`: the latter if slacks stood still."""
-        at, inverse, X = self.at, self.inverse, self.at.X
-        right = at.gradient + at.taken(X.moved(1.0, wish))
-        plain = scipy.linalg.cho_solve(self.factor, right, check_finite=False)
-        dy = plain - self.across @ scipy.linalg.cho_solve(self.inner, at.E @ plain)
+        at, G = self.at, self.G
+        R, rest = at.residual(at.X.moved(1.0, wish))
+        R = (G @ R @ G.T * self.scale).ravel()
+        plain = scipy.linalg.cho_solve(self.factor, self.images @ R, check_finite=False)
+        dt = (rest - self.slopes @ plain) / (self.slopes @ self.along)
+        R = (R - (plain + dt * self.along) @ self.images).reshape(G.shape)
+        dy = np.append(symmetrize(G.T @ (R * self.scale) @ G), dt)
         dZ = at.change(dy)
-        return dy, dZ, _dual_change(wish, X, dZ, inverse)
+        return dy, dZ, _dual_change(wish, at.X, dZ, self.inverse)
+
+
+def _paired(X: Array, inverse: Array) -> tuple[Array, Array]:
+    """G with GXGᵀ = D and GZ⁻¹Gᵀ = I of every block, and √(2/(D_i + D_j))."""
+    root = np.linalg.inv(np.linalg.cholesky(inverse))
+    D, U = np.linalg.eigh(root @ X @ np.swapaxes(root, 1, 2))
+    return np.swapaxes(U, 1, 2) @ root, np.sqrt(2.0 / (D[:, :, None] + D[:, None, :]))
 
 
 def _dual_change(wish: ConePoint, X: ConePoint, dZ: ConePoint, inverse: ConePoint) -> ConePoint:

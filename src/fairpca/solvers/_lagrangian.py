@@ -6,6 +6,8 @@ b: multipliers (m,) of the mean limits, s: the bound shared by all ±B_c, w: wei
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +55,13 @@ class Lagrangian:
         self.slope = 0.0
         self.factors: list[Array] = []
         self.shifts = np.zeros(d)
+
+    def inside(self, T: Array) -> Lagrangian:
+        """Return the same on the span of orthonormal columns T, in which S is diagonal."""
+        inner, problem = copy(self), self.problem.inside(T, self.problem.d)
+        inner.problem = replace(problem, S=np.diag(np.diag(problem.S)))
+        inner.stack = inner.problem.Q.reshape(-1, T.shape[1])
+        return inner
 
     def products(self, V: Array) -> tuple[Array, Array, Array]:
         """SV, the stack of Q_cV, and the stack of B_c."""

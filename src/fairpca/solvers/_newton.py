@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import block_diag, lapack
 
 from fairpca.linalg import Array, eigenvalue_excess, symmetrize
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
@@ -50,6 +50,8 @@ _SMALLEST_SHIFT = 1e-3
 _ALONG_BASIS = 100.0
 # Directions of less curvature, as a share of the largest, are not stretched any further.
 _SMALLEST_CURVATURE = 0.02
+# Directions in which a basis is shorter than this are left out of a round.
+_NEGLIGIBLE = 1e-5
 # Penalties weaker than this share of the strongest are left out of an ascent.
 _WEAKEST = 1e-4
 # How far from infinite the weights are where complementarity is to hold.
@@ -98,6 +100,26 @@ def stretch(lagrangian: Lagrangian, V: Array) -> tuple[Array, Array]:
     h += np.einsum("cii,cjj->ij", problem.Q, point.G) + (problem.F**2).T @ point.b[:, None]
     h = np.abs(h)
     return point.V, 1.0 / np.sqrt(np.maximum(h, _SMALLEST_CURVATURE * h.max()))
+
+
+def leading_span(lagrangian: Lagrangian, V: Array) -> Array | None:
+    """Return T (p, ·), the directions that a round of ascent needs, or None: nearly all."""
+    # At an optimum (λ_j − S)v_j = −(ΣQ_cVG_c)_j. So beyond the leading directions of S a basis lies
+    # where the right-hand side, divided by λ_j − S_ii, does: in about as many as G has ranks.
+    problem, k = lagrangian.problem, 2 * V.shape[1]
+    if problem.variances is None or 2 * k > problem.size:
+        return None
+    at, S = lagrangian.evaluate(V), problem.variances[:, None]
+    values, turn = np.linalg.eigh(-symmetrize(V.T @ at.gradient))
+    V, images = V[k:] @ turn, (at.gradient[k:] + S[k:] * V[k:]) @ turn
+    h = values - S[k:]
+    images = images / np.maximum(h, _SMALLEST_CURVATURE * h.max())
+    left, sizes, _ = np.linalg.svd(np.column_stack([V, images]), full_matrices=False)
+    rest = left[:, sizes > _NEGLIGIBLE]
+    if k + rest.shape[1] > 0.7 * problem.size:
+        return None
+    rest = rest @ np.linalg.eigh(symmetrize(rest.T @ (S[k:] * rest)))[1][:, ::-1]
+    return np.asarray(block_diag(np.eye(k), rest))
 
 
 def polish(

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
+from scipy.linalg import lapack
 
 from fairpca.linalg import Array, shrink_means
 from fairpca.solvers._lagrangian import Lagrangian, Multipliers
-from fairpca.solvers._newton import ascend, polish, stretch
+from fairpca.solvers._newton import ascend, leading_span, polish, stretch
 from fairpca.solvers._problem import FEASIBLE, ReducedProblem
 from fairpca.solvers._solution import Snapshot, Status, Watch, drive
 
@@ -32,7 +33,7 @@ _INNER_ITERATIONS = 100
 _OUTER_ITERATIONS = 40
 # Of many columns: steps before they are stretched again, and the gain of a round, as a share of the
 # objective, below which the rest is not worth its time. L-BFGS' memory costs more than evaluating.
-_STRETCHED_ITERATIONS, _STRETCHED_MEMORY, _STRETCHED_GAIN = 50, 8, 1e-6
+_STRETCHED_ITERATIONS, _STRETCHED_MEMORY, _STRETCHED_GAIN = 40, 8, 5e-6
 _STRETCHED_GRADIENT, _STRETCHED_ENTRIES = 1e-6, 15000
 # The change of multipliers up to which such a basis counts as an optimum, and rounds without gain.
 _STRETCHED_CHANGE, _STRETCHED_IDLE = 0.05, 2
@@ -154,7 +155,7 @@ class BasisAscent:
         is_lost = self.raised > most_raises and self.violation > TIGHTLY_FEASIBLE
         end = self._end_stretched if self.is_stretched else self._end
         self.ended = end(new, is_spent=is_lost or self.spent > self.most)
-        if self.violation > max((0.1 if self.is_stretched else 0.25) * last, TIGHTLY_FEASIBLE):
+        if self.violation > max((0.5 if self.is_stretched else 0.25) * last, TIGHTLY_FEASIBLE):
             self._press(steps)
         # Ascent closer than the multipliers are is wasted, and on kinks it takes forever.
         if self.is_newton:
@@ -271,9 +272,14 @@ def _ascend_by_gradients(
     # Those of many columns cost more than calling them.
     memory, iterations, entries = _MEMORY, _INNER_ITERATIONS, _ENTRIES_PER_EVALUATION
     D: Array = np.ones(1)
+    outer, T = lagrangian, None
     if lagrangian.problem.has_many_columns:
+        T = leading_span(lagrangian, V)
+        if T is not None:
+            lagrangian, V = lagrangian.inside(T), T.T @ V
         (V, D), memory = stretch(lagrangian, V), _STRETCHED_MEMORY
         iterations, entries = _STRETCHED_ITERATIONS, _STRETCHED_ENTRIES
+        outer.M, outer.slope = lagrangian.M, lagrangian.slope
     cost = 1 + lagrangian.contrasts * V.size // entries
 
     def evaluate(flat: Array) -> tuple[float, Array]:
@@ -296,20 +302,17 @@ def _ascend_by_gradients(
         },
     )
     V = orthonormal_factor(result.x.reshape(V.shape) * D)[0]
-    return V, int(result.nit), int(result.nfev) * cost
+    return V if T is None else T @ V, int(result.nit), int(result.nfev) * cost
 
 
 def orthonormal_factor(Y: Array) -> tuple[Array, Array]:
     """V = Y·inverseᵀ with orthonormal columns."""
-    try:
-        root = np.linalg.cholesky(Y.T @ Y)
-    except np.linalg.LinAlgError:
-        root = np.zeros((1, 1))
+    root, fault = lapack.dpotrf(Y.T @ Y, lower=1)
     sizes = np.diagonal(root)
-    if sizes.min() <= _DEPENDENT * sizes.max():  # a line search went too far out
+    if fault or sizes.min() <= _DEPENDENT * sizes.max():  # a line search went too far out
         V, R = np.linalg.qr(Y)
         return V, np.linalg.pinv(R).T
-    inverse = np.linalg.inv(root)
+    inverse = lapack.dtrtri(root, lower=1)[0]
     return Y @ inverse.T, inverse
 
 

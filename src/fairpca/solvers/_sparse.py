@@ -19,6 +19,7 @@ from fairpca.solvers._sparse_problem import (
     SparseProblem,
     State,
     explained_variances,
+    independent_rows,
     solve_sets,
 )
 
@@ -43,6 +44,10 @@ def solve_sparse(problem: SparseProblem, starts: Sequence[State] = ()) -> State 
 
     `starts` are components with at most as many places, such as those of a smaller k.
     """
+    if problem.means is not None:  # equal means are within every bound, and found more surely
+        F = independent_rows(problem.means, 1e-11 * float(np.linalg.norm(problem.means)))
+        equal = solve_sparse(replace(problem, F=F, means=None))
+        starts = [*starts, *([] if equal is None else [equal])]
     with single_blas_thread():
         known = _grow(problem)
         _add(problem, known, [*_rotated(problem), *(_widen(problem, state) for state in starts)])

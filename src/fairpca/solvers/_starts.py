@@ -28,9 +28,6 @@ _WORTH_A_SEARCH = 5e-2
 _STIFF = 1000.0
 # Shares at which gaps count on a path from plain PCA to the problem, and evaluations for each.
 _PATH, _PATH_WORK = (0.02, 0.05, 0.1, 0.2, 0.5), 300
-# Products of two numbers in a step beyond which the second-order bound is not worth its time: up to
-# two contrasts in ten dimensions, nine in nine, 30 in eight.
-_MOST_LIFTED = 2e9
 # Evaluations of a search, as a share of those before it; few dimensions cost little.
 _FEW_DIMENSIONS, _SEARCH_SHARE = 10, 0.5
 # Evaluations that must be left for one more ascent.
@@ -90,15 +87,10 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
 
 def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Options) -> Bound:
     """Lower the bound of a small problem by that of products."""
-    # Z has so many pairs of products of entries of P.
-    size, entries = reduced.size, reduced.size * (reduced.size + 1) / 2
-    pairs = entries * (entries + 1) / 2
-    if pairs**2 * (pairs / 3 + 2 * len(reduced.Q) * size**2) > _MOST_LIFTED:
-        return bound
     known = reduced.objective(best.basis)
     from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
 
-    value, status = lifted_bound(reduced, known, options.tol)
+    value, status = lifted_bound(reduced, best.basis, options.tol, options.max_iter)
     if value >= bound.value:
         return bound
     if options.watch is not None:
