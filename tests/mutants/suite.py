@@ -13,6 +13,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -150,8 +151,8 @@ def measured_suite(processes, folders=("",)):
     """Run the quick tests with coverage: those of files that changed since they last ran."""
     files = sorted((ROOT / "tests").rglob("*.py"))
     tests = {str(file.relative_to(ROOT)): _digest([file]) for file in files if _has_tests(file)}
-    wanted = tuple(f"tests/{folder}" for folder in folders)
-    tests = {file: digest for file, digest in tests.items() if file.startswith(wanted)}
+    wanted = [f"tests/{folder}" for folder in folders]
+    tests = {file: tests[file] for start in wanted for file in tests if file.startswith(start)}
     shared = [file for file in files if not _has_tests(file) and file.parent.name != "mutants"]
     folder = ROOT / "build" / "mutants" / _digest([*sorted((ROOT / "src").rglob("*.py")), *shared])
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,9 +160,9 @@ def measured_suite(processes, folders=("",)):
     measured = json.loads(listed.read_text()) if listed.exists() else {}
     measured = {file: one for file, one in measured.items() if file in tests}
     changed = [file for file in tests if measured.get(file, {}).get("digest") != tests[file]]
-    if changed:
-        seconds = _measure(folder, changed, processes)
-        measured |= {file: {"digest": tests[file], "tests": seconds[file]} for file in changed}
+    for _, files in groupby(changed, key=lambda file: file.split("/")[1]):  # what is done is kept
+        seconds = _measure(folder, list(files), processes)
+        measured |= {file: {"digest": tests[file], "tests": seconds[file]} for file in seconds}
         listed.write_text(json.dumps(measured))
     return Suite(folder, measured)
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.decomposition import PCA
 
+from fairpca import FairPCA
 from fairpca.exceptions import IdentifierWarning
 from fairpca.metrics import FairScorer, audit, delta_fairness, refit_within
 from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Trained, cross_fit_delta, largest_delta
@@ -39,7 +40,7 @@ def test_of_candidates_within_the_limit_the_one_with_most_variance_is_chosen():
 
 
 def test_folds_with_a_negative_square_have_a_negative_gap():
-    gap = _summary([4.0, -1.0, 9.0])
+    gap = _summary([4.0, -1.0, 9.0], None)
     assert gap.by_fold == (2.0, -1.0, 3.0)
     assert gap.value == pytest.approx(2.0)
     error = np.std([4.0, -1.0, 9.0], ddof=1) / np.sqrt(3.0)
@@ -199,3 +200,24 @@ def test_moments_whose_record_of_missing_values_is_damaged_are_refused(incomplet
     header = {"columns": ["a", "b"], "incomplete": incomplete, "n_features": 2}
     with pytest.raises(ValueError, match="not sorted, or not filled"):
         _read_indicators(header, np.array([fill, 0.0]))
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**30, 2.0**-30])
+def test_no_loss_is_a_loss_of_zero_in_all_units(rng, unit):
+    rows = rng.normal(size=(50, 4)) * [3.0, 2.0, 1.0, 0.5] * unit
+    X, z = np.vstack([rows, -rows + rows.mean(axis=0) * 2.0]), np.repeat(["a", "b"], 50)
+    fair = FairPCA(2, objective="worst-loss", mean_tol=None, cov_weight=0.0)
+    certificate = fair.fit(X, sensitive_features=z).certificate_
+    assert certificate.objective == certificate.bound == 0.0
+
+
+@pytest.mark.parametrize("solver", ["refined", "tight", "deflation"])
+def test_covariances_without_a_difference_cost_nothing(rng, solver):
+    rows = rng.normal(size=(60, 4)) * [3.0, 2.0, 1.0, 0.5]
+    X, z = np.vstack([rows, rows + 1.0]), np.repeat([0, 1], 60)
+    fair = FairPCA(2, cov_weight=5.0, solver=solver).fit(X, sensitive_features=z)
+    gap = np.ones(4) / 2.0
+    inside = np.linalg.svd(np.eye(4) - np.outer(gap, gap))[0][:, :3]  # orthogonal to the means
+    best = np.linalg.eigvalsh(inside.T @ np.cov(rows.T, bias=True) @ inside)[-2:].sum()
+    assert fair.certificate_.objective == pytest.approx(best, rel=1e-6)
+    assert fair.certificate_.bound == pytest.approx(best, rel=1e-4)

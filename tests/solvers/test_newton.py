@@ -240,7 +240,8 @@ def test_the_span_of_a_round_holds_the_optimum():
     problem = random_problem(3, 120, 1, 20)
     reduced = reduce_problem(problem)
     found = refine(reduced, reduced.leading(20)[1])
-    lagrangian = Lagrangian(reduced, found.multipliers)
+    lagrangian = Lagrangian(reduced)
+    lagrangian.M = found.multipliers
     T = leading_span(lagrangian, found.basis)
     np.testing.assert_allclose(T.T @ T, np.eye(T.shape[1]), atol=1e-12)
     assert T.shape[1] < 0.6 * reduced.size

@@ -41,8 +41,8 @@ from fairpca.rows._pairs import intersection, known_rows
 _STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
     ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
     ("linear", "search", True, lambda n, d: 2.5e-5 * n * (d + 1)),
-    ("rbf", "svm", True, lambda n, d: 0.03 + 7e-7 * n**2),
-    ("cdf", "search", False, lambda n, d: 3e-10 * n**2 * (d + 2)),
+    ("rbf", "svm", True, lambda n, d: 0.07 + 8e-7 * n**2),
+    ("cdf", "search", False, lambda n, d: (2**d if d <= _ALL_ORTHANTS else 3) * (4e-4 + 7e-7 * n)),
 )
 _FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit
 _ALL_ORTHANTS = 3  # components up to which every orthant is tried
