@@ -43,7 +43,7 @@ def _works(path: Path) -> str:
         for method in ("mean", "both")
     }
     lower = changes(path, "linear", "pca", "mean") < 0.0
-    stubborn = [
+    not_lower = [
         name
         for name, change in zip(pca, changes(path, "gaussian_released", "pca", "both"), strict=True)
         if change > -SMALL
@@ -53,7 +53,7 @@ def _works(path: Path) -> str:
         verdict=texts()["works"][verdict],
         lower=int(lower.sum()),
         count=len(lower),
-        stubborn=", ".join(stubborn) or "no set",
+        not_lower=", ".join(not_lower) or "no set",
         **means,
         **shares,
     )
@@ -71,6 +71,7 @@ def _counts(cells: Verdicts) -> str:
         "unreadable": len(unreadable),
         "calmon": len(calmon),
         "rest": len(misses) - len(unreadable) - len(calmon),
+        "by_order": sum(verdict.by_order for verdict in cells),
     }
     text = section("counts").format(**numbers)
     return "\n".join([text, _count_table(cells), _agreeing_sets(cells), ""])

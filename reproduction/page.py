@@ -219,9 +219,9 @@ def _table3(path: Path, cells: Verdicts) -> str:
 
 
 def _table4(path: Path, cells: Verdicts) -> str:
-    digits = {"score": 2, "std": 1}
-    found = _two_measures("table4", path, cells, (*METHODS, "calmon"), digits)
-    return "\n".join([found, _with_five_clusters(path, digits)])
+    digits, stated = {"score": 2, "std": 1}, {"std": "std_stated"}
+    printed_too = _two_measures("table4", path, cells, (*METHODS, "calmon"), digits, stated)
+    return "\n".join([printed_too, _with_five_clusters(path, digits)])
 
 
 def _with_five_clusters(path: Path, digits: dict[str, int]) -> str:
@@ -261,9 +261,14 @@ def _table5(path: Path, cells: Verdicts) -> str:
 
 
 def _two_measures(
-    name: str, path: Path, cells: Verdicts, methods: Sequence[str], measures: dict[str, int]
+    name: str,
+    path: Path,
+    cells: Verdicts,
+    methods: Sequence[str],
+    measures: dict[str, int],
+    stated: dict[str, str] | None = None,
 ) -> str:
-    """Two measures with their digits in every cell; values of five components after a stroke."""
+    """Two measures with their digits in every cell; as the text says, d = 5, after a slash."""
     results = Results(path)
     rows = []
     for dataset, definition in results.rows:
@@ -274,7 +279,8 @@ def _two_measures(
                 value = printed(name).get((dataset, method, measure))
                 two = results.get(dataset, definition, method, measure, 2)
                 first = two or results.get(dataset, definition, method, measure)
-                more = results.get(dataset, definition, method, measure, 5) if two else None
+                of_five = (stated or {}).get(measure, measure)
+                more = results.get(dataset, definition, method, of_five, 5) if two else None
                 extra = "" if more is None else f" / {more.mean:.{digits}f}"
                 parts.append(_with_printed(first, value, digits) + extra)
             row.append("; ".join(parts))

@@ -1,5 +1,6 @@
 """The page and the pictures of the reproduction, from made-up and from real numbers."""
 
+import itertools
 import json
 import re
 
@@ -31,7 +32,7 @@ from reproduction.run import EXPERIMENTS, Experiment, run
 MEASURES = {
     "table1": ("variance", "linear", "gaussian", "gaussian_released", "cov_gap"),
     "table3": ("ks", "ks_released", "ks_range"),
-    "table4": ("score", "std", "score_simple", "std_simple"),
+    "table4": ("score", "std", "score_simple", "std_simple", "std_stated"),
     "table5": ("auc", "delta"),
     "leakage": ("variance", "linear", "gaussian"),
 }
@@ -129,9 +130,23 @@ def test_a_difference_of_the_other_sign_has_no_cause(tmp_path):
     kinds = {}
     for shift in (-20.0, 20.0):
         cells = verdicts(write_exact(tmp_path, shift))
-        kinds[shift] = {(v.dataset, v.measure): v.kind for v in cells if v.method == "pca"}
+        kinds[shift] = {(v.dataset, v.measure): v.kind for v in cells if v.method == "mean"}
     assert kinds[-20.0]["ecoli", "variance"] == kinds[20.0]["ecoli", "linear"] == "known"
     assert kinds[20.0]["ecoli", "variance"] == kinds[-20.0]["ecoli", "linear"] == "unknown"
+
+
+def test_the_deviation_of_five_components_is_that_of_the_text(tmp_path):
+    names = ("score", "std", "std_stated", "score_simple", "std_simple")
+    values = [
+        {"dataset": name, "definition": compared_definition(name), "split": 0, "d": d}
+        | {"method": method, "measure": measure, "value": 10.0 * d + place}
+        for name in UCI
+        for d, method in itertools.product((2, 5), METHODS)
+        for place, measure in enumerate(names)
+    ]
+    pd.DataFrame(values, columns=list(tables.COLUMNS)).to_csv(tmp_path / "table4.csv", index=False)
+    text = page._table4(tmp_path / "table4.csv", [])
+    assert re.search(r"20\.00 \(0\.19\) / 50\.00; 21\.0 \(12\.4\) / 52\.0", text)
 
 
 def test_spread_widens_the_tolerance():
@@ -142,7 +157,9 @@ def test_spread_widens_the_tolerance():
 def test_causes_predict_the_sign_of_a_difference():
     where = {"table": "table1", "dataset": "adult", "method": "pca", "measure": "variance"}
     assert cause_of({**where, "sign": "-"}) == ""
-    assert "columns" in cause_of({**where, "dataset": "ecoli", "sign": "-"})
+    assert cause_of({**where, "dataset": "ecoli", "sign": "-"}) == ""
+    where["method"] = "mean"
+    assert "further apart" in cause_of({**where, "dataset": "ecoli", "sign": "-"})
     assert cause_of({**where, "dataset": "ecoli", "sign": "+"}) == ""
     for rule in texts()["causes"]:
         assert set(rule) - {"text"} <= {*where, "sign"}
