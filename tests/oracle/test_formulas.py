@@ -21,6 +21,7 @@ from fairpca.moments._release import release
 from fairpca.moments._storage import _read_indicators
 from fairpca.rows import Rows
 from fairpca.rows._checks import unique_columns, warn_of_identifiers
+from fairpca.solvers import FairProblem, solve
 from fairpca.tables import moments_from_files
 from fairpca.tables._kernel import distinct
 
@@ -221,3 +222,12 @@ def test_covariances_without_a_difference_cost_nothing(rng, solver):
     best = np.linalg.eigvalsh(inside.T @ np.cov(rows.T, bias=True) @ inside)[-2:].sum()
     assert fair.certificate_.objective == pytest.approx(best, rel=1e-6)
     assert fair.certificate_.bound == pytest.approx(best, rel=1e-4)
+
+
+def test_deflation_takes_for_free_what_gap_an_earlier_component_has_spent():
+    # The second direction has a smaller gap than the first: together they cost what the first does.
+    S, Q = np.diag([5.0, 4.0, 3.9]), np.diag([1.0, 0.9, 0.0])
+    problem = FairProblem(S, np.zeros((0, 3)), Q[None], 2, mean_tol=None, cov_weight=1.0)
+    solution = solve(problem, "deflation", certify=False)
+    assert solution.certificate.objective == pytest.approx(5.0 + 4.0 - 1.0, rel=1e-6)
+    np.testing.assert_allclose(np.abs(solution.basis), np.eye(3)[:, :2], atol=1e-6)
