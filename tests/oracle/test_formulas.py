@@ -10,7 +10,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from fairpca import FairPCA
-from fairpca.exceptions import IdentifierWarning
+from fairpca.exceptions import GroupsError, IdentifierWarning
 from fairpca.metrics import FairScorer, audit, delta_fairness, refit_within
 from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Trained, cross_fit_delta, largest_delta
 from fairpca.metrics._inference import effort_of
@@ -21,6 +21,7 @@ from fairpca.moments._release import release
 from fairpca.moments._storage import _read_indicators
 from fairpca.rows import Rows
 from fairpca.rows._checks import unique_columns, warn_of_identifiers
+from fairpca.rows.groups import holds_numbers
 from fairpca.solvers import FairProblem, solve
 from fairpca.tables import moments_from_files
 from fairpca.tables._kernel import distinct
@@ -231,3 +232,21 @@ def test_deflation_takes_for_free_what_gap_an_earlier_component_has_spent():
     solution = solve(problem, "deflation", certify=False)
     assert solution.certificate.objective == pytest.approx(5.0 + 4.0 - 1.0, rel=1e-6)
     np.testing.assert_allclose(np.abs(solution.basis), np.eye(3)[:, :2], atol=1e-6)
+
+
+def test_two_fractions_are_groups_and_three_are_numbers():
+    assert not holds_numbers([0.5, 1.5])
+    assert holds_numbers([0.5, 1.0, 1.5])
+    assert not holds_numbers([1.0, 2.0, 3.0])
+    assert holds_numbers([1.0, 2.0, 3.0], most=2)
+    age = np.array([0.5, 2.0, 3.0, np.nan])  # one fraction is enough
+    with pytest.raises(GroupsError, match="holds numbers, of which 1 is missing"):
+        FairPCA(1, missing_groups="own").fit(np.eye(4), sensitive_features=age)
+
+
+def test_names_given_for_features_replace_those_of_a_frame():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [2.0, 1.0, 0.0]})
+    z = ["u", "v", "u"]
+    assert Rows.read(frame, z).feature_names == ("a", "b")
+    assert Rows.read(frame, z, feature_names=["c", "d"]).feature_names == ("c", "d")
+    assert Rows.read(frame.to_numpy(), z).feature_names is None
