@@ -222,6 +222,7 @@ TITLES = {
     "target_compare": "A target against other ways to a model",
     "target_time": "Time of a fit with a target, in seconds",
     "scale": "Millions of rows",
+    "contrasts": "Joint groups under limits on covariances",
     "sets": "Certified gaps on the paper's data sets",
     "shapes": "Cost of a certified fit, in eigendecompositions",
     "sparse": "Sparse components on the paper's data sets",
