@@ -21,7 +21,7 @@ def test_the_ten_lines_run_and_say_what_the_demo_says(readme, capsys, run):
     figures, certificate = capsys.readouterr().out.splitlines()
     kept, mean_gap, cov_gap = map(float, figures.split())
     assert mean_gap < 1e-12
-    assert certificate.startswith("Certificate(within 0.2 % of optimal (proven)")
+    assert certificate.startswith("Certificate(within 0.3 % of optimal (proven)")
     demo = run("fit").stdout
     assert f"{100 * kept:.1f} %" in demo
     assert f"{cov_gap:.3f}" in demo

@@ -301,7 +301,7 @@ def test_certificate_shows_every_step(data):
     best = line(display.ax_, "objective, best so far")[:, 1]
     assert (np.diff(best) >= 0).all()
     assert best[-1] <= fair.certificate_.objective + 1e-9
-    assert "0.2 % of optimal" in labels(display.ax_)[-1]
+    assert "0.3 % of optimal" in labels(display.ax_)[-1]
     again = CertificateDisplay.from_estimator(FairPCA(2), X, sensitive_features=z)
     assert again.steps == history.steps
     with pytest.raises(InvalidInputError, match="solved exactly"):

@@ -126,8 +126,8 @@ class Certificate:
     solver : str
         The method that found the basis.
     basis_settled : bool
-        Whether the ascent to the basis ended at a stationary point inside the constraints. The
-        solvers "tight" and "paper" round, and do not ascend.
+        Whether the ascent to the basis ended at a stationary point inside the constraints, or
+        within `tol` of the bound. The solvers "tight" and "paper" round, and do not ascend.
     bound_solved : bool
         Whether the relaxation behind the bound was solved to `tol`; the bound holds all the same.
     criterion : {"total", "worst-variance", "worst-loss"}

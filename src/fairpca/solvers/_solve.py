@@ -27,6 +27,7 @@ from fairpca.solvers._solution import (
     Options,
     Snapshot,
     Solution,
+    Status,
     relative_gap,
 )
 from fairpca.solvers._starts import (
@@ -212,6 +213,9 @@ def _certify(
     _check(reduced, outcome.method, V, objective - proven - _ROUNDING * size, size + cov_term)
     proven = max(proven, objective)  # equal up to rounding where the solution is exact
     relaxed = min(bound.relaxed_value * reduced.scale, proven)
+    settled = outcome.status
+    if settled is Status.UNSETTLED and relative_gap(proven, objective) <= tol:
+        settled = Status.CONVERGED  # an ascent has nothing left to gain
     certificate = Certificate(
         objective=objective,
         bound=proven,
@@ -220,12 +224,12 @@ def _certify(
         relaxed_objective=relaxed,
         duality_gap=relative_gap(proven, relaxed),
         solver=outcome.method,
-        basis_settled=outcome.status.converged and outcome.method not in ("tight", "paper"),
+        basis_settled=settled.converged and outcome.method not in ("tight", "paper"),
         bound_solved=outcome.bound is not None and bound.status.converged,
         criterion=objectives.criterion,
         level=max(PROVEN, tol),
     )
-    status = outcome.status if bound.status.converged else bound.status
+    status = settled if bound.status.converged else bound.status
     weights = None if problem.group_covariances is None else bound.weights
     return Solution(V, certificate, outcome.n_iter, status, weights)
 
