@@ -22,10 +22,7 @@ PACKAGES = {
     "fairpca.tables": "Files, streams, databases and engines",
     "fairpca.datasets": "Data",
     "fairpca.solvers": "The solvers themselves",
-    "fairpca.adversary": "The adversary of DeltaFairPCA",
-    "fairpca.kernels": "Feature maps of kernels",
     "fairpca.rows": "Rows with groups, strata and weights",
-    "fairpca.linalg": "Small matrices",
     "fairpca.exceptions": "Errors and warnings",
 }
 

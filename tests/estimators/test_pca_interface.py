@@ -153,3 +153,30 @@ def test_a_fit_in_single_precision_makes_no_second_table(options):
     finally:
         tracemalloc.stop()
     assert scores.dtype == fair.components_.dtype == np.float32
+
+
+def test_a_plain_pca_scores_where_a_component_has_less_variance_than_the_noise():
+    rng = np.random.default_rng(0)
+    group = np.arange(400) % 2
+    X = rng.normal(size=(400, 6)) * [1.0, 1.0, 4.0, 4.0, 4.0, 4.0]
+    X[:, 2:] *= 1.0 + 2.0 * group[:, None]
+    fair = FairPCA(2, cov_weight=30.0).fit(X, sensitive_features=group)
+    assert fair.explained_variance_.min() < fair.noise_variance_
+    assert fair.to_sklearn().score(X) == pytest.approx(fair.score(X), rel=1e-6)
+
+
+def test_correlated_scores_have_no_such_model():
+    X, group = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
+    for estimator in (FairPCA(2), FairPCA(2, rotation="varimax")):
+        fair = estimator.fit(X, sensitive_features=group)
+        assert hasattr(fair, "score") == hasattr(fair, "get_covariance") == (not fair.rotation)
+
+
+def test_batches_in_single_precision_give_components_in_it():
+    X, group = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
+    fair = FairPCA(2)
+    for batch in np.split(np.arange(60), 3):
+        fair.partial_fit(X[batch].astype(np.float32), sensitive_features=group[batch])
+    assert fair.components_.dtype == np.float32
+    chosen = FairPCACV(2).fit(X, sensitive_features=group)
+    np.testing.assert_allclose(chosen.to_sklearn().transform(X), chosen.transform(X))

@@ -343,13 +343,16 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             check_moments(self, "partial_fit")
         first = not hasattr(self, "moments_")
         parts = (sensitive_features, control_features, sample_weight)
-        batch = self._sum_rows(X, *parts, reset=first, least=1, y=y)
+        rows: list[Rows] = []
+        batch = self._sum_rows(X, *parts, reset=first, least=1, keep=rows, y=y)
         self.moments_ = batch if first else self.moments_ + batch
         levels = [self.moments_.levels(name) for name in self.moments_.categorical_attributes]
         if self.moments_.n_samples < 2 or any(len(names) < 2 for names in levels):
             return self
         try:
             self._fit_sums(self.moments_, warn=False)
+            if rows:
+                self._set_dtype(rows[0])
         except (InfeasibleError, GroupsError) as error:
             self.__dict__.pop("components_", None)  # they are those of fewer rows
             warn_user(

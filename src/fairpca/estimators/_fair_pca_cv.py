@@ -205,6 +205,11 @@ class FairPCACV(FairnessEstimator):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.inverse_transform(X)
 
+    def to_sklearn(self) -> Any:
+        """Return a plain `sklearn.decomposition.PCA`, as `FairPCA.to_sklearn`."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.to_sklearn()
+
     def get_covariance(self) -> Array:
         """Return the covariance of rows under the model of `best_estimator_`."""
         check_is_fitted(self, "best_estimator_")

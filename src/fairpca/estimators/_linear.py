@@ -26,7 +26,7 @@ from fairpca.tables import input_kind
 
 
 def _has_model(estimator: Any) -> bool:
-    return bool(estimator._orthogonal)
+    return bool(estimator._orthogonal) and estimator.rotation is None
 
 
 class PCAInterfaceMixin:
@@ -34,7 +34,7 @@ class PCAInterfaceMixin:
 
     The model is that of Tipping and Bishop (1999): rows are normal, with the variance of each
     component along it and one variance, `noise_variance_`, in all other directions. A component of
-    less variance than that counts as one of them.
+    less variance than that counts as one of them. Rotated scores are correlated: no such model.
     """
 
     n_samples_: int
@@ -274,8 +274,8 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
 
         For programs that do not have this package. Its `inverse_transform`, covariance and score
         are the same only if features keep their units (``standardize=False``): scikit-learn's PCA
-        has no scale. Nor can it score where it whitens, or where a component has less variance
-        than `noise_variance_`.
+        has no scale. Nor is its score the same where it whitens or scores are rotated. A component
+        of less variance than `noise_variance_` gets a little more than that, so that it can score.
 
         Examples
         --------
@@ -293,7 +293,9 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         pca = PCA(n_components=len(self.components_), whiten=self.whiten)
         pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
         # What whitening divides by; scikit-learn would divide by zero, or nearly.
-        pca.explained_variance_ = self._whitening**2 if self.whiten else self.explained_variance_
+        least = (1.0 + 1e-9) * getattr(self, "noise_variance_", 0.0)
+        variances = np.maximum(self.explained_variance_, least)
+        pca.explained_variance_ = self._whitening**2 if self.whiten else variances
         pca.explained_variance_ratio_ = self.explained_variance_ratio_
         pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_
         for name in ("singular_values_", "noise_variance_", "n_samples_"):

@@ -187,6 +187,11 @@ class FairPCA(_FairParams, Estimator, DefaultParamsReadable):
         mean unless this is "error". Infinities are always an error.
     missingGroups : {"raise", "own"}, default "raise"
         Rows without a group or stratum: an error, or a group of their own.
+
+    See Also
+    --------
+    fairpca.FairPCA : The same for rows in memory; it says what the parameters mean.
+    FairnessEvaluator : Measures the scores in a `CrossValidator`.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -230,6 +235,10 @@ class FairPCAModel(_FairParams, Model, MLReadable):
 
     It has the parameters that it was fitted with, as ``model.getOrDefault("nComponents")``.
     `fitted` is the `fairpca.FairPCA`; its `save` writes the file that `fairpca transform` reads.
+
+    See Also
+    --------
+    FairPCA : The estimator that returns it.
     """
 
     def __init__(self, fitted: estimators.FairPCA | None = None) -> None:
@@ -356,6 +365,10 @@ class FairnessEvaluator(_Columns, Evaluator, DefaultParamsReadable):
         Penalty on a unit of the gap.
     compare : str, default "one-vs-rest"
         As in `fairpca.FairPCA`.
+
+    See Also
+    --------
+    fairpca.metrics.mean_gap, fairpca.metrics.cov_gap : The same gaps of rows in memory.
     """
 
     sensitiveCol = _FairParams.sensitiveCol
