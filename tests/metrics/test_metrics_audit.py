@@ -108,8 +108,9 @@ class TestHeadline:
             assert one.headline.estimate == best.held_out.estimate
             assert one.headline.comparison == best.comparison
             assert one.headline.n_compared == len(ADVERSARIES)
-            for name in ("low", "high", "chance", "p_value"):
+            for name in ("high", "chance", "p_value"):
                 assert getattr(one.headline, name) == getattr(best.held_out, name)
+            assert one.headline.low == max(row.low for row in one.held_out)
 
     def test_noise_of_a_small_group_is_not_the_worst(self):
         # 35 rows without a difference may show more than the few points of large groups.
@@ -145,6 +146,20 @@ class TestHeadline:
         # Few rows, but a clear difference.
         one = report(0.06, 0.08, 0.15, 0.4)
         assert [row.estimate for row in one.by_adversary()] == [0.4]
+
+    def test_a_clear_difference_is_not_hidden_by_a_noisier_and_larger_one(self):
+        rng = np.random.default_rng(0)
+        z = np.repeat(list("abc"), [2000, 2000, 40])
+        U = rng.normal(size=(len(z), 2)) + 0.5 * (z == "b")[:, None]
+        U[z == "c"] += [0.5, 0.6]
+        report = audit(U, z, families=(), effort="quick", compare="pairs")
+        one = report.representations[0]
+        largest = max(one.held_out, key=lambda row: row.estimate)
+        clear = max(one.held_out, key=lambda row: row.low)
+        assert "c" in largest.comparison.groups
+        assert "c" not in clear.comparison.groups
+        assert one.headline.comparison == largest.comparison
+        assert one.headline.low == clear.low > largest.low
 
     def test_no_verdict_where_no_pair_has_rows_enough(self):
         z = np.arange(60) % 2

@@ -59,7 +59,8 @@ class Comparison(NamedTuple):
 class AdversaryResult(NamedTuple):
     """A comparison, and the difference of rates on held-out rows, whose figures it has.
 
-    A headline is the largest of `n_compared`, whose intervals hold together.
+    A headline is the largest of `n_compared`, whose intervals hold together; its lower limit is the
+    highest of theirs.
     """
 
     comparison: Comparison
@@ -165,7 +166,11 @@ class Representation:
             for comparison, one in zip(comparisons, rates, strict=True)
         )
         measured = replace(self, held_out=held_out)
-        best = max((held_out[k] for k in measured.counted()), key=lambda row: row.estimate)
+        counted = [held_out[k] for k in measured.counted()]
+        best = max(counted, key=lambda row: row.estimate)
+        # Where all intervals hold, the largest true value is above each lower limit.
+        low = max(row.low for row in counted)
+        best = best._replace(held_out=replace(best.held_out, low=low))
         undecided = {row.comparison.label() for row in measured.undecided()}
         small = best.comparison.small or best.comparison.label() in undecided
         word = verdict(best.estimate, best.low, best.high, missing=missing, small=small)
