@@ -286,8 +286,9 @@ _MEASURED = (
     _choice(AUDITING, "--family families", FAMILIES,
             "Classifiers fitted to all rows: linear (half-spaces), rbf (Gaussian-kernel SVM), cdf "
             "(orthants). Default: all.", multiple=True),
-    _choice(AUDITING, "--effort", EFFORTS, "How many rows, repeats and permutations are measured.",
-            default=EFFORTS[1]),
+    _choice(AUDITING, "--effort", EFFORTS,
+            "How many rows, repeats and permutations are measured: "
+            "{}, {} (default) or {}.".format(*EFFORTS), default=EFFORTS[1]),
     _value(AUDITING, "--min-group", _count(2), 30, "Rows that a group of the headline needs."),
     _flag(GROUPS, "--leave-out-unknown", "Count rows whose group is missing and leave them out."),
     _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals."),

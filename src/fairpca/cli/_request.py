@@ -16,8 +16,14 @@ from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HEL
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._checks import check_words, is_identifier, names_units, suggests_units
 from fairpca.rows._columns import MISSING_GROUP, check_names
+from fairpca.rows._identifiers import (
+    check_no_dates,
+    check_words,
+    is_identifier,
+    names_units,
+    suggests_units,
+)
 from fairpca.tables import Roles, Table, open_table
 from fairpca.tables._roles import is_text, possible_features
 
@@ -87,6 +93,7 @@ class TableRequest:
         counts = []
         for name in self.encoded:
             levels = [f.removeprefix(f"{name}=") for f in features if f.startswith(f"{name}=")]
+            check_no_dates(name, levels, ("categorical", [name]))
             if self.table.kind == "csv":
                 check_words(name, levels, ("categorical", [name]))
             counts.append(f"{name!r} ({len(levels)})")
@@ -115,8 +122,8 @@ class TableRequest:
         notes = []
         for name in names:
             used = name in roles.columns
-            told = names_units(name) or (is_identifier(name) and not used)
-            if suggests_units(columns[name], cells[1].ravel(), told=told):
+            by_name = names_units(name) or (is_identifier(name) and not used)
+            if suggests_units(columns[name], cells[1].ravel(), by_name=by_name):
                 count = pc.count_distinct(first.column(name)).as_py()
                 notes.append(
                     f"column {name!r} has {count:,} values in {first.num_rows:,} rows"

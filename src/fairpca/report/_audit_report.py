@@ -25,7 +25,7 @@ from fairpca.report._scores import BeforeAfterDisplay, caption
 from fairpca.report._summary import Fitted, PathPoint, at_penalty, fit_both, scores_of, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
-from fairpca.rows._checks import warn_of_units
+from fairpca.rows._identifiers import warn_of_units
 
 if TYPE_CHECKING:  # loaded only where it is fitted
     from fairpca.estimators import DeltaFairPCA
