@@ -100,7 +100,9 @@ def test_identifiers_and_dates_of_a_data_frame_are_called_that(people, model):
 
 def test_many_groups_that_are_numbers_name_the_option(run, write, people):
     frame = people.assign(age=np.arange(120) % 53 + 19)
-    result = run("fit", write(frame), "-s", "sex,age", "--drop", "race,income", "--mean-tol", "none")
+    result = run(
+        "fit", write(frame), "-s", "sex,age", "--drop", "race,income", "--mean-tol", "none"
+    )
     assert "column 'age' has 53 groups, whole numbers from 19 to 71" in result.stderr
     assert "Or use --numeric age." in result.stderr
 

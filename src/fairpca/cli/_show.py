@@ -18,6 +18,7 @@ from fairpca._files import to_json as json_text
 from fairpca._present import (
     NOTHING,
     TOO_FEW,
+    certificate_text,
     delta_request,
     interval,
     label,
@@ -28,23 +29,18 @@ from fairpca._present import (
     points_text,
     records,
     share,
+    share_of_variance,
     shorten,
-    verdict,
     visible,
     with_error,
 )
-from fairpca.cli._show_sparse import loadings_table, sparse_certificate, sparse_path
+from fairpca.cli._show_sparse import loadings_table, sparse_path
 from fairpca.moments.contrasts import ContrastTable
 
 # Columns of text; all others hold figures.
 _TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
          "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
 _PERSONS = f"fewer than {MIN_ROWS} rows: nearly single persons"
-_OBJECTIVES = {
-    "total": "",
-    "worst-variance": " (of the group that keeps least, less the penalty)",
-    "worst-loss": " (minus the largest loss of a group, less the penalty)",
-}
 
 
 def to_json(command: str, document: dict[str, Any]) -> str:
@@ -105,7 +101,7 @@ def print_fit(
         *((_path(fair),) if hasattr(fair, "penalty_") else ()),
         *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
         _target(fair, held_out) if fair.target_weight else None,
-        sparse_certificate(fair) or _certificate(fair),
+        escape(certificate_text(fair)),
         f"{expected['text'] if expected else ''}\n",
         _group_losses(groups) if groups else None,
         _contrasts(fair.contrasts_),
@@ -117,9 +113,7 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
     held = held_out or {}
     variance = [percent(held[f"{kind}variance"]) if held else None for kind in ("plain_", "")]
-    is_sparse = hasattr(fair, "balance_")
-    share_of = "table that a regression on the scores explains" if is_sparse else "total variance"
-    rows = [("variance kept", *kept, *variance, None, f"share of the {share_of}")]
+    rows = [("variance kept", *kept, *variance, None, share_of_variance(fair))]
     for name, key, meaning in (
         ("mean gap", "mean_gap", "largest distance of group means"),
         ("covariance gap", "cov_gap", "largest difference of covariances"),
@@ -191,26 +185,6 @@ def _path(fair: Any) -> Table:
         rows,
         caption,
         lambda place: bool(path[place]["chosen"]),
-    )
-
-
-def _certificate(fair: Any) -> str:
-    certificate = fair.certificate_
-    figures = (
-        f"objective{_OBJECTIVES[certificate.criterion]} {number(certificate.objective)}, "
-        f"bound {number(certificate.bound)}"
-    )
-    if not fair.certify and certificate.solver in ("refined", "deflation"):
-        return f"Certificate: not computed ({figures}; the bound ignores covariances and is loose)."
-    as_much = "" if certificate.target_kept is None else " and keeps as much of the target"
-    return (
-        f"Certificate: [bold]{verdict(certificate.as_dict())}[/bold] ({figures}). No other set of "
-        f"this many components that satisfies the constraints{as_much} can exceed the bound."
-        + (
-            f" The rotated scores are correlated, up to {fair.correlation_:.2f}."
-            if fair.rotation
-            else ""
-        )
     )
 
 
