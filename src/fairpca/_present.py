@@ -53,10 +53,20 @@ def label(attribute: Any, group: Any, other: Any = "", stratum: Any = "") -> str
     ('sex: f vs m where age=old', 'sex: f')
     """
     if isinstance(stratum, Mapping):
-        stratum = ", ".join(f"{name}={value}" for name, value in stratum.items())
+        stratum = levels_text(stratum, stratum.values())
     text = f"{attribute}: {group}" if attribute else str(group)
     text += "" if other in ("", None) else f" vs {other}"
     return f"{text} where {stratum}" if stratum not in ("", None) else text
+
+
+def levels_text(columns: Iterable[Any], levels: Iterable[Any]) -> str:
+    """Name a cell by its columns and their levels.
+
+    >>> from fairpca._present import levels_text
+    >>> levels_text(["sex", "age"], ["f", "old"])
+    'sex=f, age=old'
+    """
+    return ", ".join(f"{name}={level}" for name, level in zip(columns, levels, strict=True))
 
 
 def number(value: float | None, scale: float | None = None) -> str:

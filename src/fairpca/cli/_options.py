@@ -38,9 +38,9 @@ _MOST = 10**9
 EXPERT = {
     "--adversaries", "--adversary", "--by-column", "--categorical", "--confidence", "--engine",
     "--famd", "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels",
-    "--min-group", "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive",
-    "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title",
-    "--tol",
+    "--min-group", "--min-group-size", "--missing-groups", "--moments", "--no-certify",
+    "--no-notes", "--only", "--positive", "--rotation", "--safe-csv", "--scheduler", "--seed",
+    "--separator", "--solver", "--target-weight", "--title", "--tol",
 }  # fmt: skip
 
 

@@ -317,7 +317,9 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         pair = escape(shorten(entry["pair"]))
         yield f"Not measured: {entry['adversary']}, {pair}: {entry['reason']}."
     if report["small_groups"]:
-        named = [f"{g['attribute']}={g['group']} ({g['n_rows']})" for g in report["small_groups"]]
+        named = [
+            f"{label(g['attribute'], g['group'])} ({g['n_rows']})" for g in report["small_groups"]
+        ]
         every = worst is not None and worst["small"]
         why = "and no comparison without them" if every else "listed but never the largest"
         what = "rows" if report["n_units"] is None else "units"

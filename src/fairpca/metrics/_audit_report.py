@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairpca._present import html_table, label, points, points_text
+from fairpca._present import html_table, label, number, p_value, points, points_text
 from fairpca.metrics._inference import (
     NEGLIGIBLE,
     Difference,
@@ -398,12 +398,11 @@ class AuditReport:
                 if result.null is not None:
                     null = result.null
                     text += f", permuted {points(null.mean)} to {points(null.quantile)}, "
-                    text += f"p = {null.p_value:.3g}, {null.n_rows} rows"
+                    text += f"p = {p_value(null.p_value)}, {null.n_rows} rows"
                 lines.append(text)
-            mmd2 = "–" if one.mmd2 is None else f"{one.mmd2:.4g}"
             lines.append(
-                f"  {self.settings['compare']}: mean gap {one.mean_gap:.4g}, covariance gap "
-                f"{one.cov_gap:.4g}, MMD² {mmd2}, Gaussian bound "
+                f"  {self.settings['compare']}: mean gap {number(one.mean_gap)}, covariance gap "
+                f"{number(one.cov_gap)}, MMD² {number(one.mmd2)}, Gaussian bound "
                 f"{points(one.gaussian_bound)} points"
             )
         return "\n".join([*lines, *self._more_lines()])
@@ -425,16 +424,17 @@ class AuditReport:
             f"not measured: {one.adversary}, {one.pair}: {one.reason}" for one in self.missing
         ]
         if self.small_groups:
-            named = [f"{g.attribute}={g.group} ({g.n_rows})" for g in self.small_groups]
+            named = [f"{label(g.attribute, g.group)} ({g.n_rows})" for g in self.small_groups]
             what = "rows" if self.n_units is None else "units"
             lines.append(f"fewer than {self.settings['min_group']} {what}: {', '.join(named)}")
         lines += [f"{name}: {n} rows of unknown group left out" for name, n in self.unknown.items()]
         if self.losses is not None:
             place = int(np.argmax(self.losses["loss"]))
-            kept, best, loss, group = (
-                self.losses[name][place] for name in ("variance", "best", "loss", "group")
+            kept, best, loss = (
+                number(self.losses[name][place]) for name in ("variance", "best", "loss")
             )
-            lines.append(f"largest loss: {group} keeps {kept:.4g} of {best:.4g}, loses {loss:.4g}")
+            group = self.losses["group"][place]
+            lines.append(f"largest loss: {group} keeps {kept} of {best}, loses {loss}")
         if self.decisions is not None:
             lines.append(repr(self.decisions))
         return lines + [f"note: {note}" for note in self.notes]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairpca._present import html_table, label, points
+from fairpca._present import html_table, label, p_value, percent, points
 from fairpca.linalg import Array
 from fairpca.metrics._inference import HeldOut
 from fairpca.metrics._rules import Classifier, in_words
@@ -247,13 +247,12 @@ class DeltaResult:
             f"  {worst.label()} ({worst.n_rows[1]} and {worst.n_rows[0]} rows)",
         ]
         if worst.classifier is not None:
-            shares = ", ".join(f"{group} {rate:.1%}" for group, rate in worst.rates.items())
-            shares = shares.replace("%", " %")
+            shares = ", ".join(f"{group} {percent(rate)}" for group, rate in worst.rates.items())
             lines.append(f"  flags {shares}, {in_words(worst.classifier)}")
         if self.null is not None:
             lines.append(
                 f"  permuted groups: mean {points(self.null.mean)}, 95 % quantile "
-                f"{points(self.null.quantile)}, p = {self.null.p_value:.3g}"
+                f"{points(self.null.quantile)}, p = {p_value(self.null.p_value)}"
             )
             if self.null.n_rows < self.n_rows:
                 lines.append(
@@ -302,4 +301,4 @@ def _null_cells(null: NullSummary | None) -> tuple[Any, ...]:
     """Return the value that is compared, mean, quantile and p-value of a null, for a table."""
     if null is None:
         return (None,) * 4
-    return (*map(points, (null.value, null.mean, null.quantile)), null.p_value)
+    return (*map(points, (null.value, null.mean, null.quantile)), p_value(null.p_value))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import f as f_distribution
 
+from fairpca._present import levels_text
 from fairpca.exceptions import (
     FairnessWarning,
     GroupsError,
@@ -147,10 +148,10 @@ class _Builder:
                 ", no difference beyond chance" if n_plus and n_minus and mean_gap is None else ""
             )
             if n_plus < least:
-                self._note(_name(names, positive), stratum, n_plus, chance)
+                self._note(levels_text(names, positive), stratum, n_plus, chance)
             if n_minus < least:
-                name = f"all but {_name(names, positive)}" if negative is None else ""
-                self._note(name or _name(names, negative or ()), stratum, n_minus, chance)
+                name = f"all but {levels_text(names, positive)}" if negative is None else ""
+                self._note(name or levels_text(names, negative or ()), stratum, n_minus, chance)
         gaps = (n_plus, n_minus, mean_gap, cov_gap, status, (plus, minus))
         self.contrasts.append(Contrast(" × ".join(names), label, other, stratum, *gaps))
 
@@ -300,11 +301,7 @@ def strata_of(table: CellTable) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
     for levels in sorted(
         strata, key=lambda levels: [f(v) for f, v in zip(places, levels, strict=True)]
     ):
-        yield _name(table.controls, levels) if levels else None, strata[levels]
-
-
-def _name(columns: Sequence[str], levels: Sequence[Level]) -> str:
-    return ", ".join(f"{name}={level}" for name, level in zip(columns, levels, strict=True))
+        yield levels_text(table.controls, levels) if levels else None, strata[levels]
 
 
 def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:

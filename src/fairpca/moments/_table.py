@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from fairpca._choices import MIN_ROWS
-from fairpca._present import html_table
+from fairpca._present import html_table, levels_text
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments._cells import (
     Cell,
@@ -79,8 +79,7 @@ class CellTable:
 
     def name_key(self, key: Key) -> str:
         """Name the cell of a key."""
-        pairs = zip(self.key_names, key, strict=True)
-        return ", ".join(f"{name}={level}" for name, level in pairs) or "all rows"
+        return levels_text(self.key_names, key) or "all rows"
 
     # Pairs, because formats other than pickle know no keys that are tuples.
     def __getstate__(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class ContrastsDisplay(Display):
         """
         labels, gaps = self._shown(max_rows)
         size = (4.6 + min(0.075 * max(map(len, labels)), 4.5), 1.5 + 0.3 * len(labels))
-        with self._panels(ax, size, 2, 0.04) as places:
+        with self._panels(ax, size, 1, 2, wspace=0.04) as places:
             for index, (place, name) in enumerate(zip(places, _MEASURES, strict=True)):
                 panel = self.axes_[name] = places.figure.add_subplot(place)
                 _heat(panel, gaps[:, 2 * index : 2 * index + 2])

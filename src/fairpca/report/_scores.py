@@ -159,7 +159,7 @@ class BeforeAfterDisplay(Display):
         """
         shown = np.random.default_rng(0).permutation(len(self.codes))[:max_points]
         limits = [_common_limits(list(self.scores.values()), k) for k in components]
-        with self._panels(ax, (10.4, 4.8), len(self.scores), 0.08) as places:
+        with self._panels(ax, (10.4, 4.8), 1, len(self.scores), wspace=0.08) as places:
             for place, (title, U) in zip(places, self.scores.items(), strict=True):
                 if U.shape[1] == 1:
                     main = top = places.figure.add_subplot(place)
