@@ -95,6 +95,7 @@ def print_fit(
     heading: Sequence[str],
 ) -> None:
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
+    of = " (fitted rows)" if "n_rows" in (held_out or {}) else ""
     _print(
         heading,
         _comparison(fair, plain, held_out),
@@ -103,8 +104,8 @@ def print_fit(
         _target(fair, held_out) if fair.target_weight else None,
         escape(certificate_text(fair)),
         f"{expected['text'] if expected else ''}\n",
-        _group_losses(groups) if groups else None,
-        _contrasts(fair.contrasts_),
+        _group_losses(groups, of) if groups else None,
+        _contrasts(fair.contrasts_, of),
     )
 
 
@@ -188,7 +189,7 @@ def _path(fair: Any) -> Table:
     )
 
 
-def _group_losses(groups: dict[str, list[Any]]) -> Table:
+def _group_losses(groups: dict[str, list[Any]], of: str) -> Table:
     names = ("attribute", "group", "stratum")
     figures = ("best", "variance_plain", "loss_plain", "variance", "loss", "weight")
     rows = [
@@ -199,7 +200,7 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
     ]  # fmt: skip
     worst = max(groups["loss"])
     return _table(
-        "Variance that each group keeps, and loses",
+        f"Variance that each group keeps, and loses{of}",
         (*names, "rows", "own best", "plain PCA", "loss", "fair PCA", "loss", "weight", "note"),
         rows,
         "Loss: the extra variance this group would keep with components fitted to it alone.\n"
@@ -208,7 +209,7 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
     )
 
 
-def _contrasts(table: ContrastTable) -> Table:
+def _contrasts(table: ContrastTable, of: str) -> Table:
     contrasts = records(table)
     whole = "all rows" if any(entry["stratum"] for entry in contrasts) else ""
     head = (
@@ -234,7 +235,7 @@ def _contrasts(table: ContrastTable) -> Table:
             note += f"{note and '; '}{_PERSONS}"
         stratum, counts = entry["stratum"] or whole, " / ".join(map(str, sizes))
         rows.append((entry["attribute"], groups, stratum, counts, *gaps, note))
-    return _table("Gaps in all features, and left in the fair components", head, rows)
+    return _table(f"Gaps in all features, and left in the fair components{of}", head, rows)
 
 
 def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
