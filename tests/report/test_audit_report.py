@@ -21,7 +21,6 @@ from fairpca.report import audit_report
 from fairpca.report._page import _environment
 from fairpca.rows import Rows
 
-
 pytestmark = pytest.mark.usefixtures("small_effort")
 
 
