@@ -197,7 +197,8 @@ def _measure(folder, files, processes):
     """Run test files with coverage; return the seconds of each test by file."""
     command = [
         sys.executable, "-m", "pytest", *OPTIONS, "-p", "processor_time",
-        "-n", str(processes if processes > 1 else 0), "--dist", "worksteal",
+        # With --dist and no process but this one, coverage forgets which test it is in.
+        *(("-n", str(processes), "--dist", "worksteal") if processes > 1 else ("-n", "0")),
         "--cov=fairpca", "--cov-append", "--cov-context=test", "--cov-report=",
         f"--junitxml={folder}/tests.xml", *files,
     ]  # fmt: skip
@@ -215,6 +216,8 @@ def _measure(folder, files, processes):
     known = {name for tests in seconds.values() for name in tests}
     data = _coverage(environment["COVERAGE_FILE"])
     entered = {name.rpartition("|")[0] for name in data.measured_contexts()}
+    if entered == {""}:
+        sys.exit("coverage does not say which test enters a line")
     if lacking := {name for name in entered if name.split("::")[0] in seconds} - known:
         print(f"{len(lacking)} tests have another name in the report: {sorted(lacking)[:3]}")
     return seconds
