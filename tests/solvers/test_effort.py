@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairpca.solvers import FairProblem, solve
-from fairpca.solvers._solution import relative_gap
+from fairpca.solvers._solution import Status, relative_gap
 
 # Seed, features, components, contrasts, groups, whether means differ, and the constraints.
 PROBLEMS = {
@@ -91,3 +91,10 @@ def test_nothing_is_lost(problem, solver):
     assert gap <= 1.02 * then[1] + 1e-5
     assert iterations <= 1.2 * then[2] + 3
     assert snapshots <= 1.2 * then[3] + 3
+
+
+def test_a_relaxation_that_still_gains_is_not_given_up():
+    slow = made(7, 12, 3, 3, 0, True, {"cov_weight": 3.05, "mean_tol": 0.2})
+    solution = solve(slow, "paper", tol=1e-5)
+    assert solution.n_iter > 400
+    assert solution.status is Status.CONVERGED
