@@ -22,7 +22,7 @@ def test_a_table_becomes_a_page_figures_and_a_card(run, write, hired, tmp_path):
     out, card, path = tmp_path / "r.html", tmp_path / "card.md", write(hired)
     roles = ("--sensitive", "sex", "--drop", "race,income", "--decision", "hired", "-d", 2)
     places = ("--out", out, "--card", card, "--title", "A & B")
-    result = run("report", path, *roles, *LESS, *places)
+    result = run("report", path, *roles, *LESS, *places, "--folds", 5)
     assert result.exit_code == 0, result.stderr
     assert f"Report written to {out}" in result.stdout
     html = out.read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def test_held_out_figures_and_the_forecast_are_those_of_a_fit(run, write, people
     if "mean" in more:
         people.loc[::9, "u"] = np.nan
     path, out = write(people), tmp_path / "page.html"
-    asked = ("-s", "sex", "--drop", "race,income", *more)
+    asked = ("-s", "sex", "--drop", "race,income", "--folds", 3, *more)
     fit = json.loads(run("fit", path, *asked, "--json").stdout)
     result = run("report", path, *asked, "-o", out, *LESS)
     assert result.exit_code == 0, result.stderr
