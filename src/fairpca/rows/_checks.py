@@ -298,18 +298,18 @@ def warn_of_units(X: Any, rows: Any) -> None:
     """
     if rows.units is not None or not hasattr(X, "columns") or len(X) != len(rows):
         return
-    found, groups = [], replace(rows, strata=None).cells()
+    hints, groups = [], replace(rows, strata=None).cells()
     index = getattr(X, "index", None)
     for level in range(getattr(index, "nlevels", 0)):
         labels = index.get_level_values(level)  # type: ignore[union-attr]
         if not labels.is_unique and suggests_units(labels, groups):
-            found.append(("the index of X", labels, f"units=X.index.get_level_values({level})"))
+            hints.append(("the index of X", labels, f"units=X.index.get_level_values({level})"))
     for name in column_names(X):
         labels = np.asarray(X[name])
         is_whole = labels.dtype.kind in "iu"
         if is_whole and suggests_units(labels, groups, told=names_units(str(name))):
-            found.append((f"feature {name!r}", labels, f"units={name!r}"))
-    for what, labels, remedy in found:
+            hints.append((f"feature {name!r}", labels, f"units={name!r}"))
+    for what, labels, remedy in hints:
         warn_user(
             f"{what} has {len(np.unique(labels)):,} values in {len(labels):,} rows. If it names "
             f"persons or sites, {remedy} keeps their rows together in held-out figures.",
