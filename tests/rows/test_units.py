@@ -242,3 +242,10 @@ class TestWarning:
         stacked = pd.DataFrame(X, columns=list("ab"), index=np.arange(len(person)) % 410)
         model = FairPCA(1, cov_weight=0, standardize=True)
         model.fit(stacked.assign(age=age), sensitive_features=person % 2)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 1.0])
+def test_about_the_share_of_the_rows_is_held_out(share):
+    X = np.random.default_rng(3).normal(size=(4000, 2))
+    marked = Rows(X).held_out(share)
+    assert abs(marked.mean() - share) <= 4.0 * np.sqrt(share * (1.0 - share) / len(X))

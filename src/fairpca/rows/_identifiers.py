@@ -87,18 +87,18 @@ def warn_of_units(X: Any, rows: Any) -> None:
     """
     if rows.units is not None or not hasattr(X, "columns") or len(X) != len(rows):
         return
-    likely, groups = [], replace(rows, strata=None).cells()
+    hints, groups = [], replace(rows, strata=None).cells()
     index = getattr(X, "index", None)
     for level in range(getattr(index, "nlevels", 0)):
         labels = index.get_level_values(level)  # type: ignore[union-attr]
         if not labels.is_unique and suggests_units(labels, groups):
-            likely.append(("the index of X", labels, f"units=X.index.get_level_values({level})"))
+            hints.append(("the index of X", labels, f"units=X.index.get_level_values({level})"))
     for name in column_names(X):
         labels = np.asarray(X[name])
         is_whole = labels.dtype.kind in "iu"
         if is_whole and suggests_units(labels, groups, by_name=names_units(str(name))):
-            likely.append((f"feature {name!r}", labels, f"units={name!r}"))
-    for what, labels, remedy in likely:
+            hints.append((f"feature {name!r}", labels, f"units={name!r}"))
+    for what, labels, remedy in hints:
         warn_user(
             f"{what} has {len(np.unique(labels)):,} values in {len(labels):,} rows. If it names "
             f"persons or sites, {remedy} keeps their rows together in held-out figures.",
