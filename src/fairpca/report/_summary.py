@@ -261,7 +261,7 @@ def _protected(attribute: str, groups: Sequence[Mapping[str, Any]]) -> str:
 def _status_in_fit(fair: Any, attribute: str, group: str) -> str:
     """Say how a fit compared a group: one status, or how many of its comparisons have which."""
     statuses = [
-        entry["status"]
+        entry["status"] + (" as a number" if entry["positive"] == "numeric" else "")
         for entry in records(fair.contrasts_)
         if entry["attribute"] == attribute
         and {group, "numeric"} & {entry["positive"], entry["negative"]}
