@@ -11,12 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairpca._present import number, percent
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, mean_gap
-from fairpca.report._display import (
-    Display,
-    group_style,
-    name_groups,
-    plain_model,
-)
+from fairpca.report._display import Display, group_style, name_groups, plain_model
 
 
 class BeforeAfterDisplay(Display):

@@ -23,13 +23,7 @@ from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_group
 from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_unique, unique_columns
 from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
 from fairpca.rows._sampling import hash_rows
-from fairpca.rows.groups import (
-    as_target,
-    check_cells,
-    encode_units,
-    join_targets,
-    too_many_cells,
-)
+from fairpca.rows.groups import as_target, check_cells, encode_units, join_targets, too_many_cells
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
