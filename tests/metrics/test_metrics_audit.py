@@ -94,7 +94,7 @@ def _results(pairs):
     held_out = tuple(
         AdversaryResult(
             Comparison("linear SVM", name, ("rest", "x"), {}, False),
-            HeldOut(value, 0.1, value - 0.2, value + 0.2, chance, 0.5, (0.3, 0.4), (50, 50)),
+            HeldOut(value, 0.1, value - chance, value + chance, chance, 0.5, (0.3, 0.4), (50, 50)),
         )
         for name, value, chance in pairs
     )
@@ -108,9 +108,10 @@ class TestHeadline:
             assert one.headline.estimate == best.held_out.estimate
             assert one.headline.comparison == best.comparison
             assert one.headline.n_compared == len(ADVERSARIES)
-            for name in ("high", "chance", "p_value"):
+            for name in ("chance", "p_value"):
                 assert getattr(one.headline, name) == getattr(best.held_out, name)
-            assert one.headline.low == max(row.low for row in one.held_out)
+            for name in ("low", "high"):
+                assert getattr(one.headline, name) == max(getattr(r, name) for r in one.held_out)
 
     def test_noise_of_a_small_group_is_not_the_worst(self):
         # 35 rows without a difference may show more than the few points of large groups.
@@ -129,7 +130,8 @@ class TestHeadline:
             assert row.comparison == worst.comparison
             for other in report.representations[0].undecided():
                 assert other.comparison.groups == ("rest", "c")
-                assert other.chance > 0.1
+                assert other.low <= 0
+                assert other.high >= 0.3
                 named += 1
         assert named
 
@@ -258,8 +260,8 @@ class TestOneRowIsOneQuantity:
                 new = row.held_out
                 assert new.low < new.estimate < new.high
                 assert new.estimate == pytest.approx(new.rates[1] - new.rates[0])
-                # Beyond the level of chance exactly where the p-value is below 5 %.
-                assert (new.estimate > new.chance) == (new.p_value < 0.05)
+                # Beyond the level of chance exactly where the p-value is below 5 %, and 0 outside.
+                assert (new.estimate > new.chance) == (new.p_value < 0.05) == (new.low > 0)
 
     def test_in_sample_rows(self, leaky):
         for one in leaky.representations:

@@ -28,7 +28,8 @@ from fairpca.metrics._audit_report import (
     SmallGroup,
 )
 from fairpca.metrics._cross_fit import CLASSIFIERS, Labelled, Settings, cross_fit_flags
-from fairpca.metrics._inference import Rates, effort_of
+from fairpca.metrics._effort import effort_of
+from fairpca.metrics._inference import Rates
 from fairpca.metrics._rules import Signs
 from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
@@ -45,6 +46,7 @@ _STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
     ("cdf", "search", False, lambda n, d: (2**d if d <= _ALL_ORTHANTS else 3) * (4e-4 + 7e-7 * n)),
 )
 _FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit
+_C = 1.0  # of Gaussian SVMs; their width is chosen for every permutation anew
 _ALL_ORTHANTS = 3  # components up to which every orthant is tried
 
 
@@ -426,6 +428,7 @@ class _Audit:
             family,
             "exact" if family == "linear" and d == 1 else method,
             "all" if family == "cdf" and d <= _ALL_ORTHANTS else "one",
+            C=_C if family == "rbf" else None,
             max_samples=self._effort.null_rows,
             seed=self._seed,
             min_group=self._settings["min_group"],
