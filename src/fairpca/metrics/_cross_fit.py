@@ -388,9 +388,9 @@ def _kernels(left: Array, right: Array, gammas: Sequence[float]) -> Iterator[Arr
 
 
 CLASSIFIERS: Mapping[str, Classifier] = {
-    "linear": Classifier(_train_linear, (2e-3, 2e-6, 0.0)),
-    "gaussian": Classifier(_train_gaussian, (0.01, 4e-5, 3e-8)),
-    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15), (0.12, 1e-4, 0.0)),
+    "linear": Classifier(_train_linear, (6e-3, 6e-6, 0.0)),
+    "gaussian": Classifier(_train_gaussian, (0.01, 2e-5, 3e-8)),
+    "trees": Classifier(partial(_train_trees, max_iter=60, max_leaf_nodes=15), (0.04, 1e-5, 0.0)),
     "mlp": Classifier(_train_network, (0.08, 4e-5, 0.0)),
     "logistic": Classifier(_train_logistic),
     "gaussian-widths": Classifier(_train_widths, max_rows=_KERNEL_ROWS),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import exp, log
+from typing import Any
 
 from fairpca._choices import EFFORTS
 from fairpca.exceptions import InvalidInputError
@@ -52,3 +55,28 @@ def effort_of(name: str) -> Effort:
         if effort.name == name:
             return effort
     raise InvalidInputError(f"effort must be one of {EFFORTS}, not {name!r}.", parameter="effort")
+
+
+ALL_ORTHANTS = 3  # components up to which every orthant is tried
+# In-sample: family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
+STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
+    ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
+    ("linear", "search", True, lambda n, d: 4e-3 * (d - 1) * (1.0 + 2e-3 * n)),
+    ("rbf", "svm", True, lambda n, d: 0.02 + 2e-7 * n**2),
+    ("cdf", "search", False, lambda n, d: (2**d if d <= ALL_ORTHANTS else 3) * (4e-4 + 7e-7 * n)),
+)
+_UNLIKE = 4.0  # what a kind of steps says of another is cut to this factor
+
+
+def seconds_left(
+    remaining: Iterable[tuple[str, float, Any]],
+    planned: Mapping[str, float],
+    taken: Mapping[str, float],
+) -> float:
+    """Return how long steps will take, by what those of their kind took, or all others so far."""
+    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
+    # A kind that takes ten times as long as planned (a linear SVM without a direction is replaced
+    # by a search) says little of the others; the machine's pace is in the middle of them all.
+    known = [log(min(max(pace, 1.0 / _UNLIKE), _UNLIKE)) for pace in paces.values()]
+    pace = exp(sum(known) / (1 + len(known)))  # one more that is as planned
+    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)
