@@ -21,6 +21,8 @@ faults, suite = load("faults"), load("suite")
 
 SOURCE = '''"""Words with 1 < 2 in them."""
 _LIMIT = 0.5
+_ROWS_AT_ONCE = 64
+_MOST = 40
 
 def larger(x, y=2):
     """Say whether 3 > 2."""
@@ -39,14 +41,15 @@ def found(tmp_path):
 
 def test_operators_constants_and_calls_are_changed_and_words_are_not(found):
     assert set(found) == {
-        "0.5 → 5.0", "0.5 → 0.05", "2 → 3", "x - y > _LIMIT → x - y >= _LIMIT", "x - y → x + y",
-        "x - y → x", "max(x, 1) ** 2 → max(x, 1) * 2", "max(x, 1) → min(x, 1)", "1 → 2",
+        "0.5 → 5.0", "0.5 → 0.05", "40 → 4", "2 → 3", "x - y > _LIMIT → x - y >= _LIMIT",
+        "x - y → x + y", "x - y → x", "max(x, 1) ** 2 → max(x, 1) * 2", "max(x, 1) → min(x, 1)",
+        "1 → 2",
     }  # fmt: skip
 
 
 def test_a_fault_knows_the_lines_that_use_it(found):
-    assert found["0.5 → 5.0"].used == (("rows/one.py", 6),)
-    assert ("rows/one.py", 8) in found["max(x, 1) → min(x, 1)"].used
+    assert found["0.5 → 5.0"].used == (("rows/one.py", 8),)
+    assert ("rows/one.py", 10) in found["max(x, 1) → min(x, 1)"].used
 
 
 def test_a_fault_is_applied_in_its_place_only(found, tmp_path):

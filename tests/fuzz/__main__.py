@@ -11,10 +11,10 @@ from pathlib import Path
 # The share of the tries; a try of the command line costs as much as twenty of a solver.
 SHARES = {
     "estimators": 0.18,
-    "solvers": 0.14,
+    "solvers": 0.1,
     "worst": 0.05,
-    "metrics": 0.14,
-    "equivalences": 0.13,
+    "metrics": 0.12,
+    "equivalences": 0.19,
     "inputs": 0.05,
     "processes": 0.03,
     "honesty": 0.02,

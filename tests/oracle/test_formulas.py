@@ -20,7 +20,7 @@ from fairpca.moments._held_out import _summary
 from fairpca.moments._release import release
 from fairpca.moments._storage import _read_indicators
 from fairpca.rows import Rows
-from fairpca.rows._checks import unique_columns, warn_of_identifiers
+from fairpca.rows._identifiers import unique_columns, warn_of_identifiers
 from fairpca.rows.groups import holds_numbers
 from fairpca.solvers import FairProblem, solve
 from fairpca.tables import moments_from_files

@@ -278,7 +278,7 @@ class FairPCACV(FairnessEstimator):
                 best.target_information_["held_out"] = chosen.shares()
         best._set_other_columns(others)
         for name, value in vars(best).items():
-            if name.endswith("_") and not name.startswith("_"):
+            if name.endswith("_"):
                 setattr(self, name, value)
         return self
 

@@ -35,7 +35,8 @@ from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
 from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
-from fairpca.rows._checks import dense_matrix, warn_of_units
+from fairpca.rows._checks import dense_matrix
+from fairpca.rows._identifiers import warn_of_units
 from fairpca.rows._pairs import intersection, known_rows
 
 _FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit

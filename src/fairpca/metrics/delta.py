@@ -178,8 +178,8 @@ def _check(settings: Settings, d: int, n_permutations: Any, random_state: Any) -
         raise InvalidInputError(
             f"orthants must be 'one' or 'all', not {settings.orthants!r}.", parameter="orthants"
         )
-    given = {name: getattr(settings, name) for name in ("C", "gamma")}
-    check_limits(**{name: value for name, value in given.items() if value is not None})
+    values = {name: getattr(settings, name) for name in ("C", "gamma")}
+    check_limits(**{name: value for name, value in values.items() if value is not None})
     check_limits(
         n_permutations=n_permutations,
         max_samples=settings.max_samples,

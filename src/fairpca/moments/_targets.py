@@ -110,11 +110,11 @@ def sum_targets(rows: Rows, columns: Sequence[Attribute]) -> dict[tuple[Level, .
     first = np.zeros(int(part.max(initial=-1)) + 1, dtype=np.intp)
     first[part[::-1]] = used[::-1]
     w = np.ones(len(used)) if rows.weights is None else rows.weights[used]
-    found: dict[tuple[Level, ...], Targets] = {}
+    by_cell: dict[tuple[Level, ...], Targets] = {}
     for row, sums in zip(first, _sum_parts(rows.X, y, w, used, part, first), strict=True):
         key, own = (tuple(c.levels[c.codes[row]] for c in some) for some in (columns, labels))
-        found[key] = (*found.get(key, ()), (own, sums))
-    return found
+        by_cell[key] = (*by_cell.get(key, ()), (own, sums))
+    return by_cell
 
 
 def _sum_parts(
