@@ -16,6 +16,7 @@ _LONGEST = 200  # characters of a name
 _ROUNDING = 1e-9  # a gap smaller than this share of its scale is rounding
 NOTHING = "–"
 """What stands where there is no value."""
+NOT_COMPUTED = "not computed"
 TOO_FEW = (
     "not measured, no part of the held-out rows has two rows or units of both groups in each half"
 )
@@ -85,6 +86,11 @@ def number(value: float | None, scale: float | None = None) -> str:
     return f"{value:.4g}" if 10 <= size < 1e4 else f"{value:.1e}"
 
 
+def penalty_text(penalty: float) -> str:
+    """Write a penalty as short as a point of a curve allows, two digits and no zeros behind."""
+    return f"{penalty:.2g}" if penalty < 10 else f"{penalty:.0f}"
+
+
 def share(value: float | None) -> str:
     """Write a share, or a difference of shares, with three digits."""
     return NOTHING if value is None else f"{value:.3f}"
@@ -92,7 +98,7 @@ def share(value: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """Write a share as a percentage with one digit."""
-    return NOTHING if value is None else f"{100 * value:.1f} %"
+    return NOTHING if value is None else f"{100 * value:.1f} %".replace("-", "−")
 
 
 def points(difference: float | None) -> str:
@@ -184,6 +190,58 @@ _BASES = {
     "tight": "a rounded relaxation",
     "paper": "a rounded relaxation",
 }
+
+
+_OBJECTIVES = {
+    "worst-variance": " (of the group that keeps least, less the penalty)",
+    "worst-loss": " (minus the largest loss of a group, less the penalty)",
+}
+
+
+def certificate_text(model: Any) -> str:
+    """Say what the certificate of a fitted model proves, and whether its scores are correlated."""
+    certificate, short = model.certificate_, certificate_words(model)
+    of = _OBJECTIVES.get(certificate.criterion, "")
+    figures = f"objective{of} {number(certificate.objective)}, bound {number(certificate.bound)}"
+    if is_sparse(model):
+        text = f"Certificate: {short}."
+    elif short == NOT_COMPUTED:
+        text = f"Certificate: {short} ({figures}; the bound ignores covariances and is loose)."
+    else:
+        as_much = "" if certificate.target_kept is None else " and keeps as much of the target"
+        text = (
+            f"Certificate: {verdict(certificate.as_dict())} ({figures}). No other set of this many "
+            f"components that satisfies the constraints{as_much} can exceed the bound."
+        )
+    if (largest := getattr(model, "correlation_", 0.0)) >= 0.005:
+        rotated = " rotated" if getattr(model, "rotation", None) else ""
+        text += f" The{rotated} scores are correlated, up to {largest:.2f}."
+    return text
+
+
+def certificate_words(model: Any) -> str:
+    """Say the same in a few words."""
+    certificate = model.certificate_
+    if is_sparse(model):
+        total = float(model.explained_variance_ratio_.sum())
+        most = percent(total * certificate.bound / (certificate.objective or 1.0))
+        d, equal = model.n_components_, "" if model.mean_tol != 0 else " with equal group means"
+        which = f"{d} scores{equal} explain" if d > 1 else f"score{equal} explains"
+        return f"explains {percent(total)}; no {which} more than {most}"
+    if not model.certify and certificate.solver in ("refined", "deflation"):
+        return NOT_COMPUTED
+    return optimality(certificate.gap) + (" (proven)" if certificate.proven else "")
+
+
+def share_of_variance(model: Any) -> str:
+    """Say what the variance kept by a model is a share of."""
+    table = "table that a regression on the scores explains"
+    return f"share of the {table if is_sparse(model) else 'total variance'}"
+
+
+def is_sparse(model: Any) -> bool:
+    """Whether a fitted model has sparse components, whose scores explain the table."""
+    return hasattr(model, "balance_")
 
 
 def records(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

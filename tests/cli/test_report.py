@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,26 @@ def test_columns_as_they_are(run, write, people, tmp_path):
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["fit"] is None
     assert document["data"]["n_components"] == 2
+
+
+def test_sparse_components_have_a_page_in_their_own_words(run, refused, write, people, tmp_path):
+    asked = (
+        "report",
+        write(people),
+        "-s",
+        "sex",
+        "--drop",
+        "race,income",
+        "-o",
+        tmp_path / "p.html",
+    )
+    result = run(*asked, "--nonzero", 3, "--folds", 0, "--effort", "quick", "--family", "linear")
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "p.html").read_text()
+    assert re.search(r"explains [\d.]+ %; no 2 scores with equal group means explain more", page)
+    assert "--nonzero excludes --rotation" in refused(
+        *asked, "--nonzero", 3, "--rotation", "varimax"
+    )
 
 
 def test_mistakes(refused, write, people, tmp_path):

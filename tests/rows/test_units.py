@@ -9,8 +9,8 @@ from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError, UnitsWarning
 from fairpca.metrics import audit
 from fairpca.rows import Rows
-from fairpca.rows._checks import suggests_units
 from fairpca.rows._columns import split_named
+from fairpca.rows._identifiers import suggests_units
 
 LABELS = {
     "text": lambda unit: np.array([f"p{u}" for u in unit], dtype=object),
@@ -210,8 +210,8 @@ class TestSuggestions:
 
     def test_a_telling_name_needs_repeated_values_only(self):
         mixed = np.arange(600) % 20
-        assert suggests_units(mixed, np.arange(600) % 3, told=True)
-        assert not suggests_units(np.arange(600), np.arange(600) % 3, told=True)
+        assert suggests_units(mixed, np.arange(600) % 3, by_name=True)
+        assert not suggests_units(np.arange(600), np.arange(600) % 3, by_name=True)
 
 
 class TestWarning:

@@ -432,7 +432,7 @@ class GroupMoments(MomentsReprMixin):
         options = (compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, *options)
         for note in contrasts.notes:
-            warn_user(note.message, note.category)
+            warn_user(note)
         return contrasts
 
     def group_covariances(self, joint: bool = False) -> GroupCovariances:

@@ -16,7 +16,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.rows import encode_groups
 
 # Okabe and Ito's palette without its yellow, which vanishes on white.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+MOST_DRAWN = len(COLOURS)  # groups that a picture can tell apart
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
@@ -52,7 +53,7 @@ class Style(NamedTuple):
 def group_style(index: int) -> Style:
     """Return the style of the group at a position; its parts have coprime periods."""
     return Style(
-        _COLOURS[index % len(_COLOURS)],
+        COLOURS[index % len(COLOURS)],
         _MARKERS[index % len(_MARKERS)],
         _LINES[index % len(_LINES)],
     )
