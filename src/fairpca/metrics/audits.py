@@ -28,7 +28,8 @@ from fairpca.metrics._audit_report import (
     SmallGroup,
 )
 from fairpca.metrics._cross_fit import CLASSIFIERS, Labelled, Settings, cross_fit_flags
-from fairpca.metrics._inference import Rates, effort_of
+from fairpca.metrics._effort import ALL_ORTHANTS, STATISTICS, effort_of, seconds_left
+from fairpca.metrics._inference import Rates
 from fairpca.metrics._rules import Signs
 from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
@@ -38,15 +39,8 @@ from fairpca.rows._checks import dense_matrix
 from fairpca.rows._identifiers import warn_of_units
 from fairpca.rows._pairs import intersection, known_rows
 
-# Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
-_STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
-    ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
-    ("linear", "search", True, lambda n, d: 2.5e-5 * n * (d + 1)),
-    ("rbf", "svm", True, lambda n, d: 0.07 + 8e-7 * n**2),
-    ("cdf", "search", False, lambda n, d: (2**d if d <= _ALL_ORTHANTS else 3) * (4e-4 + 7e-7 * n)),
-)
 _FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit
-_ALL_ORTHANTS = 3  # components up to which every orthant is tried
+_C = 1.0  # of Gaussian SVMs; their width is chosen for every permutation anew
 
 
 def audit(
@@ -233,17 +227,6 @@ class _Target(NamedTuple):
 _Step = tuple[str, float, Callable[[], None]]  # a kind, expected seconds, and what to do
 
 
-def seconds_left(
-    remaining: Iterable[tuple[str, float, Any]],
-    planned: Mapping[str, float],
-    taken: Mapping[str, float],
-) -> float:
-    """Return how long steps will take, by what those of their kind took, or all others so far."""
-    pace = sum(taken.values()) / (sum(planned.values()) or 1.0) if planned else 1.0
-    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
-    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)
-
-
 class _Audit:
     """Rows, what to measure on them, and what has been measured."""
 
@@ -387,7 +370,7 @@ class _Audit:
             for k, size in enumerate(sizes):
                 seconds = CLASSIFIERS[key].cost(min(effort.trained, size), d)
                 yield key, 2 * effort.repeats * seconds, partial(self._cross_fit, number, key, k)
-        for family, method, is_slow, cost in _STATISTICS:
+        for family, method, is_slow, cost in STATISTICS:
             is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
             if family in self._settings["families"] and not is_line:
                 n, times = self._permuted(is_slow)
@@ -426,7 +409,8 @@ class _Audit:
         settings = Settings(
             family,
             "exact" if family == "linear" and d == 1 else method,
-            "all" if family == "cdf" and d <= _ALL_ORTHANTS else "one",
+            "all" if family == "cdf" and d <= ALL_ORTHANTS else "one",
+            C=_C if family == "rbf" else None,
             max_samples=self._effort.null_rows,
             seed=self._seed,
             min_group=self._settings["min_group"],

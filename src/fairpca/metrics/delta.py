@@ -20,7 +20,7 @@ from fairpca.metrics._cross_fit import (
     cross_fit_flags,
     is_noise,
 )
-from fairpca.metrics._inference import Rates, quantile_of_one
+from fairpca.metrics._inference import Family, Rates
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._rules import Fit, Signs, Statistic
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
@@ -325,7 +325,7 @@ def _add_held_out(measured: DeltaPair, part: Labelled, settings: Settings) -> De
     notes = (measured.note, _HALF_NOISE.format(count=noisy) if noisy else "")
     return replace(
         measured,
-        held_out=rates.described(quantile_of_one(_CONFIDENCE)),
+        held_out=rates.described(Family(), _CONFIDENCE),
         note="; ".join(note for note in notes if note),
     )
 

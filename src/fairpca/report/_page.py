@@ -28,6 +28,7 @@ from fairpca._present import (
     with_error,
 )
 from fairpca.exceptions import InvalidInputError
+from fairpca.metrics._result import verdict_legend
 
 _HOME = Path(__file__).parent
 _SHADES = 6
@@ -157,7 +158,8 @@ def _digest(text: str) -> str:
 
 @lru_cache
 def _prose() -> dict[str, Any]:
-    return tomllib.loads((_HOME / "audit.toml").read_text(encoding="utf-8"))
+    prose = tomllib.loads((_HOME / "audit.toml").read_text(encoding="utf-8"))
+    return {**prose, "words": f"{verdict_legend()} {prose['words']}"}
 
 
 @lru_cache
