@@ -198,6 +198,12 @@ def _data(
     numbers = rows.groups.numeric if rows is not None and rows.groups is not None else ()
     least = report.settings["min_group"]
     groups = [] if rows is None else list(_group_sizes(rows, least, fitted))
+    open_pairs = {row.comparison.label() for row in report.representations[0].undecided()}
+    compared = [row.comparison for row in report.representations[0].held_out]
+    for group in groups:
+        about_it = {c.label() for c in compared if c.attribute == group["attribute"]
+                    and str(group["group"]) in map(str, c.groups)}  # fmt: skip
+        group["undecided"] = bool(about_it) and about_it <= open_pairs
     is_said = any("small group" in group.get("in_fit", "") for group in groups)
     return {
         "name": about.get("name") or "",
