@@ -86,6 +86,11 @@ def number(value: float | None, scale: float | None = None) -> str:
     return f"{value:.4g}" if 10 <= size < 1e4 else f"{value:.1e}"
 
 
+def penalty_text(penalty: float) -> str:
+    """Write a penalty as short as a point of a curve allows, two digits and no zeros behind."""
+    return f"{penalty:.2g}" if penalty < 10 else f"{penalty:.0f}"
+
+
 def share(value: float | None) -> str:
     """Write a share, or a difference of shares, with three digits."""
     return NOTHING if value is None else f"{value:.3f}"

@@ -20,13 +20,7 @@ from fairpca.moments._cells import (
     with_attribute,
 )
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, sort_levels
-from fairpca.rows.groups import (
-    check_levels,
-    combine,
-    holds_numbers,
-    is_number,
-    labels_are_numbers,
-)
+from fairpca.rows.groups import check_levels, combine, holds_numbers, is_number, labels_are_numbers
 from fairpca.rows.rows import numeric_strata_error
 
 if TYPE_CHECKING:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairpca._choices import PANEL
-from fairpca._present import NOTHING, Progress, number, percent, points, shorten, with_error
+from fairpca._present import (
+    NOTHING,
+    Progress,
+    number,
+    penalty_text,
+    percent,
+    points,
+    shorten,
+    with_error,
+)
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
@@ -276,7 +285,9 @@ def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[st
             scores = np.column_stack([scores, np.zeros(len(scores))])
         drawings.append(
             {
-                "label": f"penalty {point.figures['penalty']:.3g}" if figures else "plain PCA",
+                "label": f"penalty {penalty_text(point.figures['penalty'])}"
+                if figures
+                else "plain PCA",
                 "chosen": point.figures["chosen"],
                 "shown": figures,
                 "scores": _rounded(scores[drawn].T),

@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from fairpca._present import label, number, records, shorten
 from fairpca.estimators._expected_gaps import check_moments
 from fairpca.exceptions import InvalidInputError
-from fairpca.report._display import (
-    FAIR,
-    PLAIN,
-    SHADES,
-    Display,
-    plain_model,
-)
+from fairpca.report._display import FAIR, PLAIN, SHADES, Display, plain_model
 
 _COLUMNS = ("mean_gap_before", "mean_gap", "cov_gap_before", "cov_gap")
 _MEASURES = ("mean gap", "covariance gap")

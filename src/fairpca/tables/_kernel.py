@@ -24,13 +24,7 @@ from fairpca.rows._checks import check_weights, infinite_error
 from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
 from fairpca.rows._identifiers import Unique, check_no_dates, merge_unique, unique_columns
 from fairpca.rows._sampling import hash_rows
-from fairpca.rows.groups import (
-    as_target,
-    check_cells,
-    encode_units,
-    join_targets,
-    too_many_cells,
-)
+from fairpca.rows.groups import as_target, check_cells, encode_units, join_targets, too_many_cells
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
