@@ -8,7 +8,7 @@ from hypothesis import settings
 from support import NEEDS_SKLEARN_1_9
 
 from fairpca._choices import EFFORTS
-from fairpca.metrics._effort import Effort
+from fairpca.metrics._inference import Effort
 
 # The same examples on every run: a fresh clone passes where ours did. New ones if asked for.
 settings.register_profile("repeatable", derandomize=True)
@@ -36,8 +36,8 @@ def short_path(monkeypatch):
 def small_effort():
     """Audits draw and permute little, for tests of commands and pages, not of their figures."""
     with pytest.MonkeyPatch.context() as patch:
-        table = tuple(Effort(name, 400, 200, 1, 200, 19, 9) for name in EFFORTS)
-        patch.setattr("fairpca.metrics._effort._TABLE", table)
+        table = tuple(Effort(name, 400, 200, 1, 200, 19, 9, 1.0) for name in EFFORTS)
+        patch.setattr("fairpca.metrics._inference._TABLE", table)
         yield
 
 

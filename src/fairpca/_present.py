@@ -299,3 +299,20 @@ class Counter:
         self.done += count
         if self._progress is not None:
             self._progress(self.done, self.total)
+
+
+_UNLIKE = 4.0  # what a kind of steps says of another is cut to this factor
+
+
+def seconds_left(
+    remaining: Iterable[tuple[str, float, Any]],
+    planned: Mapping[str, float],
+    taken: Mapping[str, float],
+) -> float:
+    """Return how long steps will take, by what those of their kind took, or all others so far."""
+    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
+    # A kind that takes ten times as long as planned (a linear SVM without a direction is replaced
+    # by a search) says little of the others; the machine's pace is in the middle of them all.
+    known = [math.log(min(max(pace, 1.0 / _UNLIKE), _UNLIKE)) for pace in paces.values()]
+    pace = math.exp(sum(known) / (1 + len(known)))  # one more that is as planned
+    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from fairpca.datasets.__main__ import main
-from fairpca.metrics import _effort
+from fairpca.metrics import _inference
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "raw-adult.md"
 MAKE = ["python", "-m", "fairpca.datasets"]
-EFFORT = _effort._TABLE  # before a fixture makes it small
+EFFORT = _inference._TABLE  # before a fixture makes it small
 
 
 def _blocks(kind):
@@ -42,7 +42,7 @@ def here(tmp_path, monkeypatch):
 )
 def test_the_commands_run(here, run, monkeypatch, with_figures):
     if with_figures:
-        monkeypatch.setattr(_effort, "_TABLE", EFFORT)
+        monkeypatch.setattr(_inference, "_TABLE", EFFORT)
     commands = [command for command in _commands() if command[:3] != MAKE]
     assert [command[1] for command in commands] == ["audit", "fit", "audit", "transform"]
     results = [run(*command[1:]) for command in commands]

@@ -9,11 +9,11 @@ import pytest
 
 from fairpca import FairPCA
 from fairpca._choices import ADVERSARIES, PANEL
+from fairpca._present import seconds_left
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
 from fairpca.metrics import HeldOut, audit, cov_gap, mean_gap
 from fairpca.metrics._audit_report import AdversaryResult, Comparison, Representation
 from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Trained
-from fairpca.metrics._effort import seconds_left
 from fairpca.metrics._result import statistic_name
 from fairpca.rows import Rows
 

@@ -14,8 +14,7 @@ from fairpca import FairPCA
 from fairpca.exceptions import GroupsError, IdentifierWarning
 from fairpca.metrics import FairScorer, audit, delta_fairness, refit_within
 from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Trained, cross_fit_delta, largest_delta
-from fairpca.metrics._effort import effort_of
-from fairpca.metrics._inference import Family
+from fairpca.metrics._inference import Family, effort_of
 from fairpca.metrics._svm import svm_directions
 from fairpca.moments import GroupMoments
 from fairpca.moments._held_out import _summary

@@ -165,7 +165,9 @@ def warn_of_groups(model: Any, *, compared: bool = True) -> None:
             "others, or keep fewer components.",
             FewRowsWarning,
         )
-    for name in moments.categorical_attributes:
+    # An attribute of many groups has nearly as many contrasts.
+    many = small or len(contrasts["status"]) >= MANY_GROUPS
+    for name in moments.categorical_attributes if many else ():
         if _is_numeric(moments, name) and (small or len(moments.levels(name)) > MANY_GROUPS):
             warn_user(FewRowsWarning(_many_numbers(moments, name), settings=_as_number(name)))
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fairpca._present import html_table, label, number, p_value, points, points_text
-from fairpca.metrics._effort import Effort
 from fairpca.metrics._inference import (
     Difference,
+    Effort,
     Family,
     HeldOut,
     Rates,

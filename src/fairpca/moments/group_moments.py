@@ -181,7 +181,7 @@ class GroupMoments(MomentsReprMixin):
         >>> 8900 < noisy.n_samples < 9100, noisy.noise
         (True, (1.0, 1e-06))
         """
-        from fairpca.moments._private import private_table  # not needed by a fit
+        from fairpca.moments._release import private_table  # not needed by a fit
 
         rows, budget = Rows.read(X, sensitive_features), (epsilon, delta)
         table = private_table(rows, groups, (center, scale), budget, bound, random_state)
