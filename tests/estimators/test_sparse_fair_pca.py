@@ -198,31 +198,32 @@ def test_without_a_constraint_on_means_more_is_explained(rows):
     assert free.mean_gap_ > 0.1
 
 
-@pytest.mark.parametrize("r", [0, 1, 2, 3])
-@pytest.mark.parametrize("m", [2, 4])
-def test_scores_of_additions_are_below_one_eigenproblem_for_each(r, m):
-    if m < r + 1:
-        return
+@pytest.mark.parametrize("r", [0, 1, 2])
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_scores_of_additions_are_those_of_one_eigenproblem_for_each(r, m):
     rng = np.random.default_rng(r)
     S = random_problem(r, 7, 1, 2).covariance
     F = independent_rows(rng.normal(size=(r, 7)), 1e-12)
     supports = np.array([rng.choice(7, m - 1, replace=False) for _ in range(3)])
     for places in (None, [np.array([i]) for i in range(7)]):
         problem = SparseProblem.pose(S, F, np.zeros((0, 7, 7)), 1, m, None, places)
-        values = addition_values(problem, (S @ S)[None], supports, F)
+        values = addition_values(problem, np.zeros((7, 0)), supports)
         for support, row in zip(supports, values, strict=True):
             for new, value in enumerate(row):
                 if new in support:
                     assert value == -np.inf
                     continue
                 larger = [*support, new]
-                N = complement_basis(F[:, larger], 1e-12)
                 at = np.ix_(larger, larger)
-                best = scipy.linalg.eigvalsh(N.T @ (S @ S)[at] @ N, N.T @ S[at] @ N)[-1]
-                # Only the best direction on the support is combined with the new one.
-                assert 0.5 * best < value <= best * (1 + 1e-9)
-                if m - 1 - r <= 1:
-                    assert value == pytest.approx(best, rel=1e-6)
+                best = scipy.linalg.eigvalsh((S @ S)[at], S[at])[-1]
+                assert value <= best * (1 + 1e-9)  # a mean gap costs
+                if not r:
+                    assert value == pytest.approx(best, rel=1e-3)
+                elif m > r:
+                    N = complement_basis(F[:, larger], 1e-12)
+                    pair = (N.T @ matrix[at] @ N for matrix in (S @ S, S))
+                    # Newton's method ends after a few steps, on the lower side.
+                    assert value >= 0.75 * scipy.linalg.eigvalsh(*pair)[-1]
 
 
 def test_a_positive_mean_tol_bounds_the_mean_gap_and_explains_more(rows):

@@ -33,7 +33,7 @@ from fairpca.exceptions import (
 from fairpca.linalg import Array
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.solvers import FairProblem
+from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 
@@ -408,9 +408,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         warn: bool = True,
     ) -> Self:
         """Scale, pose the problem, solve it, and set the attributes that end in an underscore."""
-        famd = self.standardize == FAMD
-        scaling = moments.standardization(famd=famd) if self.standardize else None
-        scaled = moments.complete() if scaling is None else moments.standardized(scaling)
+        whole, famd = self._whole(moments), self.standardize == FAMD
+        scaling = whole.standardization(famd=famd) if self.standardize else None
+        scaled = whole.complete() if scaling is None else whole.standardized(scaling)
         inner, span = scaled.coordinates(), scaled.span  # the span of the rows, if X is wide
         _, mean, covariance = inner.pooled()
         contrasts = self._form_contrasts(inner)
@@ -418,22 +418,10 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
             pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
             count = count_components(pose(1), self.n_components)
-            n_gaps = len(contrasts.cov_gaps)
-            if warn and n_gaps and self.cov_weight != 0:
-                is_limit = self.cov_tol is not None
-                warn_of_solve(len(covariance), count, n_gaps, is_limit=is_limit)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
             problem = pose(count, padding=padding)
-            self.group_variance_ = self.target_kept_ = self.target_information_ = None
-            if tabulate or self.objective != "total":
-                solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
-            elif self.target_weight:
-                from fairpca.estimators._target import solve_with_target  # not needed by others
-
-                solution = solve_with_target(self, problem, inner)
-            else:
-                solution = self._solve(problem)
+            solution = self._find_components(problem, inner, tabulate=tabulate, warn=warn)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
@@ -449,3 +437,26 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
                 warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
             warn_of_groups(self, compared=self.mean_tol is not None or self.cov_weight != 0)
         return self
+
+    def _whole(self, moments: GroupMoments) -> GroupMoments:
+        """Moments as the solver needs them."""
+        return moments
+
+    def _find_components(
+        self, problem: FairProblem, moments: GroupMoments, *, tabulate: bool, warn: bool
+    ) -> Solution:
+        """Solve for the objective; set what only some objectives have."""
+        size, n_gaps = moments.n_features, len(problem.cov_gaps)
+        if warn and n_gaps and self.cov_weight != 0:
+            is_limit = self.cov_tol is not None
+            warn_of_solve(size, problem.n_components, n_gaps, is_limit=is_limit)
+        self.group_variance_ = self.target_kept_ = self.target_information_ = None
+        if tabulate or self.objective != "total":
+            padding = len(problem.covariance) - size
+            solution, self.group_variance_ = solve_groups(self, problem, moments, padding)
+            return solution
+        if self.target_weight:
+            from fairpca.estimators._target import solve_with_target  # not needed by others
+
+            return solve_with_target(self, problem, moments)
+        return self._solve(problem)
