@@ -7,10 +7,19 @@ from support import random_problem
 
 from fairpca import FairPCA, GroupMoments, SparseFairPCA, load_model
 from fairpca.datasets import load_diabetes_sex
-from fairpca.exceptions import CorrelatedScoresWarning, InfeasibleError, InvalidInputError
+from fairpca.exceptions import (
+    CorrelatedScoresWarning,
+    InfeasibleError,
+    InvalidInputError,
+    LongFitWarning,
+)
 from fairpca.linalg import complement_basis
 from fairpca.solvers._sparse import addition_values, solve_sparse
-from fairpca.solvers._sparse_problem import SparseProblem, explained_variances, independent_rows
+from fairpca.solvers._sparse_problem import (
+    SparseProblem,
+    explained_variances,
+    independent_rows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +281,34 @@ def test_a_component_on_real_data_is_small_and_nearly_as_good():
     fair.fit(diabetes.data, sensitive_features=diabetes.sensitive_features)
     assert fair.certificate_.gap < 0.02
     assert "explained objective" in repr(fair.certificate_)
+
+
+def test_a_long_search_is_announced_with_what_is_quick(monkeypatch, rows):
+    X, group = rows
+    fair = SparseFairPCA(2, n_nonzero="path").fit(X, sensitive_features=group)
+    assert fair.n_samples_ == 600
+    monkeypatch.setattr("fairpca.estimators._sparse_fair_pca.LONG_FIT", 1e-3)
+    with pytest.warns(LongFitWarning, match="at most 12 of 12 features.*n_nonzero=4"):
+        fair.fit(X, sensitive_features=group)
+
+
+def test_what_exceeds_a_limit_by_little_is_worth_less_than_all_within_it(rows):
+    X, group = rows
+    moments = GroupMoments.from_arrays(X, group)
+    contrasts = moments.contrasts()
+    S, Q = moments.pooled().covariance, 1e-9 * contrasts.cov_gaps
+    F = independent_rows(contrasts.mean_gaps, 1e-11)
+    problem = SparseProblem.pose(S, F, Q, 2, 4, 1e-13)
+    state = solve_sparse(problem)
+    assert problem.excess(state.V) < 1e-8
+    assert state.value < 0
+
+
+def test_a_limit_on_correlated_scores_is_met_and_used(rows):
+    X, group = rows
+    with pytest.warns(CorrelatedScoresWarning):
+        free = SparseFairPCA(3, n_nonzero=4).fit(X, sensitive_features=group)
+    limit = 0.4 * free.whitened_cov_gap_
+    with pytest.warns(CorrelatedScoresWarning):
+        fair = SparseFairPCA(3, n_nonzero=4, cov_tol=limit).fit(X, sensitive_features=group)
+    assert 0.95 * limit < fair.whitened_cov_gap_ <= limit

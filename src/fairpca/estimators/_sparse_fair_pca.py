@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from fairpca._choices import PATH
 from fairpca.estimators._base import UNCORRELATED, largest_correlation
+from fairpca.estimators._data_warnings import LONG_FIT, warn_of_time
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import AT_LEAST_ONE, one_of
 from fairpca.exceptions import (
@@ -32,6 +33,8 @@ from fairpca.solvers._sparse_problem import (
 COLUMNS = "columns"
 # Matrices of features × features of more would not fit into memory.
 _MOST_FEATURES = 5000
+# Seconds of a search by pairs of features, and by what the components of a limit have together.
+_PER_PAIR, _PER_CUBE = 3e-6, 2e-5
 # A mean gap this small against the spread of the features is rounding, not a difference.
 _MEAN_FLOOR = 1e-11
 # How much longer supports become from one point of the path to the next, and where it ends.
@@ -209,6 +212,13 @@ feature_names_in_, other_columns_
         """Search the supports of each size; set the path, if there is one."""
         sparse = self._pose(problem, moments)
         sizes, S = self._sizes(sparse), sparse.S
+        seconds = len(sizes) * _PER_PAIR * len(S) ** 2
+        if sparse.limit is not None:
+            seconds += sum(_PER_CUBE * (sparse.d * size) ** 3 for size in sizes)
+        if warn and seconds > LONG_FIT:
+            settings = [("n_nonzero", sizes[0])] if len(sizes) > 1 else []
+            what = f"{sparse.d} components of at most {sizes[-1]} of {len(S)} features"
+            warn_of_time(seconds, f"{what} may take about {{}}: choose fewer features.", settings)
         states = solve_path(sparse, sizes, _PATH_END)
         V, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
         path = {
