@@ -58,30 +58,22 @@ class SparseFairPCA(FairPCA):
 
     Parameters
     ----------
-    n_components : int, float or None, default=2
-        Number of components, as for `FairPCA`.
     n_nonzero : int or "path", default=5
         Most loadings of a component that are not zero. "path" fits rising numbers of them, see
         `path_`, and chooses the smallest that explains 95 % of what the last one does.
-    mean_tol : float or None, default=0.0
-        Bound on the largest mean gap, as for `FairPCA`: 0 makes the group means of every score
-        equal, None leaves them free.
     cov_tol : float or None, default=None
         Bound on the largest covariance gap of the whitened scores. None: no bound.
     feature_groups : array-like of shape (n_features,), "columns" or None, default=None
         A label for each feature: features of one label count once in `n_nonzero`. "columns": the
         features that one column of text was encoded to, named ``column=value``, count once.
-    compare, joint, reference, numeric, min_group_size
-        Which groups are compared, as for `FairPCA`.
-    whiten, standardize, missing, missing_groups, verbose
+    n_components, mean_tol, compare, joint, reference, numeric, min_group_size, whiten, \
+standardize, missing, missing_groups, verbose
         As for `FairPCA`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Rows of unit length with exact zeros.
-    explained_variance_ : ndarray of shape (n_components,)
-        Variance of each score.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Share of the total variance that a regression on the score explains, given those before it.
     reconstruction_ : ndarray of shape (n_components, n_features)
@@ -96,16 +88,14 @@ class SparseFairPCA(FairPCA):
     correlation_ : float
         Largest correlation of two scores: 0 unless `n_nonzero` is smaller than the number of
         independent group differences plus `n_components`.
-    path_ : dict of lists
+    path_, path_components_ : dict of lists, ndarray of shape (n_points, n_components, n_features)
         With n_nonzero="path": n_nonzero, explained_variance_ratio (of all components),
-        whitened_cov_gap and chosen.
-    path_components_ : ndarray of shape (n_points, n_components, n_features)
-        The components of each point of the path.
+        whitened_cov_gap and chosen; and the components of each point.
     certificate_ : Certificate
         Explained variance and a bound: no scores of equal means explain more, sparse or not. For a
         positive `mean_tol` no scores at all do.
-    mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
-feature_names_in_, other_columns_
+    explained_variance_, mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_samples_, \
+n_components_, n_features_in_, feature_names_in_, other_columns_
         As for `FairPCA`.
 
     See Also
