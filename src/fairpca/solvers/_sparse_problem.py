@@ -34,7 +34,8 @@ _LONGEST, _STEPS, _RESTORATIONS = 0.5, 6, 3
 _RANDOM_STARTS, _RANDOM_ENTRIES = 8, 2000
 # Under a limit: penalties on the square of what exceeds it, in units of what a component explains,
 # and the share of the limit that is aimed at, so that what is left to converge does not exceed it.
-_PENALTIES, _INSIDE = np.geomspace(3.0, 1000.0, 12), 0.98
+_PENALTIES, _INSIDE = np.geomspace(3.0, 1000.0, 18), 0.98
+_DUAL_STEPS = 3  # at the same multipliers
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,13 +241,15 @@ class _SupportSets:
         # the same equations with g_ij = multiplier/c. Any feasible point counts, maximum or not.
         (i, j), size, at = self.pairs, len(self.column), (..., self.column[:, None], self.column)
         slack = np.diag(self.slack + _ROUNDING)
-        for penalty in _PENALTIES if len(self.B) else np.zeros(_STEPS):
+        duals: Any = 0.0
+        for step, penalty in enumerate(_PENALTIES if len(self.B) else np.zeros(_STEPS), 1):
             y = self._unit(y)
             J, residual = self.constraints(y)
             gradient, H = (self.inner @ y[..., None])[..., 0], self.inner
             if len(self.B):
-                slope, curvature = self._penalised(y, penalty)
+                new, slope, curvature = self._penalised(y, duals, penalty)
                 gradient, H = gradient - slope, H - curvature
+                duals = duals if step % _DUAL_STEPS else new
             transposed = np.swapaxes(J, -1, -2)
             L = np.zeros((*y.shape[:-1], self.d, self.d))
             L[..., i, j] = L[..., j, i] = _solve(
@@ -269,11 +272,14 @@ class _SupportSets:
             y = y - (_solve(JJ, residual)[..., None, :] @ J)[..., 0, :]
         return y, self.value(y)
 
-    def _penalised(self, y: Array, penalty: float) -> tuple[Array, Array]:
-        """Gradient of penalty/4 Σ_c ‖max(YᵀB_cY, 0)‖², and a matrix above its Hessian."""
+    def _penalised(self, y: Array, duals: Any, penalty: float) -> tuple[Array, Array, Array]:
+        """Multipliers (C, …, d, d) of the limits, the gradient, and a matrix above the Hessian.
+
+        Of penalty/4 Σ_c ‖max(YᵀB_cY + duals_c/penalty, 0)‖², an augmented Lagrangian.
+        """
         Y = y[..., None] * self.one_hot
         BY = self.B @ Y
-        z, X = np.linalg.eigh(symmetrize(np.swapaxes(Y, -1, -2) @ BY))
+        z, X = np.linalg.eigh(symmetrize(np.swapaxes(Y, -1, -2) @ BY) + duals / penalty)
         excess = np.maximum(z, 0.0)
         duals = penalty * (X * excess[..., None, :]) @ np.swapaxes(X, -1, -2)
         gradient = np.sum((BY @ duals) * self.one_hot, axis=(0, -1))
@@ -284,7 +290,7 @@ class _SupportSets:
         K = (K + np.swapaxes(K, -1, -2)).reshape(*BY.shape[:-1], -1)
         curvature = duals[..., self.column[:, None], self.column] * self.B
         curvature = curvature + K * D.reshape(*D.shape[:-2], 1, -1) @ np.swapaxes(K, -1, -2)
-        return gradient, curvature.sum(axis=0)
+        return duals, gradient, curvature.sum(axis=0)
 
     def constraints(self, y: Array) -> tuple[Array, Array]:
         """Gradients (…, c, q) of y_iᵀM_ijy_j, half of it for i = j, and what they lack of δ_ij."""
