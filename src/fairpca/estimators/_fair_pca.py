@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -417,7 +418,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         try:
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
             pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
-            count = count_components(pose(1), self.n_components)
+            count: Any = self.n_components
+            if not isinstance(count, Integral):
+                count = count_components(pose(1), count)
             n_gaps = len(contrasts.cov_gaps)
             if warn and n_gaps and self.cov_weight != 0:
                 is_limit = self.cov_tol is not None

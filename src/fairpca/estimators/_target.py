@@ -18,12 +18,11 @@ from typing import Any, cast
 import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, TargetWarning, warn_user
-from fairpca.linalg import Array, complement_basis, fix_signs, symmetrize, top_eigenpairs
+from fairpca.linalg import Array, complement_basis, symmetrize
 from fairpca.moments import GroupMoments, Standardization
 from fairpca.moments._targets import TargetMoments
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
-from fairpca.solvers._solution import relative_gap
 
 _GRID = 10.0 ** np.arange(-4, 5)  # ridge penalties, in units of the mean variance
 _RANK = 1e-10  # smaller shares of the largest eigenvalue are rounding
@@ -132,34 +131,26 @@ def _bounded(
 
 
 def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
-    """Maximise the variance of all rows, and what predicts the target.
-
-    wλ₁J is taken off objective and bound: no fair basis that keeps at least J of the target has a
-    larger objective than the bound.
-    """
-    target, S, d = read_target(moments), problem.covariance, problem.n_components
-    size = len(target.covariance)  # the rest is padding
-    term = fair_target(S[:size, :size], target, problem.mean_gaps[:, :size], model.mean_tol)
+    """Maximise the variance of all rows, and what predicts the target."""
+    target = read_target(moments)
+    size = len(target.mean)  # the rest is padding
+    S, d = problem.covariance[:size, :size], problem.n_components
+    term = fair_target(S, target, problem.mean_gaps[:, :size], model.mean_tol)
     warn_of_target(term, moments, model.mean_tol)
     paid, plain = model.target_weight * term.unit, float(term.variances[-d:].sum())
     # The target's part of the objective must not buy tolerance for the rest.
     tol = max(model.tol * plain / (plain + paid or 1.0), _SMALLEST_TOL)
-    whole = S.copy()
-    whole[:size, :size] += paid * term.T
-    solution = model._solve(replace(problem, covariance=whole), tol=tol)
-    variances, turn = top_eigenpairs(symmetrize(solution.basis.T @ S @ solution.basis), d)
-    V, certificate = fix_signs(solution.basis @ turn), solution.certificate
-    inside, known = V[:size], variances > _RANK * max(variances[0], _TINY)
-    share = _explained(variances[known], inside[:, known], target.whitened)
-    model.target_kept_ = kept = float(np.sum(inside * (term.T @ inside)))
+    reward = np.zeros_like(problem.covariance)
+    reward[:size, :size] = paid * term.T
+    solution = model._solve(replace(problem, reward=reward), tol=tol)
+    V = solution.basis[:size]
+    variances = np.sum(V * (S @ V), axis=0)  # components are uncorrelated
+    known = variances > _RANK * max(variances[0], _TINY)
+    share = _explained(variances[known], V[:, known], target.whitened)
+    model.target_kept_ = kept = float(np.sum(V * (term.T @ V)))
     model.target_information_ = TargetInformation(all=term.all, fair=term.fair, components=share)
-    values = {
-        name: getattr(certificate, name) - paid * kept
-        for name in ("objective", "bound", "relaxed_objective")
-    }
-    duality_gap = relative_gap(values["bound"], values["relaxed_objective"])
-    certificate = replace(certificate, **values, duality_gap=duality_gap, target_kept=kept)
-    return cast(Solution, replace(solution, basis=V, certificate=certificate))
+    certificate = replace(solution.certificate, target_kept=kept)
+    return cast(Solution, replace(solution, certificate=certificate))
 
 
 class TargetInformation(dict[str, Any]):
@@ -172,7 +163,9 @@ class TargetInformation(dict[str, Any]):
 
     def by_folds(self, model: Any, rows: Rows) -> None:
         """Measure copies of a model on folds of the rows it was fitted to, once that is asked."""
-        self._measure = partial(_measure_by_folds, copy(model), rows)
+        model = copy(model)
+        model.target_information_ = None  # a cycle would keep the rows until Python looks for it
+        self._measure = partial(_measure_by_folds, model, rows)
 
     def __missing__(self, key: str) -> dict[str, float]:
         if key != "held_out":
@@ -229,12 +222,13 @@ def warn_of_target(term: FairTarget, moments: GroupMoments, mean_tol: float | No
             "mean_tol allows more of it.",
             TargetWarning,
         )
-    width = len(moments.categorical_attributes)
-    for position, name in enumerate(moments.controls, start=width):
-        cells = moments.table.cells.items()
-        pairs = {(key[position], labels) for key, cell in cells for labels, _ in cell.targets or ()}
-        is_function = len({level for level, _ in pairs}) == len(pairs) > 1
-        if name in moments.targets or (moments.table.label_targets and is_function):
+    columns, cells = enumerate(moments.table.targets), moments.table.cells.items()
+    labels = {place: name for place, (name, label) in columns if label is not None}
+    known = [(key, cell.targets.y_mean) for key, cell in cells if cell.targets is not None]
+    for position, name in enumerate(moments.controls, start=len(moments.categorical_attributes)):
+        pairs = {(key[position], i) for key, share in known for i in labels if share[i] > 0.0}
+        levels = {level for level, _ in pairs}
+        if name in moments.targets or len(levels) * len({*labels.values()}) == len(pairs) > 1:
             warn_user(
                 f"the strata of {name!r} are the target itself: groups are compared among people "
                 "with the same y, so that a bias in y is handed on to the components.",
@@ -265,7 +259,7 @@ def held_out_information(model: Any, held_out: GroupMoments) -> dict[str, float]
 def _predicted(train: GroupMoments, test: GroupMoments) -> float:
     """R² on test rows of the ridge regression of y on all features; NaN where y is constant."""
     target = train.target_moments()
-    other = None if target is None else test.target_moments(target.columns)
+    other = None if target is None else test.target_moments(train.table.targets)
     if target is None or other is None:
         return np.nan
     W = target.root

@@ -52,9 +52,9 @@ def read_columns(values: Any, argument: str, unknown: str | None = None) -> list
         raise no_groups_error("X", argument)
     if issparse(values):
         raise GroupsError(f"{argument} is a sparse matrix: give {argument}.toarray().")
-    check_unique(column_names(values), argument, argument)
     native = values
     if not isinstance(values, np.ndarray):
+        check_unique(column_names(values), argument, argument)
         native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
     default = argument.removesuffix("s")
     if isinstance(native, nw.Series):

@@ -108,6 +108,25 @@ class Groups:
             n_rows=len(np.arange(self.n_rows)[rows]),
         )
 
+    def as_numbers(self, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
+        """Numbers of some of the rows, then an indicator for each level, side by side."""
+        indicators = [c.codes[rows, None] == np.arange(len(c.levels)) for c in self.categorical]
+        return [*(column.values[rows, None] for column in self.numeric), *indicators]
+
+    def number_columns(self) -> tuple[tuple[str, Level | None], ...]:
+        """Name of each of these numbers, and the level that it indicates."""
+        levels = ((column.name, level) for column in self.categorical for level in column.levels)
+        return (*((column.name, None) for column in self.numeric), *levels)
+
+    def known(self) -> NDArray[np.bool_]:
+        """Rows in which nothing is missing."""
+        known = np.ones(self.n_rows, dtype=bool)
+        for number in self.numeric:
+            known &= ~np.isnan(number.values)
+        for column in self.categorical:
+            known &= column.codes >= 0
+        return known
+
 
 def encode_groups(
     values: Any,

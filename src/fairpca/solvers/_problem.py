@@ -59,6 +59,9 @@ class FairProblem:
     group_offsets : ndarray of shape (n_groups,) or None
         β_g, what is subtracted from the variance that a group keeps: its own best for the loss.
         None: zeros, for the variance.
+    reward : ndarray of shape (p, p) or None
+        R: tr VᵀRV is maximised as well, but left out of the objective of the certificate. Its
+        bound is then that of all bases with as much of it.
 
     See Also
     --------
@@ -84,6 +87,7 @@ class FairProblem:
     cov_tol: float | None = None
     group_covariances: Array | None = None
     group_offsets: Array | None = None
+    reward: Array | None = None
 
     def __post_init__(self) -> None:
         size, groups = len(self.covariance), self.group_objectives
@@ -286,12 +290,13 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     """Solve the exact mean constraints by elimination and scale the rest."""
     # Dimensions in which the covariance says that nothing varies are left out but for d of them. A
     # group may vary where the pooled covariance does not, so groups keep all dimensions.
-    p = len(problem.covariance)
-    scale = float(np.trace(problem.covariance)) / p or 1.0
+    whole = problem.covariance if problem.reward is None else problem.covariance + problem.reward
+    p = len(whole)
+    scale = float(np.trace(whole)) / p or 1.0
     root = np.sqrt(scale)
     mean_gaps = problem.mean_gaps / root
     N = _room_of_equal_means(problem, mean_gaps)
-    S = symmetrize(N.T @ (problem.covariance / scale) @ N)
+    S = symmetrize(N.T @ (whole / scale) @ N)
     has_cov_term = problem.cov_tol is not None or problem.cov_weight > 0.0
     # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
     F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]
