@@ -95,7 +95,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Whether to scale the components to unit variance.
     rotation : {"varimax"} or None, default=None
         "varimax" rotates the components inside the fair subspace, so that each has few large
-        loadings. Gaps, total variance and certificate stay as they are; scores become correlated.
+        loadings. Gaps, total variance and certificate stay as they are; scores become correlated,
+        so that `score`, `get_covariance` and `get_precision` are not available.
     standardize : bool or "famd", default=False
         Whether every feature is divided by its standard deviation over all rows (weights count; a
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators

@@ -9,10 +9,8 @@ largest eigenvalue 1, where ρ² is the variance of the target that u explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -35,17 +33,12 @@ _NOTHING = 0.01  # an R² of which no share is worth a word
 
 @dataclass(frozen=True, eq=False)
 class FairTarget:
-    """T, its unit (the largest variance of a fair direction), and R² of all and fair directions.
-
-    `directions` (p, k) are the fair ones that the second R² is of; `variances` are those of
-    directions with equal means.
-    """
+    """T, R² of all directions and of the fair ones, and variances of those with equal means."""
 
     T: Array
-    unit: float
     all: float
     fair: float
-    directions: Array
+    directions: Array  # (p, k), the fair ones
     variances: Array
 
 
@@ -79,7 +72,7 @@ def fair_target(S: Array, target: TargetMoments, F: Array, mean_tol: float | Non
     size = np.sqrt(max(np.trace(S), 0.0))
     equal = complement_basis(F, 1e-11 * float(max(size, np.linalg.norm(F))))
     values, E = inside = _principal(S, equal)
-    fair, T, unit = _explained(*inside, C), np.zeros_like(S), float(values.max(initial=0.0))
+    fair, T = _explained(*inside, C), np.zeros_like(S)
     every = min(fair + _added(S, C, *inside, F), 1.0)
     if mean_tol:
         values, E = _principal(S, np.eye(len(S)))
@@ -90,7 +83,7 @@ def fair_target(S: Array, target: TargetMoments, F: Array, mean_tol: float | Non
             fair, equal = bounded, D
         R = D * np.sqrt(strength)
         T = R @ R.T / max(np.linalg.eigvalsh(R.T @ R).max(initial=0.0), _TINY)
-    return FairTarget(T, unit, every, fair, equal, inside[0])
+    return FairTarget(T, every, fair, equal, inside[0])
 
 
 def _added(S: Array, C: Array, values: Array, E: Array, F: Array) -> float:
@@ -137,7 +130,8 @@ def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -
     S, d = problem.covariance[:size, :size], problem.n_components
     term = fair_target(S, target, problem.mean_gaps[:, :size], model.mean_tol)
     warn_of_target(term, moments, model.mean_tol)
-    paid, plain = model.target_weight * term.unit, float(term.variances[-d:].sum())
+    paid = model.target_weight * float(term.variances.max(initial=0.0))
+    plain = float(term.variances[-d:].sum())
     # The target's part of the objective must not buy tolerance for the rest.
     tol = max(model.tol * plain / (plain + paid or 1.0), _SMALLEST_TOL)
     reward = np.zeros_like(problem.covariance)
@@ -159,39 +153,32 @@ class TargetInformation(dict[str, Any]):
     Until then the rows of the fit are kept, but in no copy and in no file.
     """
 
-    _measure: Callable[[], dict[str, float]] | None = None
+    _fitted: tuple[Any, Rows] | None = None
 
     def by_folds(self, model: Any, rows: Rows) -> None:
-        """Measure copies of a model on folds of the rows it was fitted to, once that is asked."""
-        model = copy(model)
-        model.target_information_ = None  # a cycle would keep the rows until Python looks for it
-        self._measure = partial(_measure_by_folds, model, rows)
+        """Measure a model on folds of the rows it was fitted to, once that is asked."""
+        self._fitted = copy(model), rows
+        self._fitted[0].target_information_ = None  # a cycle would keep the rows for longer
 
     def __missing__(self, key: str) -> dict[str, float]:
         if key != "held_out":
             raise KeyError(key)
-        if self._measure is None:
+        if self._fitted is None:
             raise KeyError(
                 "held_out: the model has no rows to hold out. Fit rows in memory and read it "
                 "before the model is copied or saved, or fit FairPCACV, which also takes moments "
                 "by fold."
             )
-        self["held_out"], self._measure = self._measure(), None
+        from fairpca.estimators._comparison import measure_target  # which fits, so needs this
+
+        self["held_out"], self._fitted = measure_target(*self._fitted), None
         return cast(dict[str, float], self["held_out"])
 
     def __repr__(self) -> str:
-        waiting = {"held_out": "measured when first read"} if self._measure else {}
-        return repr({**self, **waiting})
+        return repr({**self, "held_out": "measured when first read"} if self._fitted else {**self})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self),)  # without the rows
-
-
-def _measure_by_folds(model: Any, rows: Rows) -> dict[str, float]:
-    """R² of y on held-out rows, with a refit for each fold."""
-    from fairpca.estimators._comparison import measure_target  # which fits models, so needs this
-
-    return measure_target(model, rows)
 
 
 def read_target(moments: GroupMoments) -> TargetMoments:

@@ -95,6 +95,13 @@ class Groups:
     n_rows: int
 
     @classmethod
+    def of(cls, columns: Sequence[Attribute | NumericAttribute], n_rows: int) -> Groups:
+        """Columns that are encoded."""
+        categorical = tuple(column for column in columns if isinstance(column, Attribute))
+        numeric = tuple(column for column in columns if isinstance(column, NumericAttribute))
+        return cls(categorical, numeric, tuple(column.name for column in columns), n_rows)
+
+    @classmethod
     def none(cls, n_rows: int) -> Groups:
         """No columns at all."""
         return cls((), (), (), n_rows)
@@ -120,12 +127,9 @@ class Groups:
 
     def known(self) -> NDArray[np.bool_]:
         """Rows in which nothing is missing."""
-        known = np.ones(self.n_rows, dtype=bool)
-        for number in self.numeric:
-            known &= ~np.isnan(number.values)
-        for column in self.categorical:
-            known &= column.codes >= 0
-        return known
+        masks = [~np.isnan(column.values) for column in self.numeric]
+        masks += [column.codes >= 0 for column in self.categorical]
+        return np.asarray(np.logical_and.reduce(masks))
 
 
 def encode_groups(
@@ -179,23 +183,23 @@ def encode_groups(
             check_numeric(forced, [column.name for column in columns], argument)
         encoded = []
         for column in columns:
-            if len(column.values) != n_rows:
-                raise GroupsError(
-                    f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
-                    f"give one value for each row of {of}."
-                )
+            _check_length(column, n_rows, argument, of)
             if column.missing.any():
                 _check_numbers_known(column, forced, argument)
             encoded.append(_encode_column(column, argument, column.name in forced))
     except GroupsError as error:
         error.parameter = error.parameter or argument
         raise
-    return Groups(
-        tuple(column for column in encoded if isinstance(column, Attribute)),
-        tuple(column for column in encoded if isinstance(column, NumericAttribute)),
-        tuple(column.name for column in columns),
-        n_rows,
-    )
+    return Groups.of(encoded, n_rows)
+
+
+def _check_length(column: Column, n_rows: int, argument: str, of: str) -> None:
+    if len(column.values) != n_rows:
+        raise GroupsError(
+            f"{argument} has {len(column.values)} rows but {of} has {n_rows}: give one value for "
+            f"each row of {of}.",
+            parameter=argument,
+        )
 
 
 def encode_units(
@@ -215,50 +219,37 @@ def encode_units(
 
 
 def encode_targets(values: Any, n_rows: int, of: str = "X") -> Groups:
-    """Turn columns to predict into labels and numbers; a missing value is the code −1, or NaN.
-
-    Types are as in `encode_groups`, but more than 20 different whole numbers are numbers.
-    """
+    """Turn columns to predict into labels and numbers; types are as in `encode_groups`."""
     encoded = []
     for column in read_columns(values, "y", unknown=""):
-        if len(column.values) != n_rows:
-            raise InvalidInputError(
-                f"y has {len(column.values)} rows but {of} has {n_rows}: give one value for each "
-                f"row of {of}.",
-                parameter="y",
-            )
+        _check_length(column, n_rows, "y", of)
         known = ~column.missing
         if not known.all():
             column = Column(column.name, column.values[known], column.missing[known])
-        encoded.append(as_target(_encode_column(column, "y", False), known))
+        encoded.append((_encode_column(column, "y", False), known))
     return join_targets(encoded, n_rows)
 
 
-def as_target(
-    column: Attribute | NumericAttribute, known: NDArray[np.bool_]
-) -> Attribute | NumericAttribute:
-    """Spread the `known` values of a target over all rows; many whole numbers are numbers."""
-    if isinstance(column, NumericAttribute):
-        values = column.values
-    elif labels_are_numbers(column.name, column.levels):
-        values = np.array(column.levels, dtype=np.float64)[column.codes]
-    elif known.all():
-        return column
-    else:
-        codes = np.full(len(known), -1, dtype=np.intp)
-        codes[known] = column.codes
-        return Attribute(column.name, column.levels, codes)
-    every = np.full(len(known), np.nan)
-    every[known] = values
-    return NumericAttribute(column.name, every)
+def join_targets(
+    columns: Iterable[tuple[Attribute | NumericAttribute, NDArray[np.bool_]]], n_rows: int
+) -> Groups:
+    """Sort targets by name; where a value is not known the code is −1, or the number NaN.
 
-
-def join_targets(columns: Iterable[Attribute | NumericAttribute], n_rows: int) -> Groups:
-    """Sort targets by their names, so that no order of columns shows."""
-    ordered = sorted(columns, key=lambda column: column.name)
-    categorical = tuple(column for column in ordered if isinstance(column, Attribute))
-    numeric = tuple(column for column in ordered if isinstance(column, NumericAttribute))
-    return Groups(categorical, numeric, tuple(column.name for column in ordered), n_rows)
+    More than 20 different whole numbers are numbers.
+    """
+    encoded: list[Attribute | NumericAttribute] = []
+    column: Any
+    for column, known in sorted(columns, key=lambda pair: pair[0].name):
+        if isinstance(column, Attribute) and labels_are_numbers(column.name, column.levels):
+            numbers = np.array(column.levels, dtype=np.float64)
+            column = NumericAttribute(column.name, numbers[column.codes])
+        if not known.all():
+            name, missing = ("codes", -1) if isinstance(column, Attribute) else ("values", np.nan)
+            every = np.full(n_rows, missing)
+            every[known] = getattr(column, name)
+            column = replace(column, **{name: every})
+        encoded.append(column)
+    return Groups.of(encoded, n_rows)
 
 
 def labels_are_numbers(name: str, labels: Sequence[Level]) -> bool:

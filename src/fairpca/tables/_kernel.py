@@ -24,7 +24,6 @@ from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_un
 from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
 from fairpca.rows._sampling import hash_rows
 from fairpca.rows.groups import (
-    as_target,
     check_cells,
     encode_units,
     join_targets,
@@ -309,9 +308,7 @@ def encode_columns(
         else _encode_column(column, name, argument, (own_group or {}).get(name))
         for name, column in columns.items()
     ]
-    categorical = tuple(item for item in encoded if isinstance(item, Attribute))
-    numbers = tuple(item for item in encoded if isinstance(item, NumericAttribute))
-    return Groups(categorical, numbers, tuple(columns), n_rows)
+    return Groups.of(encoded, n_rows)
 
 
 def _encode_column(
@@ -336,7 +333,7 @@ def _encode_targets(columns: Mapping[str, pa.Array], n_rows: int) -> Groups:
     for name, column in columns.items():
         known = ~absent(column)
         values = column if known.all() else column.filter(pa.array(known))
-        encoded.append(as_target(_encode_column(values, name, "y", None), known))
+        encoded.append((_encode_column(values, name, "y", None), known))
     return join_targets(encoded, n_rows)
 
 
