@@ -428,16 +428,16 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
                 warn_of_solve(len(covariance), count, n_gaps, is_limit=is_limit)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            problem = pose(count, padding=padding)
+            pose = partial(pose, count, padding=padding)
             self.group_variance_ = self.target_kept_ = self.target_information_ = None
             if tabulate or self.objective != "total":
-                solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
+                solution, self.group_variance_ = solve_groups(self, pose(), inner, padding)
             elif self.target_weight:
                 from fairpca.estimators._target import solve_with_target  # not needed by others
 
-                solution = solve_with_target(self, problem, inner)
+                solution = solve_with_target(self, pose, contrasts.mean_gaps, inner)
             else:
-                solution = self._solve(problem)
+                solution = self._solve(pose())
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)

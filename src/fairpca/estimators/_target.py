@@ -9,14 +9,14 @@ largest eigenvalue 1, where ρ² is the variance of the target that u explains.
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, TargetWarning, warn_user
-from fairpca.linalg import Array, complement_basis, symmetrize
+from fairpca.linalg import Array, complement_basis
 from fairpca.moments import GroupMoments, Standardization
 from fairpca.moments._targets import TargetMoments
 from fairpca.rows import Rows
@@ -44,7 +44,7 @@ class FairTarget:
 
 def _principal(S: Array, N: Array) -> tuple[Array, Array]:
     """Variances above rounding of the principal directions in the span of N, and these."""
-    values, vectors = np.linalg.eigh(symmetrize(N.T @ S @ N))
+    values, vectors = np.linalg.eigh(N.T @ S @ N)
     kept = values > _RANK * max(values.max(initial=0.0), _TINY)
     return values[kept], N @ vectors[:, kept]
 
@@ -90,7 +90,7 @@ def _added(S: Array, C: Array, values: Array, E: Array, F: Array) -> float:
     """R² that the rows of F add to that of principal directions, from what these leave of them."""
     cross = E.T @ S @ F.T
     known = cross / values[:, None]
-    left, excess = np.linalg.eigh(symmetrize(F @ S @ F.T - cross.T @ known))
+    left, excess = np.linalg.eigh(F @ S @ F.T - cross.T @ known)
     kept = left > _RANK * max(np.trace(F @ S @ F.T), _TINY)
     H = excess[:, kept].T @ (F @ C - known.T @ (E.T @ C))
     return float(np.sum(H**2 / left[kept, None])) / C.shape[1]
@@ -106,7 +106,7 @@ def _bounded(
         B = G / shrunk[:, None]
         if kappa:
             B = np.asarray(np.linalg.solve(np.diag(shrunk) + kappa * F.T @ F, G), dtype=float)
-        strength, turn = np.linalg.eigh(symmetrize(B.T @ (values[:, None] * B)))
+        strength, turn = np.linalg.eigh(B.T @ (values[:, None] * B))
         kept = strength > 1e-12 * max(strength.max(initial=0.0), _TINY)
         D = B @ turn[:, kept]
         return strength[kept], D / np.linalg.norm(D, axis=0)
@@ -123,28 +123,26 @@ def _bounded(
     return at(10.0**high * values.max())
 
 
-def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
+def solve_with_target(
+    model: Any, pose: Callable[..., FairProblem], F: Array, moments: GroupMoments
+) -> Solution:
     """Maximise the variance of all rows, and what predicts the target."""
-    target = read_target(moments)
-    size = len(target.mean)  # the rest is padding
-    S, d = problem.covariance[:size, :size], problem.n_components
-    term = fair_target(S, target, problem.mean_gaps[:, :size], model.mean_tol)
+    target, S = read_target(moments), moments.pooled().covariance
+    term = fair_target(S, target, F, model.mean_tol)
     warn_of_target(term, moments, model.mean_tol)
-    paid = model.target_weight * float(term.variances.max(initial=0.0))
-    plain = float(term.variances[-d:].sum())
+    weight = model.target_weight * float(term.variances.max(initial=0.0))
+    problem = pose(target=term.T, target_weight=weight)
     # The target's part of the objective must not buy tolerance for the rest.
-    tol = max(model.tol * plain / (plain + paid or 1.0), _SMALLEST_TOL)
-    reward = np.zeros_like(problem.covariance)
-    reward[:size, :size] = paid * term.T
-    solution = model._solve(replace(problem, reward=reward), tol=tol)
-    V = solution.basis[:size]
+    plain = float(term.variances[-problem.n_components :].sum())
+    tol = max(model.tol * plain / (plain + weight or 1.0), _SMALLEST_TOL)
+    solution: Solution = model._solve(problem, tol=tol)
+    V = solution.basis[: len(S)]  # the rest is padding
     variances = np.sum(V * (S @ V), axis=0)  # components are uncorrelated
     known = variances > _RANK * max(variances[0], _TINY)
     share = _explained(variances[known], V[:, known], target.whitened)
-    model.target_kept_ = kept = float(np.sum(V * (term.T @ V)))
+    model.target_kept_ = solution.certificate.target_kept
     model.target_information_ = TargetInformation(all=term.all, fair=term.fair, components=share)
-    certificate = replace(solution.certificate, target_kept=kept)
-    return cast(Solution, replace(solution, certificate=certificate))
+    return solution
 
 
 class TargetInformation(dict[str, Any]):
@@ -157,8 +155,9 @@ class TargetInformation(dict[str, Any]):
 
     def by_folds(self, model: Any, rows: Rows) -> None:
         """Measure a model on folds of the rows it was fitted to, once that is asked."""
-        self._fitted = copy(model), rows
-        self._fitted[0].target_information_ = None  # a cycle would keep the rows for longer
+        fitted: Any = object.__new__(type(model))  # a copy without this: no cycle keeps the rows
+        vars(fitted).update(vars(model), target_information_=None)
+        self._fitted = fitted, rows
 
     def __missing__(self, key: str) -> dict[str, float]:
         if key != "held_out":

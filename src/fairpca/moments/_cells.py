@@ -125,7 +125,11 @@ def sum_cell(
         if further is None:
             return x
         y = further.as_numbers(part)
-        return csr_array(hstack([x, *map(csr_array, y)])) if is_sparse else np.hstack([x, *y])
+        return (
+            csr_array(hstack([x, *map(csr_array, y)]))
+            if is_sparse
+            else np.concatenate([x, *y], axis=1)
+        )
 
     if weights is None and attributes.shape[1] == 0 and not is_sparse:
         return _summarise_plain(take, rows, matrix.shape[1])

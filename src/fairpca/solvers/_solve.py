@@ -207,7 +207,8 @@ def _certify(
         largest = float(reduced.leading(reduced.d)[0].sum())
         bound = Bound(largest, largest, V)
     # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
-    reward = 0.0 if problem.reward is None else float(np.sum(V * (problem.reward @ V)))
+    kept = None if problem.target is None else float(np.sum(V * (problem.target @ V)))
+    reward = problem.target_weight * (kept or 0.0)
     exact = np.array([values.min(), bound.value * reduced.scale - reward])
     variance, proven = np.where(np.abs(exact) <= _ROUNDING * size, 0.0, exact).tolist()
     objective = variance - cov_term
@@ -231,6 +232,7 @@ def _certify(
         bound_solved=outcome.bound is not None and bound.status.converged,
         criterion=objectives.criterion,
         level=max(PROVEN, tol),
+        target_kept=kept,
     )
     status = settled if bound.status.converged else bound.status
     weights = None if problem.group_covariances is None else bound.weights
