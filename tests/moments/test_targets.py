@@ -68,6 +68,18 @@ def test_whole_numbers_are_labels_until_there_are_many():
         check(merged, np.vstack([X[:20], X[20:]]), count[:, None].astype(float))
 
 
+def test_columns_of_labels_and_numbers_are_merged_by_name_and_label():
+    X, z, random = table()
+    first = np.where(np.arange(300) < 150, "a", random.choice(list("ab"), 300))
+    second = np.where(np.arange(300) < 150, random.integers(0, 3, 300), random.integers(1, 40, 300))
+    y = np.array([first, second], dtype=object).T
+    halves = [GroupMoments.from_arrays(X[i], z[i], y=y[i]) for i in (slice(150), slice(150, 300))]
+    Y = np.column_stack([second.astype(float), first == "a", first == "b"])
+    for merged in (halves[0] + halves[1], halves[1] + halves[0]):
+        assert merged.table.targets == (("y_1", None), ("y_0", "a"), ("y_0", "b"))
+        check(merged, X, Y)
+
+
 def test_fractions_that_come_late_make_all_of_it_numbers():
     X, z, _ = table(40)
     y = np.where(np.arange(40) < 20, np.arange(40) % 3, np.arange(40) / 7)
