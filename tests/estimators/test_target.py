@@ -231,7 +231,9 @@ def test_partial_fit_waits_for_a_second_label():
 def test_warns_where_fairness_takes_what_predicts_y():
     X, z, _ = people()
     y = z + 0.1 * np.random.default_rng(1).normal(size=500)
-    with pytest.warns(TargetWarning, match="mean_tol=0 explain .* no target_weight brings back"):
+    with pytest.warns(
+        TargetWarning, match="at most 0 explain .* no weight of the target brings back"
+    ):
         fair = FairPCA(2, target_weight=1.0).fit(X, y, sensitive_features=z)
     known = fair.target_information_
     assert known["fair"] < 0.5 * known["all"]

@@ -17,7 +17,7 @@ from fairpca.moments._new_data import cov_gap_on, draw_moments
 from fairpca.moments._targets import TargetMoments
 from fairpca.moments.folds import check_folds
 from fairpca.rows import Rows
-from fairpca.rows._checks import Unique, merge_unique, unique_columns
+from fairpca.rows._identifiers import Unique, merge_unique, unique_columns
 from fairpca.tables import moments_from_files
 
 

@@ -20,8 +20,8 @@ from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
-from fairpca.rows._checks import unique_columns, warn_of_identifiers
 from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
+from fairpca.rows._identifiers import unique_columns, warn_of_identifiers
 from fairpca.tables import input_kind
 
 

@@ -202,10 +202,11 @@ def warn_of_target(term: FairTarget, moments: GroupMoments, mean_tol: float | No
     """Warn where fairness takes most of what predicts y, and where strata are y itself."""
     if term.all > _NOTHING and term.fair < _MOSTLY_LOST * term.all:
         warn_user(
-            f"all features explain {100 * term.all:.1f} % of the variance of y, directions that "
-            f"keep to mean_tol={mean_tol:g} explain {100 * term.fair:.1f} %: most of what predicts "
-            "y is the difference between the groups, which no target_weight brings back. A larger "
-            "mean_tol allows more of it.",
+            f"all features explain {100 * term.all:.1f} % of the variance of the target, "
+            f"directions whose group means differ by at most {mean_tol:g} explain "
+            f"{100 * term.fair:.1f} %: most of what predicts the target is the difference between "
+            "the groups, which no weight of the target brings back. A larger tolerance of the "
+            "means allows more of it.",
             TargetWarning,
         )
     columns, cells = enumerate(moments.table.targets), moments.table.cells.items()

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fairpca._choices import MIN_ROWS
-from fairpca._present import html_table
+from fairpca._present import html_table, levels_text
 from fairpca.exceptions import GroupsError
 from fairpca.moments._cells import (
     Cell,
@@ -21,12 +21,7 @@ from fairpca.moments._cells import (
     with_attribute,
 )
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, sort_levels
-from fairpca.rows.groups import (
-    check_levels,
-    combine,
-    holds_numbers,
-    is_number,
-)
+from fairpca.rows.groups import check_levels, combine, holds_numbers, is_number
 from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]
@@ -70,8 +65,7 @@ class CellTable:
 
     def name_key(self, key: Key) -> str:
         """Name the cell of a key."""
-        pairs = zip(self.key_names, key, strict=True)
-        return ", ".join(f"{name}={level}" for name, level in pairs) or "all rows"
+        return levels_text(self.key_names, key) or "all rows"
 
     # Pairs, because formats other than pickle know no keys that are tuples.
     def __getstate__(self) -> dict[str, Any]:

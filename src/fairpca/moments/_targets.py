@@ -121,14 +121,14 @@ def merge_targets(parts: Sequence[TargetMoments | None]) -> TargetMoments | None
 
 def join_columns(tables: Sequence[CellTable]) -> tuple[TargetColumn, ...]:
     """Columns that the targets of all tables together have: numbers, then labels."""
-    found: dict[str, list[Any]] = {}
+    labels_of: dict[str, list[Any]] = {}
     for name, label in sorted(
         (column for table in tables for column in table.targets), key=itemgetter(0)
     ):
-        found.setdefault(name, []).append(label)
+        labels_of.setdefault(name, []).append(label)
     numbers: list[TargetColumn] = []
     indicators: list[TargetColumn] = []
-    for name, labels in found.items():
+    for name, labels in labels_of.items():
         if None in labels or labels_are_numbers(name, tuple(widest(labels).values())):
             numbers.append((name, None))
         else:

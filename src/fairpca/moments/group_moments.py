@@ -187,7 +187,7 @@ class GroupMoments(MomentsReprMixin):
         >>> 8900 < noisy.n_samples < 9100, noisy.noise
         (True, (1.0, 1e-06))
         """
-        from fairpca.moments._private import private_table  # not needed by a fit
+        from fairpca.moments._release import private_table  # not needed by a fit
 
         rows, budget = Rows.read(X, sensitive_features), (epsilon, delta)
         table = private_table(rows, groups, (center, scale), budget, bound, random_state)
@@ -428,7 +428,7 @@ class GroupMoments(MomentsReprMixin):
         options = (compare, joint, reference, min_group_size)
         contrasts = form_contrasts(self.table, self.n_features, *options)
         for note in contrasts.notes:
-            warn_user(note.message, note.category)
+            warn_user(note)
         return contrasts
 
     def group_covariances(self, joint: bool = False) -> GroupCovariances:

@@ -77,10 +77,10 @@ def read_columns(
     if not names:
         raise GroupsError(f"{argument} has no columns: give at least one.")
     columns = [_complete_column(name, column, argument, unknown) for name, column in named]
-    found = len(columns[0].values)
-    if n_rows is not None and found != n_rows:
+    length = len(columns[0].values)
+    if n_rows is not None and length != n_rows:
         raise GroupsError(
-            f"{argument} has {found} rows but {of} has {n_rows}: give one value for each row of "
+            f"{argument} has {length} rows but {of} has {n_rows}: give one value for each row of "
             f"{of}.",
             parameter=argument,
         )

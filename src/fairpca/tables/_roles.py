@@ -16,7 +16,6 @@ from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Grouples
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows import UNKNOWN_GROUP
-from fairpca.rows._checks import not_numbers_error
 from fairpca.rows._columns import (
     ALIGNED,
     MISSING_GROUP,
@@ -26,6 +25,7 @@ from fairpca.rows._columns import (
     check_numeric,
 )
 from fairpca.rows._containers import check_unique
+from fairpca.rows._identifiers import DATES, TEXT, not_numbers_error
 
 Names = str | Iterable[str] | None
 
@@ -260,8 +260,14 @@ def check_numbers(features: Mapping[str, pa.DataType]) -> None:
     """Refuse features of other types than numbers."""
     others = {name: kind for name, kind in features.items() if not is_number(kind)}
     if others:
-        words = {name: "text" if is_text(kind) else str(kind) for name, kind in others.items()}
+        words = {name: _kind_in_words(kind) for name, kind in others.items()}
         raise not_numbers_error(words, "features")
+
+
+def _kind_in_words(kind: pa.DataType) -> str:
+    if kinds.is_temporal(value_type(kind)):
+        return DATES
+    return TEXT if is_text(kind) else str(kind)
 
 
 def is_number(kind: pa.DataType) -> bool:
