@@ -22,7 +22,7 @@ help:
 	@echo "make reproduction  tables and figures of the paper and docs/reproduction.md, about 20 minutes on two cores; needs FAIRPCA_DATA"
 	@echo "make docs       the documentation with its gallery, as build/site/index.html, minutes and no network"
 	@echo "make test-browser  pages in a headless Chromium, and the links of the site that make docs built"
-	@echo "make dist       wheel and source archive, and the quick tests from the unpacked archive"
+	@echo "make dist       wheel and source archive; runs the wheel, and the quick tests from the unpacked archive"
 	@echo "make lint | format | setup | clean"
 
 # uv is quicker; where it cannot be had, a pip that knows dependency groups does the same. Compiled once
@@ -115,10 +115,18 @@ bench-scale: setup
 reproduction: setup
 	$(BIN)/python -m reproduction all --splits 5 --out build/reproduction --report docs/reproduction.md
 
-# What a release would hold, tested in an environment of its own from the unpacked archive.
+# What a release would hold: the wheel runs in an environment that has nothing else of fairpca (-I: not
+# this directory either), then the unpacked archive is tested in one of its own.
+WHEEL := build/wheel/bin
 dist: setup
-	rm -rf dist build/dist
+	rm -rf dist build/dist build/wheel
 	$(BIN)/uv build --quiet --out-dir dist
+	$(PYTHON) -m venv build/wheel
+	$(BIN)/uv pip install --quiet --python $(WHEEL)/python -c constraints.txt "$$(ls dist/*.whl)[cli]"
+	$(WHEEL)/python -I -c "import fairpca as f; assert 'site-packages' in f.__file__; [getattr(f, name) for name in f.__all__]"
+	test "$$($(WHEEL)/fairpca --version)" = "fairpca $$($(WHEEL)/python -I -c 'import fairpca; print(fairpca.__version__)')"
+	$(WHEEL)/fairpca fit
+	$(WHEEL)/fairpca report --effort quick --out build/wheel/report.html
 	mkdir -p build/dist && tar -xzf dist/*.tar.gz -C build/dist --strip-components 1
 	$(MAKE) -C build/dist test-fast
 

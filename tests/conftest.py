@@ -36,7 +36,7 @@ def short_path(monkeypatch):
 def small_effort():
     """Audits draw and permute little, for tests of commands and pages, not of their figures."""
     with pytest.MonkeyPatch.context() as patch:
-        table = tuple(Effort(name, 400, 200, 1, 200, 19, 9) for name in EFFORTS)
+        table = tuple(Effort(name, 400, 200, 1, 200, 19, 9, 1.0) for name in EFFORTS)
         patch.setattr("fairpca.metrics._inference._TABLE", table)
         yield
 

@@ -16,6 +16,7 @@ _LONGEST = 200  # characters of a name
 _ROUNDING = 1e-9  # a gap smaller than this share of its scale is rounding
 NOTHING = "–"
 """What stands where there is no value."""
+NOT_COMPUTED = "not computed"
 TOO_FEW = (
     "not measured, no part of the held-out rows has two rows or units of both groups in each half"
 )
@@ -52,10 +53,20 @@ def label(attribute: Any, group: Any, other: Any = "", stratum: Any = "") -> str
     ('sex: f vs m where age=old', 'sex: f')
     """
     if isinstance(stratum, Mapping):
-        stratum = ", ".join(f"{name}={value}" for name, value in stratum.items())
+        stratum = levels_text(stratum, stratum.values())
     text = f"{attribute}: {group}" if attribute else str(group)
     text += "" if other in ("", None) else f" vs {other}"
     return f"{text} where {stratum}" if stratum not in ("", None) else text
+
+
+def levels_text(columns: Iterable[Any], levels: Iterable[Any]) -> str:
+    """Name a cell by its columns and their levels.
+
+    >>> from fairpca._present import levels_text
+    >>> levels_text(["sex", "age"], ["f", "old"])
+    'sex=f, age=old'
+    """
+    return ", ".join(f"{name}={level}" for name, level in zip(columns, levels, strict=True))
 
 
 def number(value: float | None, scale: float | None = None) -> str:
@@ -75,6 +86,11 @@ def number(value: float | None, scale: float | None = None) -> str:
     return f"{value:.4g}" if 10 <= size < 1e4 else f"{value:.1e}"
 
 
+def penalty_text(penalty: float) -> str:
+    """Write a penalty as short as a point of a curve allows, two digits and no zeros behind."""
+    return f"{penalty:.2g}" if penalty < 10 else f"{penalty:.0f}"
+
+
 def share(value: float | None) -> str:
     """Write a share, or a difference of shares, with three digits."""
     return NOTHING if value is None else f"{value:.3f}"
@@ -82,7 +98,7 @@ def share(value: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """Write a share as a percentage with one digit."""
-    return NOTHING if value is None else f"{100 * value:.1f} %"
+    return NOTHING if value is None else f"{100 * value:.1f} %".replace("-", "−")
 
 
 def points(difference: float | None) -> str:
@@ -176,6 +192,58 @@ _BASES = {
 }
 
 
+_OBJECTIVES = {
+    "worst-variance": " (of the group that keeps least, less the penalty)",
+    "worst-loss": " (minus the largest loss of a group, less the penalty)",
+}
+
+
+def certificate_text(model: Any) -> str:
+    """Say what the certificate of a fitted model proves, and whether its scores are correlated."""
+    certificate, short = model.certificate_, certificate_words(model)
+    of = _OBJECTIVES.get(certificate.criterion, "")
+    figures = f"objective{of} {number(certificate.objective)}, bound {number(certificate.bound)}"
+    if is_sparse(model):
+        text = f"Certificate: {short}."
+    elif short == NOT_COMPUTED:
+        text = f"Certificate: {short} ({figures}; the bound ignores covariances and is loose)."
+    else:
+        as_much = "" if certificate.target_kept is None else " and keeps as much of the target"
+        text = (
+            f"Certificate: {verdict(certificate.as_dict())} ({figures}). No other set of this many "
+            f"components that satisfies the constraints{as_much} can exceed the bound."
+        )
+    if (largest := getattr(model, "correlation_", 0.0)) >= 0.005:
+        rotated = " rotated" if getattr(model, "rotation", None) else ""
+        text += f" The{rotated} scores are correlated, up to {largest:.2f}."
+    return text
+
+
+def certificate_words(model: Any) -> str:
+    """Say the same in a few words."""
+    certificate = model.certificate_
+    if is_sparse(model):
+        total = float(model.explained_variance_ratio_.sum())
+        most = percent(total * certificate.bound / (certificate.objective or 1.0))
+        d, equal = model.n_components_, "" if model.mean_tol != 0 else " with equal group means"
+        which = f"{d} scores{equal} explain" if d > 1 else f"score{equal} explains"
+        return f"explains {percent(total)}; no {which} more than {most}"
+    if not model.certify and certificate.solver in ("refined", "deflation"):
+        return NOT_COMPUTED
+    return optimality(certificate.gap) + (" (proven)" if certificate.proven else "")
+
+
+def share_of_variance(model: Any) -> str:
+    """Say what the variance kept by a model is a share of."""
+    table = "table that a regression on the scores explains"
+    return f"share of the {table if is_sparse(model) else 'total variance'}"
+
+
+def is_sparse(model: Any) -> bool:
+    """Whether a fitted model has sparse components, whose scores explain the table."""
+    return hasattr(model, "balance_")
+
+
 def records(table: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return the rows of a table of columns."""
     return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
@@ -231,3 +299,20 @@ class Counter:
         self.done += count
         if self._progress is not None:
             self._progress(self.done, self.total)
+
+
+_UNLIKE = 4.0  # what a kind of steps says of another is cut to this factor
+
+
+def seconds_left(
+    remaining: Iterable[tuple[str, float, Any]],
+    planned: Mapping[str, float],
+    taken: Mapping[str, float],
+) -> float:
+    """Return how long steps will take, by what those of their kind took, or all others so far."""
+    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
+    # A kind that takes ten times as long as planned (a linear SVM without a direction is replaced
+    # by a search) says little of the others; the machine's pace is in the middle of them all.
+    known = [math.log(min(max(pace, 1.0 / _UNLIKE), _UNLIKE)) for pace in paces.values()]
+    pace = math.exp(sum(known) / (1 + len(known)))  # one more that is as planned
+    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)

@@ -11,6 +11,9 @@ from typing import Any, Self
 Setting = tuple[str, Any]
 """A parameter and a value that would help."""
 
+WITH = "{with settings}"
+"""Where in a message its settings stand, if not at its end."""
+
 _INTERNAL = ("fairpca", "sklearn")
 
 
@@ -69,8 +72,11 @@ class MessageWithSettings(Exception):
 
     def advice(self, typed: Callable[[str, Any], str]) -> str:
         """Return the message, its settings as `typed` writes them."""
-        written = [text for setting in self.settings if (text := typed(*setting))]
-        return f"{self.args[0]} Or use {' or '.join(written)}." if written else str(self.args[0])
+        written = " or ".join(text for setting in self.settings if (text := typed(*setting)))
+        message = str(self.args[0])
+        if WITH in message:
+            return message.replace(WITH, f" with {written}" if written else "")
+        return f"{message} Or use {written}." if written else message
 
 
 class InvalidInputError(MessageWithSettings, ValueError):

@@ -173,7 +173,7 @@ def test_adversaries_small_groups_and_the_headline(run, write, people):
     worst = document["headline"]
     assert f"Largest on held-out rows: {100 * worst['estimate']:.1f} points (" in printed
     assert "Verdict: not enough was measured" in printed
-    assert "Fewer than 30 rows, listed but never the largest: race=few (10)" in printed
+    assert "Fewer than 30 rows, listed but never the largest: race: few (10)" in printed
     assert "trees" in printed
     less = audit_json(run, write(people), *arguments, "--min-group", "5")
     assert less["small_groups"] == []
@@ -278,7 +278,7 @@ def test_unknown_groups_are_refused_or_counted_and_left_out(run, refused, write,
 def test_where_all_groups_are_small_none_is_said_never_to_be_the_worst(run, write, people):
     printed = run("audit", write(people[:20]), "--sensitive", "sex", *LINEAR).stdout
     assert "Largest on held-out rows" in printed
-    assert "Fewer than 30 rows, and no comparison without them: sex=" in printed
+    assert "Fewer than 30 rows, and no comparison without them: sex: " in printed
 
 
 def test_other_columns_of_the_same_rows_are_compared_on_them(run, refused, write, people, tmp_path):

@@ -30,11 +30,23 @@ def test_text_identifiers_are_refused_with_the_option_that_drops_them(
     path = write(people.assign(student_id=labels, note=labels))
     line = refused(command, path, "--sensitive", "sex", "--drop", "race")
     assert f"'student_id' ({n_values} values in 120 rows)" in line
-    assert line.endswith("Or use --drop student_id,note.")
+    assert "an identifier or free text" in line
+    assert "leave it out with --drop student_id,note, or" in line
 
 
-def test_text_with_few_values_each_is_a_category(run, write, people):
-    frame = people.assign(town=[f"t{i % 60}" for i in range(120)])
+def test_text_identifiers_of_several_rows_are_refused(refused, write, people):
+    twice = pd.concat([people] * 2)
+    path = write(twice.assign(code=[f"C{i % 120}" for i in range(240)]))
+    line = refused("fit", path, *SEX)
+    assert "'code' (120 values in 240 rows)" in line
+    assert "leave it out with --drop code or --unit code, or" in line
+    # A name that says so is enough for fewer values with more rows.
+    path = write(twice.assign(student=[f"C{i % 30}" for i in range(240)]))
+    assert "'student' (30 values in 240 rows)" in refused("fit", path, *SEX)
+
+
+def test_text_with_several_rows_each_is_a_category(run, write, people):
+    frame = pd.concat([people] * 2).assign(town=[f"t{i % 55}" for i in range(240)])
     result = run("fit", write(frame), *SEX, "--cov-weight", 0, "--folds", 0)
     assert result.exit_code == 0, result.stderr
 
@@ -47,7 +59,58 @@ def test_identifiers_are_counted_among_the_values_that_are_there(refused, write,
 
 def test_a_date_column_names_the_option_that_drops_it(refused, write, people):
     path = write(people.assign(start_date=pd.date_range("2020-01-01", periods=120).astype(str)))
-    assert refused("fit", path, *SEX).endswith("Or use --drop start_date.")
+    assert refused("fit", path, *SEX).endswith(
+        "'start_date' (dates). Leave it out with --drop start_date, or turn dates into numbers, "
+        "such as years."
+    )
+
+
+@pytest.mark.parametrize("n_dates", [12, 120])
+@pytest.mark.parametrize(
+    "spelling",
+    ["%d.%m.%Y", "%m/%d/%y", "%d %b %Y", "%B %d, %Y", "%d-%b-%y", "%Y.%m.%d", "%d.%m.%Y %H:%M:%S"],
+)
+def test_dates_that_are_text_are_refused_as_dates(refused, write, people, spelling, n_dates):
+    days = pd.date_range("2020-01-09 14:30:01", periods=n_dates, freq="29D").strftime(spelling)
+    path = write(people.assign(start_date=np.resize(days, 120)))
+    line = refused("fit", path, *SEX)
+    assert "'start_date' (dates). Leave it out with --drop start_date" in line
+    if n_dates == 12:
+        assert "or --categorical start_date" in line
+
+
+def test_codes_are_no_dates(run, write, people):
+    codes = [f"{40 + i % 20}-10-20" for i in range(120)]
+    result = run("fit", write(people.assign(branch=codes)), *SEX, "--folds", 0)
+    assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("model", [FairPCA(), FairPCACV(), DeltaFairPCA(), FairKernelPCA()])
+def test_identifiers_and_dates_of_a_data_frame_are_called_that(people, model):
+    X, sex = people[list("uvw")], people["sex"]
+    ids, dates = [f"S{i}" for i in range(120)], [f"{i % 28 + 1}.3.2020" for i in range(120)]
+    for more, said in (
+        ({"code": ids}, r"'code' \(120 values in 120 rows: an identifier or free text\). Leave it"),
+        ({"day": dates}, r"'day' \(dates\). Leave it out, or turn dates into numbers"),
+        ({"town": ["a", "b"] * 60}, r"'town' \(text\). Leave it out, or one-hot encode text"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model.fit(X.assign(**more), sensitive_features=sex)
+
+
+def test_many_groups_that_are_numbers_name_the_option(run, write, people):
+    frame = pd.concat([people] * 5).assign(age=np.arange(600) % 53 + 19)  # no group is small
+    result = run(
+        "fit", write(frame), "-s", "sex,age", "--drop", "race,income", "--mean-tol", "none"
+    )
+    assert "column 'age' has 53 groups, whole numbers from 19 to 71" in result.stderr
+    assert "Or use --numeric age." in result.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "report"])
+def test_the_help_of_effort_names_the_words_and_the_default(run, command):
+    text = " ".join(run(command, "--help-all").stdout.split())
+    assert "measured: quick, standard (default) or thorough." in text
 
 
 RAW = {

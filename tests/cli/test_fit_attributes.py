@@ -84,9 +84,11 @@ def test_a_small_group_is_a_note_in_every_output(run, write, people):
     frame = people.copy()
     frame.loc[0, "race"] = "lone"
     arguments = [write(frame), "--sensitive", "race", "--drop", "sex,income"]
-    document = fit_json(run, *arguments)
+    document = fit_json(run, *arguments, "--folds", 5)  # whose fits say nothing
     (note,) = document["notes"]
     assert "race=lone (1 row, no difference beyond chance)" in note
+    assert note.endswith("Or use --min-group-size 2.")
+    assert "min_group_size" not in note
     (entry,) = (entry for entry in document["contrasts"] if entry["positive"] == "lone")
     assert entry["status"].startswith("not compared")
     assert entry["cov_gap"] is None

@@ -89,6 +89,8 @@ def test_figures_of_both_parts(run, write, table):
     for words in ("plain PCA", "fair PCA", "plain, held-out", "fair, held-out"):
         assert words in shown
     assert f"measured on {held.sum()} rows that were not fitted" in shown
+    assert f"{(~held).sum()} fitted and {held.sum()} held-out rows" in shown
+    assert "left in the fair components (fitted rows)" in shown
 
 
 def test_units_and_a_limit_on_selection_rates(run, write, table, tmp_path):

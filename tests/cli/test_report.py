@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ def test_a_table_becomes_a_page_figures_and_a_card(run, write, hired, tmp_path):
     out, card, path = tmp_path / "r.html", tmp_path / "card.md", write(hired)
     roles = ("--sensitive", "sex", "--drop", "race,income", "--decision", "hired", "-d", 2)
     places = ("--out", out, "--card", card, "--title", "A & B")
-    result = run("report", path, *roles, *LESS, *places)
+    result = run("report", path, *roles, *LESS, *places, "--folds", 5)
     assert result.exit_code == 0, result.stderr
     assert f"Report written to {out}" in result.stdout
     html = out.read_text(encoding="utf-8")
@@ -51,6 +52,26 @@ def test_columns_as_they_are(run, write, people, tmp_path):
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["fit"] is None
     assert document["data"]["n_components"] == 2
+
+
+def test_sparse_components_have_a_page_in_their_own_words(run, refused, write, people, tmp_path):
+    asked = (
+        "report",
+        write(people),
+        "-s",
+        "sex",
+        "--drop",
+        "race,income",
+        "-o",
+        tmp_path / "p.html",
+    )
+    result = run(*asked, "--nonzero", 3, "--folds", 0, "--effort", "quick", "--family", "linear")
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "p.html").read_text()
+    assert re.search(r"explains [\d.]+ %; no 2 scores with equal group means explain more", page)
+    assert "--nonzero excludes --rotation" in refused(
+        *asked, "--nonzero", 3, "--rotation", "varimax"
+    )
 
 
 def test_mistakes(refused, write, people, tmp_path):
@@ -98,7 +119,7 @@ def test_held_out_figures_and_the_forecast_are_those_of_a_fit(run, write, people
     if "mean" in more:
         people.loc[::9, "u"] = np.nan
     path, out = write(people), tmp_path / "page.html"
-    asked = ("-s", "sex", "--drop", "race,income", *more)
+    asked = ("-s", "sex", "--drop", "race,income", "--folds", 3, *more)
     fit = json.loads(run("fit", path, *asked, "--json").stdout)
     result = run("report", path, *asked, "-o", out, *LESS)
     assert result.exit_code == 0, result.stderr

@@ -129,7 +129,8 @@ def delta_model(frame, folder):
 @writer
 def fit_command(frame, folder):
     frame.to_csv(folder / "x.csv", index=False)
-    run_command("fit", folder / "x.csv", "-s", "group", "-d", 1, "--save", folder / "m.npz")
+    words = ("-s", "group", "-d", 1, "--folds", 5, "--save", folder / "m.npz")
+    run_command("fit", folder / "x.csv", *words)
     return folder / "m.npz"
 
 
@@ -137,7 +138,8 @@ def fit_command(frame, folder):
 def json_of_a_fit(frame, folder):
     lone = frame.assign(group=np.where(frame["group"] == "c", "c", "a"))
     lone.to_csv(folder / "x.csv", index=False)
-    result = run_command("fit", folder / "x.csv", "-s", "group", "--cov-weight", 0, "--json")
+    words = ("-s", "group", "--cov-weight", 0, "--folds", 5, "--json")
+    result = run_command("fit", folder / "x.csv", *words)
     assert result.exit_code == 0
     (folder / "fit.json").write_text(result.stdout)
     return folder / "fit.json"

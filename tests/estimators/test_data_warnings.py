@@ -128,7 +128,7 @@ def test_text_that_is_different_in_every_row(people):
     )
     roles = table.assign("sex", categorical="name")
     for read in (table.moments, table.rows):
-        with pytest.raises(InvalidInputError, match="different in most rows"):
+        with pytest.raises(InvalidInputError, match="few rows for each value"):
             read(roles)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from fairpca import FairPCA, GroupMoments, load_model
 from fairpca.estimators._expected_gaps import expected_figures
@@ -202,3 +203,14 @@ def test_a_forecast_that_held_out_rows_contradict_says_so():
     ):
         held_out = {"mean_gap": shown * gap, "mean_gap_error": error * gap}
         assert ("rely on them" in expected_figures(model, held_out)["text"]) is warned
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_the_bound_of_one_feature_is_the_interval_of_welch(confidence):
+    random = np.random.default_rng(2)
+    first, second = random.normal(1.0, 2.0, 12), random.normal(0.0, 0.5, 30)
+    X, z = np.concatenate([first, second])[:, None], np.repeat([1, 0], [12, 30])
+    plain = FairPCA(1, mean_tol=None, cov_weight=0.0).fit(X, sensitive_features=z)
+    found = plain.expected_gaps(confidence=confidence, refits=0).features.mean_bound
+    limits = ttest_ind(first, second, equal_var=False).confidence_interval(confidence)
+    assert found == pytest.approx(max(limits.high, -limits.low))

@@ -92,7 +92,7 @@ def make_arguments(rng, folder):
 def attempt(rng):
     with tempfile.TemporaryDirectory() as folder:
         arguments = make_arguments(rng, folder)
-        result = run_command(*arguments)
+        result = run_command(*arguments, default_map=None)
         assert result.exit_code in (0, 2), f"exit code {result.exit_code}"
         assert "Traceback" not in result.stderr, "traceback"
         if result.exit_code == 2:

@@ -162,8 +162,8 @@ def check_gaps(U, z, options, failures, place):
         found = attempt(lambda m=measure: m(U, z, **options), failures, place)
         if found is not None and np.isnan(found):
             failures["NaN"].append(place)
-    given = {"U": U[:, :1], "sample_weight": options.get("sample_weight")}
-    share = attempt(lambda: explained_variance(U, **given), failures, place)
+    options = {"U": U[:, :1], "sample_weight": options.get("sample_weight")}
+    share = attempt(lambda: explained_variance(U, **options), failures, place)
     if share is not None and not -1e-9 <= share <= 1 + 1e-9:
         failures["share of variance"].append(place)
 

@@ -221,7 +221,7 @@ def test_groups_are_compared_inside_strata():
         expected = next(r for r in same.rates if r.group == rate.group)
         assert replace(rate, stratum="") == expected
     assert {rate.stratum for rate in report.rates} == {"job=cook", "job=judge"}
-    assert "selection, sensitive_feature=f where job=cook: 0." in repr(report)
+    assert "selection, sensitive_feature: f where job=cook: 0." in repr(report)
     two = pd.DataFrame({"job": job, "site": np.where(np.arange(800) % 2, "a", None)})
     known = decision_rates(hired, sex, control_features=two)
     assert sum(rate.n_rows for rate in known.rates) == 400  # of those whose site is known

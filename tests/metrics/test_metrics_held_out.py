@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, norm
 
 from fairpca.metrics import delta_fairness
 from fairpca.metrics._cross_fit import Labelled, Trained, cross_fit_delta, largest_delta
 from fairpca.metrics._inference import (
+    Family,
     Rates,
     difference_of_largest,
     paired_differences,
-    quantile_of_one,
 )
 from fairpca.metrics.bounds import Share, difference, ratio
 from fairpca.rows import Rows
@@ -68,26 +68,27 @@ class TestErrors:
     def test_rates_of_zero_and_one_have_an_interval(self):
         found = Rates.of((signs_of(40) > 0).astype(float), signs_of(40), None)
         assert found.estimate == 1.0
-        new = found.described(quantile_of_one(0.95))
-        assert 0.6 < new.low < 0.9
+        new = found.described(Family(), 0.95)
+        assert 0.5 < new.low < 0.9
         assert new.high == 1.0
 
     def test_few_units_have_the_quantiles_of_student(self):
         flags = np.array([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
         few = Rates.of(flags, signs_of(6), None)
         assert few.freedom == 2
-        low, high = few.limits(quantile_of_one(0.95))
-        assert (high - low) / 2 == pytest.approx(4.3027 * few.error, rel=1e-3)
+        assert few.described(Family(), 0.95).chance == pytest.approx(
+            min(4.3027 * few.null_error, 1.0), rel=1e-3
+        )
 
     def test_a_paired_difference_of_equal_flags_has_next_to_no_error(self):
         rng = np.random.default_rng(3)
         flags = (rng.random(1000) < 0.4).astype(float)
         one = Rates.of(flags, signs_of(1000), None)
         [row] = paired_differences([one], [one], 0.95, 0)
-        largest = difference_of_largest([one], [one], [row], 0.95, 0)
+        largest = difference_of_largest([one], [one], 0.95, 0)
         assert largest.estimate == row.estimate == 0.0
         assert row.high < 0.02 < one.error
-        assert largest.high < 1e-12
+        assert largest.high == pytest.approx(row.high, rel=0.05)
 
     def test_the_difference_of_the_largest_is_bounded_by_every_pair(self):
         rng = np.random.default_rng(4)
@@ -95,12 +96,76 @@ class TestErrors:
         flagged = rng.random((2, 5, 600)) < 0.3 + 0.2 * (signs > 0)
         rates, others = ([Rates.of(flags * 1.0, signs, None) for flags in some] for some in flagged)
         rows = paired_differences(rates, others, 0.95, 0)
-        largest = difference_of_largest(rates, others, rows, 0.95, 0)
+        largest = difference_of_largest(rates, others, 0.95, 0)
         best, other = (max(one.estimate for one in some) for some in (rates, others))
         assert largest.estimate == best - other
         assert largest.low < largest.estimate < largest.high
         assert min(row.estimate for row in rows) <= largest.estimate
         assert largest.estimate <= max(row.estimate for row in rows)
+
+    def test_of_one_value_each_the_largest_differ_as_the_pair_does(self):
+        rng = np.random.default_rng(5)
+        one, other = (Rates.of(rng.random(300), signs_of(300), None) for _ in range(2))
+        [row] = paired_differences([one], [other], 0.95, 0)
+        largest = difference_of_largest([one], [other], 0.95, 0)
+        assert largest == pytest.approx(row, abs=0.05 * (row.high - row.low))
+
+    def test_a_value_that_cannot_be_the_largest_hardly_widens_the_interval(self):
+        rng = np.random.default_rng(6)
+        signs = signs_of(2000)
+        high = [Rates.of(1.0 * (rng.random(2000) < 0.3 + 0.3 * (signs > 0)), signs, None)]
+        low = [Rates.of(1.0 * (rng.random(2000) < 0.3), signs, None) for _ in range(20)]
+        few = difference_of_largest(high, high, 0.95, 0)
+        many = difference_of_largest(high + low, high + low, 0.95, 0)
+        assert many == pytest.approx(few, abs=0.02 * (few.high - few.low) + 1e-9)
+
+
+class TestOneTest:
+    """Interval, chance level and p-value of a comparison are one test."""
+
+    @pytest.mark.parametrize("kind", ["rows", "weights", "units"])
+    def test_they_agree(self, kind):
+        above = 0
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            signs = np.where(rng.random(240) < 0.3, 1, -1).astype(np.int8)
+            weights = rng.exponential(size=240) if kind == "weights" else None
+            units = rng.integers(0, 60, 240) if kind == "units" else None
+            shift = rng.choice([0.0, 0.2, 0.3, 0.4, 0.7])
+            rates = [
+                Rates.of(1.0 * (rng.random(240) < 0.2 + shift * (signs > 0)), signs, weights, units)
+                for _ in range(5)
+            ]
+            family = Family.of([one.influence for one in rates], seed)
+            for one in rates:
+                new = one.described(family, 0.95)
+                assert new.low < new.estimate < new.high
+                assert (new.low > 0) == (new.p_value < 0.05) == (new.estimate > new.chance)
+                above += new.low > 0
+                alone = one.described(Family(), 0.95)
+                assert new.low < alone.low < alone.high < new.high
+                assert new.p_value >= alone.p_value
+                assert new.chance > alone.chance
+        assert 60 < above < 240  # of 300
+
+    def test_it_is_the_score_test_of_two_shares(self):
+        # Independent rows, without the doubled variance and the guard: 30 of 100 against 45 of 100.
+        flags = np.r_[np.ones(30), np.zeros(70), np.ones(45), np.zeros(55)]
+        signs = np.repeat([-1, 1], 100).astype(np.int8)
+        one = Rates.of(flags, signs, None)
+        assert one.null_error**2 == pytest.approx(2 * 2 * 0.375 * 0.625 / 100, rel=0.02)
+        assert one.null_error**2 - one.error**2 == pytest.approx(one.bend * 0.15**2)
+
+    def test_many_values_have_the_p_value_of_independent_ones_at_most(self):
+        family = Family.of(list(np.eye(30)), 0)
+        for beyond in (1.0, 2.5, 3.0, 3.5):
+            expected = 1 - (1 - 2 * norm.sf(beyond)) ** 30
+            assert family.p_value(beyond) == pytest.approx(expected, abs=0.02)
+        assert family.p_value(8.0) == pytest.approx(30 * 2 * norm.sf(8.0), rel=1e-6)
+        assert Family(500).p_value(3.0) > family.p_value(3.0)
+        assert family.p_value(-1.0) == family.p_value(0.0) == 1.0
+        same = Family.of([np.ones(4)] * 30, 0)
+        assert same.p_value(2.0) == pytest.approx(2 * norm.sf(2.0), abs=0.01)
 
 
 def test_weights_widen_the_interval():

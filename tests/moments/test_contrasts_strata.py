@@ -173,7 +173,7 @@ def test_one_warning_names_every_small_cell(rng):
     )
     moments = GroupMoments.from_arrays(X, frame)
     contrasts, message = single_warning(moments, SmallGroupWarning, joint=True, min_group_size=5)
-    assert "min_group_size=5" in message
+    assert "from 5 rows on" in message
     assert "sex=f, race=y (3 rows)" in message
     assert "sex=m, race=y (4 rows)" in message
     assert message.count(" rows)") == 2
@@ -250,8 +250,8 @@ def test_notes_can_be_read_without_warning(rng):
     moments = GroupMoments.from_arrays(rng.normal(size=(5, 2)), frame)
     with pytest.warns() as caught:
         contrasts = moments.contrasts()
-    assert [note.category for note in contrasts.notes] == [w.category for w in caught]
-    assert {note.category for note in contrasts.notes} == {
+    assert [type(note) for note in contrasts.notes] == [w.category for w in caught]
+    assert {type(note) for note in contrasts.notes} == {
         NestedAttributeWarning,
         SmallGroupWarning,
     }

@@ -152,6 +152,7 @@ def test_the_error_of_several_rounds_is_that_of_their_mean():
 
 def test_halves_meet_once():
     rounds = list(pair_halves(10, 100))
+    assert len(rounds) == 9
     assert rounds[0] == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
     assert all(sorted(half for pair in pairs for half in pair) == [*range(10)] for pairs in rounds)
     assert len({pair for pairs in rounds for pair in pairs}) == 45

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from fairpca import FairPCA, GroupMoments
 from fairpca.cli._moments import describe
 from fairpca.exceptions import FewRowsWarning, InvalidInputError
-from fairpca.moments._private import add_noise, clip_rows, noise_deviation, sum_squares
+from fairpca.moments._release import add_noise, clip_rows, noise_deviation, sum_squares
 
 KNOWN = {"groups": (0, 1), "center": 0.0, "scale": 1.0}
 

@@ -10,6 +10,8 @@ from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import SmallGroupWarning
 from fairpca.moments._form_contrasts import differ_beyond_chance, mean_test
 
+LEFT_OUT = "not compared: small group, no difference beyond chance"
+
 
 def table(n=2000, size=60, shift=0.0, seed=0):
     """Rows with two large groups that differ, and a small one of random rows."""
@@ -32,11 +34,19 @@ def contrasts_of(X, group, **options):
 
 def test_a_group_of_random_rows_is_left_out_and_named_with_its_size():
     contrasts, message = contrasts_of(*table())
-    assert contrasts["c"].status == "not compared: no difference beyond chance"
+    assert contrasts["c"].status == LEFT_OUT
     assert contrasts["c"].mean_gap is None
     assert contrasts["a"].status == contrasts["b"].status == "compared"
     assert "sensitive_feature=c (60 rows, no difference beyond chance)" in message
-    assert "min_group_size=2" in message
+    assert "small where it and all smaller ones hold less than 10 % of the rows" in message
+    assert message.endswith("Or use min_group_size=2.")
+
+
+def test_a_group_that_is_not_small_is_compared_with_any_number_of_rows():
+    X, group = table(n=400, size=60)  # under 500 rows, but 15 % of all
+    contrasts, message = contrasts_of(X, group)
+    assert contrasts["c"].status == "compared"
+    assert not message
 
 
 def test_a_group_of_random_rows_costs_no_variance():
@@ -54,7 +64,7 @@ def test_a_group_of_random_rows_costs_no_variance():
 def test_a_real_difference_of_a_small_group_is_removed_from_the_means():
     X, group = table(shift=2.0)
     contrasts, message = contrasts_of(X, group)
-    assert contrasts["c"].status == "mean only: fewer than 500 rows"
+    assert contrasts["c"].status == "mean only: small group, fewer than 500 rows"
     assert "sensitive_feature=c (60 rows)" in message
     with pytest.warns(SmallGroupWarning, match="60 rows"):
         fair = FairPCA(2).fit(X, sensitive_features=group)
@@ -64,13 +74,16 @@ def test_a_real_difference_of_a_small_group_is_removed_from_the_means():
 
 
 def test_the_covariance_of_a_small_group_counts_from_500_rows_on():
-    for size, status in ((499, "mean only: fewer than 500 rows"), (500, "compared")):
+    for size, status in ((499, "mean only: small group, fewer than 500 rows"), (500, "compared")):
         assert contrasts_of(*table(8000, size, shift=2.0))[0]["c"].status == status
 
 
 def test_groups_of_a_tenth_of_the_rows_are_always_compared():
     random = np.random.default_rng(0)
-    for n, status in ((20, "compared"), (22, "not compared: no difference beyond chance")):
+    for n, status in (
+        (20, "compared"),
+        (22, LEFT_OUT),
+    ):
         X, group = random.normal(size=(n, 2)), np.arange(n) < 2
         assert contrasts_of(X, group)[0]["True"].status == status
 
@@ -88,7 +101,7 @@ def test_an_attribute_of_one_small_random_group_is_not_an_error():
     with pytest.warns(SmallGroupWarning, match="60 rows"):
         fair = FairPCA(2).fit(X, sensitive_features=group == "c")
     assert fair.mean_gap_ == 0.0
-    assert fair.contrasts_["status"] == ["not compared: no difference beyond chance"]
+    assert fair.contrasts_["status"] == [LEFT_OUT]
 
 
 def cells_of(*parts):
@@ -127,4 +140,4 @@ def test_a_weak_difference_counts_where_it_costs_little_and_there_are_rows():
 def test_few_rows_for_many_features_count_as_different():
     X = np.random.default_rng(0).normal(size=(30, 40))
     contrasts, _ = contrasts_of(X, np.arange(30) < 2)
-    assert contrasts["True"].status == "mean only: fewer than 500 rows"
+    assert contrasts["True"].status == "mean only: small group, fewer than 500 rows"

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ OPERATORS = {
 PAIRS = [("min", "max"), ("any", "all"), ("argmin", "argmax"), ("minimum", "maximum")]
 # Arguments that decide about checks, copies and warnings, and not about an answer.
 UNCHANGED = ("strict", "check_finite", "copy", "stacklevel", "overwrite_a", "overwrite_b")
+# Constants of how many numbers, rows or bytes are held at a time: no answer depends on them.
+BLOCKS = re.compile("AT_ONCE|BATCH|BLOCK|PIECE|STRIDE|CACHED|BUFFER|WRITE_ELEMENTS")
 SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd")  # in their arguments
 SWAPPED = dict(PAIRS) | {second: first for first, second in PAIRS}
 
@@ -104,6 +107,8 @@ def _expressions(tree):
             continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
+        if isinstance(node, ast.Assign) and BLOCKS.search(ast.unparse(node.targets[0])):
+            continue
         if isinstance(node, ast.stmt):
             statement = node
         elif isinstance(node, ast.expr):
@@ -133,7 +138,8 @@ def _changes(node):
     elif isinstance(node, ast.Constant) and type(node.value) is float and node.value:
         yield from (ast.Constant(node.value * 10.0), ast.Constant(node.value / 10.0))
     elif isinstance(node, ast.Constant) and type(node.value) is int:
-        yield ast.Constant(node.value + 1)
+        # One more than a small number; of a larger one, which is a size or a limit, a tenth.
+        yield ast.Constant(node.value + 1 if node.value <= 10 else node.value // 10)
     elif isinstance(node, ast.Constant) and type(node.value) is bool:
         yield ast.Constant(not node.value)
     elif isinstance(node, ast.Call):

@@ -7,20 +7,21 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import norm
 from sklearn.decomposition import PCA
 
 from fairpca import FairPCA
 from fairpca.exceptions import GroupsError, IdentifierWarning
 from fairpca.metrics import FairScorer, audit, delta_fairness, refit_within
 from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Trained, cross_fit_delta, largest_delta
-from fairpca.metrics._inference import effort_of
+from fairpca.metrics._inference import Family, effort_of
 from fairpca.metrics._svm import svm_directions
 from fairpca.moments import GroupMoments
 from fairpca.moments._held_out import _summary
 from fairpca.moments._release import release
 from fairpca.moments._storage import _read_indicators
 from fairpca.rows import Rows
-from fairpca.rows._checks import unique_columns, warn_of_identifiers
+from fairpca.rows._identifiers import unique_columns, warn_of_identifiers
 from fairpca.rows.groups import holds_numbers
 from fairpca.solvers import FairProblem, solve
 from fairpca.tables import moments_from_files
@@ -250,3 +251,21 @@ def test_names_given_for_features_replace_those_of_a_frame():
     assert Rows.read(frame, z).feature_names == ("a", "b")
     assert Rows.read(frame, z, feature_names=["c", "d"]).feature_names == ("c", "d")
     assert Rows.read(frame.to_numpy(), z).feature_names is None
+
+
+class TestQuantilesOfSeveralIntervals:
+    """The quantile of the largest of correlated normal numbers, by what is known of it."""
+
+    @pytest.mark.parametrize("confidence", [0.8, 0.95])
+    def test_equal_columns_need_no_more_than_one(self, confidence):
+        column = np.random.default_rng(0).normal(size=50)
+        found = Family.of([column, 3.0 * column, -column], 0).quantile(confidence)
+        assert found == pytest.approx(norm.ppf(0.5 + 0.5 * confidence), abs=0.06)
+
+    @pytest.mark.parametrize(("count", "error"), [(8, 0.06), (401, 1e-12)])
+    def test_independent_columns_need_sidaks(self, count, error):
+        columns = np.eye(count)
+        expected = norm.ppf(0.5 + 0.5 * 0.95 ** (1.0 / count))
+        family = Family.of(list(columns), 0)
+        assert family.quantile(0.95) == pytest.approx(expected, abs=error)
+        assert family.p_value(family.quantile(0.95)) == pytest.approx(0.05, abs=0.1 * error)

@@ -21,9 +21,11 @@ from fairpca.report import audit_report
 from fairpca.report._page import _environment
 from fairpca.rows import Rows
 
+pytestmark = pytest.mark.usefixtures("small_effort")
+
 
 @pytest.fixture(scope="module")
-def page():
+def page(small_effort):
     return hostile_page()
 
 
@@ -207,7 +209,7 @@ def test_numeric_attributes_and_strata(tmp_path):
     X[:, 0] += age / 10
     quick = {"families": ("linear",), "adversaries": (), "effort": "quick"}
     strata = rng.integers(0, 2, 150)
-    page = audit_report(X, age, control_features=strata, model=FairPCA(1), **quick)
+    page = audit_report(X, age, control_features=strata, model=FairPCA(1), folds=2, **quick)
     html = page.html()
     assert "up to" in html
     assert "compared within: control_feature" in html
@@ -232,7 +234,7 @@ def test_groups_are_encoded_once(monkeypatch):
     monkeypatch.setattr(room, "encode_groups", counted)
     rng = np.random.default_rng(0)
     quick = {"families": (), "adversaries": ("linear",), "effort": "quick"}
-    audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), **quick)
+    audit_report(rng.normal(size=(90, 3)), np.arange(90) % 2, model=FairPCA(1), folds=2, **quick)
     assert calls == ["sensitive_features"]
 
 
@@ -242,7 +244,7 @@ def test_what_each_group_keeps_stands_beside_plain_components():
     X = rng.normal(size=(300, 5)) * (1.0 + np.outer(z, [1.0, 0, 0, 0.5, 0]))
     model = FairPCA(2, objective="worst-loss", standardize=True)
     quick = {"families": (), "adversaries": (), "effort": "quick"}
-    page = audit_report(X, sensitive_features=z, model=model, **quick)
+    page = audit_report(X, sensitive_features=z, model=model, folds=0, **quick)
     fitted = model.fit(X, sensitive_features=z)
     groups = page.summary["fit"]["groups"]
     for name in ("variance", "best", "loss"):
@@ -260,7 +262,7 @@ def test_rows_of_unknown_group_are_counted_and_figures_never_replace_the_page(tm
     sex = rng.choice(["f", "m"], 120).astype(object)
     sex[:9] = None
     less = {"families": (), "adversaries": (), "effort": "quick"}
-    options = {"model": FairPCA(1), "missing_groups": "leave-out", **less}
+    options = {"model": FairPCA(1), "folds": 0, "missing_groups": "leave-out", **less}
     page = audit_report(rng.normal(size=(120, 3)), sex, **options)
     [(_, count)] = page.summary["data"]["unknown"].items()
     assert (count, page.summary["data"]["n_rows"]) == (9, 111)
@@ -299,7 +301,7 @@ def test_held_out_rows_are_audited_and_not_fitted():
     name = next(name for name in chosen["shown"] if name.startswith("Δ"))
     assert chosen["shown"][name].startswith(f"{100 * estimate:.1f} ±".replace("-", "−"))
     assert "--hold-out 0.25" not in page.html()
-    assert "--hold-out 0.25" in audit_report(X, z, **how).html()
+    assert "--hold-out 0.25" in audit_report(X, z, folds=0, **how).html()
 
 
 def test_sparse_components_are_shown_without_zeros_and_with_their_balance():
@@ -308,7 +310,7 @@ def test_sparse_components_are_shown_without_zeros_and_with_their_balance():
     X = rng.normal(size=(200, 6)) + np.outer(z == "a", rng.normal(size=6))
     model = SparseFairPCA(2, n_nonzero=3)
     options = {"families": (), "adversaries": ("linear",), "effort": "quick"}
-    page = audit_report(X, z, model=model, **options)
+    page = audit_report(X, z, model=model, folds=0, **options)
     components = page.summary["fit"]["loadings"]
     assert [len(component) for component in components] == [3, 3]
     for component in components:

@@ -9,8 +9,8 @@ from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError, UnitsWarning
 from fairpca.metrics import audit
 from fairpca.rows import Rows
-from fairpca.rows._checks import suggests_units
 from fairpca.rows._columns import split_named
+from fairpca.rows._identifiers import suggests_units
 
 LABELS = {
     "text": lambda unit: np.array([f"p{u}" for u in unit], dtype=object),
@@ -210,8 +210,8 @@ class TestSuggestions:
 
     def test_a_telling_name_needs_repeated_values_only(self):
         mixed = np.arange(600) % 20
-        assert suggests_units(mixed, np.arange(600) % 3, told=True)
-        assert not suggests_units(np.arange(600), np.arange(600) % 3, told=True)
+        assert suggests_units(mixed, np.arange(600) % 3, by_name=True)
+        assert not suggests_units(np.arange(600), np.arange(600) % 3, by_name=True)
 
 
 class TestWarning:
@@ -242,3 +242,10 @@ class TestWarning:
         stacked = pd.DataFrame(X, columns=list("ab"), index=np.arange(len(person)) % 410)
         model = FairPCA(1, cov_weight=0, standardize=True)
         model.fit(stacked.assign(age=age), sensitive_features=person % 2)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 1.0])
+def test_about_the_share_of_the_rows_is_held_out(share):
+    X = np.random.default_rng(3).normal(size=(4000, 2))
+    marked = Rows(X).held_out(share)
+    assert abs(marked.mean() - share) <= 4.0 * np.sqrt(share * (1.0 - share) / len(X))

@@ -224,6 +224,21 @@ def test_a_callback_sees_every_iteration_with_valid_bounds(solver):
         assert {at.stage for at in seen} == {"basis", "bound"}
 
 
+@pytest.mark.parametrize("solver", ["refined", "tight", "paper"])
+def test_what_a_callback_sees_is_in_the_units_of_the_problem(solver):
+    problem, unit = random_problem(3, 9, 2, 2), 4096.0  # a power of four: nothing is rounded
+    larger = replace(
+        problem, covariance=unit * problem.covariance, cov_gaps=unit * problem.cov_gaps,
+        mean_gaps=np.sqrt(unit) * problem.mean_gaps,
+    )  # fmt: skip
+    seen = {1.0: [], unit: []}
+    solve(problem, solver, callback=seen[1.0].append)
+    solve(larger, solver, callback=seen[unit].append)
+    for name in ("bound", "objective"):
+        small, large = ([getattr(at, name) for at in seen[key]] for key in seen)
+        np.testing.assert_allclose(large, unit * np.array(small), rtol=1e-9)
+
+
 def test_a_problem_from_contrasts_is_the_one_from_rows():
     rng = np.random.default_rng(0)
     X, z = rng.normal(size=(60, 4)), np.repeat(["a", "b", "c"], 20)

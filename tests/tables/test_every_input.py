@@ -227,8 +227,8 @@ MISTAKES = {
     ),
     "text": (
         spoiled("b", "tall", EVERY),
-        "features that are not numbers: 'b' (text). One-hot encode them (a table does, where "
-        "categorical names them), or leave them out.",
+        "features that are not numbers: 'b' (text). Leave it out, or one-hot encode text (a table "
+        "does, where categorical names it).",
     ),
     "weights of zero": (
         spoiled("w", 0.0, EVERY),

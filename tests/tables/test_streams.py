@@ -1,5 +1,8 @@
 """Arrow streams: the same moments by every input, in one pass."""
 
+import os
+import threading
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,7 +13,7 @@ from table_support import FEATURES, assert_same_moments, in_memory
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.tables import input_kind, moments_from_arrow, moments_from_files, open_table
-from fairpca.tables._stream import equal_batches
+from fairpca.tables._stream import MAX_THREADS, equal_batches, in_order
 
 ASKED = {"sensitive": ["sex", "age"], "features": FEATURES, "control": "city", "weight": "w"}
 SMALL = "fairpca.tables._stream.batch_rows"
@@ -228,3 +231,19 @@ def test_streams_are_told_from_frames(frame):
     for name, source in INPUTS.items():
         kind = "stream" if name in streams else "memory"
         assert input_kind(source(frame)) == kind, name
+
+
+@pytest.mark.parametrize("n_cores", [1, 3, 64])
+def test_as_many_threads_as_cores_and_no_more_than_eight(n_cores, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(n_cores), raising=False)
+    n_threads = min(n_cores, MAX_THREADS)
+    barrier, names = threading.Barrier(n_threads, timeout=10.0), set()
+
+    def work(item):
+        if item < n_threads:
+            barrier.wait()  # all threads are at work at once, or it breaks
+        names.add(threading.current_thread().name)
+        return item
+
+    assert list(in_order(work, range(200))) == list(range(200))
+    assert len(names) == n_threads <= 8

@@ -12,9 +12,10 @@ from table_support import FEATURES, people, transform_files, write_files
 
 from fairpca import FairPCA
 from fairpca._files import replacing
-from fairpca.exceptions import InvalidInputError
-from fairpca.tables import moments_from_files
+from fairpca.exceptions import DroppedRowsWarning, InvalidInputError
+from fairpca.tables import moments_from_files, open_table
 from fairpca.tables._model import read_model
+from fairpca.tables.project import check_target
 
 COMPONENTS = ["fairpca0", "fairpca1"]
 
@@ -206,3 +207,26 @@ def test_new_rows_that_cannot_be_used_are_refused_in_the_words_of_a_fit(missing)
                 pa.RecordBatch.from_pandas(spoilt)
             )
         assert str(by_batch.value) == str(by_array.value)
+
+
+def test_rows_without_a_feature_are_dropped_and_the_others_are_not(tmp_path, frame, fair):
+    lacking = np.random.default_rng(4).random(len(frame)) < 0.3
+    frame.assign(**{FEATURES[1]: frame[FEATURES[1]].mask(lacking)}).to_parquet(tmp_path / "in.pq")
+    target = tmp_path / "out.parquet"
+    options = {"missing": "drop-rows", "keep": ["race"]}
+    with pytest.warns(DroppedRowsWarning, match=f"{lacking.sum()} rows"):
+        transform_files(fair, tmp_path / "in.pq", target, **options)
+    scores = pd.read_parquet(target)
+    np.testing.assert_array_equal(scores["race"], frame["race"][~lacking])
+    np.testing.assert_allclose(
+        scores[COMPONENTS], fair.transform(frame[FEATURES])[~lacking], atol=1e-12
+    )
+
+
+def test_a_file_that_is_there_is_refused_unless_forced(tmp_path, frame):
+    target = tmp_path / "out.parquet"
+    target.touch()
+    with pytest.raises(InvalidInputError, match="exists"):
+        check_target(open_table(frame), target)
+    check_target(open_table(frame), target, force=True)
+    assert target.stat().st_size == 0

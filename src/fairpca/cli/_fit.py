@@ -10,27 +10,23 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from fairpca._choices import OBJECTIVES
 from fairpca._files import check_place, npz_path
 from fairpca._present import delta_request, records, visible
 from fairpca.cli._console import Stages, running
 from fairpca.cli._moments import read_moments
+from fairpca.cli._options import check_model
 from fairpca.cli._request import (
     TableRequest,
     delta_model,
     fit_settings,
+    linear_model,
     parse_request,
     sum_rows,
 )
 from fairpca.cli._show import print_fit, to_json
 from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
-from fairpca.estimators._comparison import (
-    PARTS,
-    fit_with_plain,
-    held_out_summary,
-    hold_out_summary,
-)
+from fairpca.estimators._comparison import PARTS, fit_with_plain, held_out_summary, hold_out_summary
 from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import DroppedRowsWarning
@@ -39,10 +35,6 @@ from fairpca.moments.contrasts import ContrastTable, without_small_groups
 from fairpca.tables import check_target, project_table
 
 _IN_MEMORY = 10_000_000  # numbers of a table that is read again for its extremes and units
-_EXCLUDED = (
-    *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
-    *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
-)
 
 
 class PlainComparison(NamedTuple):
@@ -76,7 +68,7 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
             moments, request = _sum_table(data, options, stages, share)
             notes += request.encoding_notes(moments.feature_names or ())
         settings = fit_settings(options, request)
-        result = _compare(moments, _model(settings, options), stages)
+        result = _compare(moments, linear_model(settings, options), stages)
         if options["delta"] is not None:
             stages.begin("ascending against classifiers")
             fair = _fit_delta(result.fair, request, moments, options, stages)
@@ -112,21 +104,7 @@ def _sum_table(
 
 def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
     """Refuse options that do not belong together, and a model that could not be written."""
-    pairs = [pair for pair in _EXCLUDED if None not in (options[pair[0]], options[pair[1]])]
-    if options["famd"] and options["no_standardize"]:
-        pairs.append(("famd", "no-standardize"))
-    if options["delta"] is not None and options["missing_groups"] == "unlabelled":
-        raise click.UsageError("--delta trains on rows with their group: leave out unlabelled.")
-    for name in ("delta", "nonzero"):
-        if options[name] is not None and options["objective"] != OBJECTIVES[0]:
-            pairs.append((name, "objective"))
-    for one, other in pairs:
-        names = f"--{one} excludes --{other}".replace("_", "-")
-        raise click.UsageError(f"{names}: give one of them.")
-    if options["by_column"] and options["nonzero"] is None:
-        raise click.UsageError("--by-column says how --nonzero counts: give --nonzero too.")
-    if options["adversary"] is not None and options["delta"] is None:
-        raise click.UsageError("--adversary is the classifier family of --delta: give --delta too.")
+    check_model(options)
     if options["hold_out"] is not None and options["out"] is not None and not data:
         raise click.UsageError("--hold-out with --out needs DATA: files, globs or directories.")
     if options["keep"] and options["out"] is None:
@@ -142,18 +120,6 @@ def _check_options(data: tuple[str, ...], options: Mapping[str, Any]) -> None:
         if save.name in ("", ".."):
             raise click.ClickException(f"--save {save}: give the name of a file.")
         check_place(npz_path(save), "save", force=options["force"])
-
-
-def _model(settings: dict[str, Any], options: Mapping[str, Any]) -> FairPCA:
-    """Return the estimator of the request, not fitted."""
-    if options["nonzero"] is None:
-        return FairPCA(**settings)
-    from fairpca.estimators import SparseFairPCA
-
-    sparse = SparseFairPCA(feature_groups="columns" if options["by_column"] else None)
-    shared = set(sparse.get_params()) & set(settings)
-    own = {name: settings[name] for name in shared}
-    return sparse.set_params(n_nonzero=options["nonzero"], **own)
 
 
 def _compare(moments: Any, fair: FairPCA, stages: Stages) -> PlainComparison:
@@ -233,7 +199,8 @@ def _show(
         }
         click.echo(to_json("fit", document))
     elif not options["quiet"]:
-        heading = request.heading(n_rows, len(names), standardized)
+        n_held_out = (result.held_out or {}).get("n_rows", 0)
+        heading = request.heading(n_rows, len(names), standardized, n_held_out)
         print_fit(*result, result.group_table(), heading)
 
 

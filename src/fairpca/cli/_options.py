@@ -34,13 +34,17 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DATA, GROUPS, FAIRNESS, AUDITING, OUTPUT = "Data", "Groups", "Fairness", "Audit", "Output"
 _MOST = 10**9
+_EXCLUDED = (
+    *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
+    *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
+)
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
     "--adversaries", "--adversary", "--by-column", "--categorical", "--confidence", "--engine",
     "--famd", "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels",
-    "--min-group", "--min-group-size", "--no-certify", "--no-notes", "--only", "--positive",
-    "--rotation", "--safe-csv", "--scheduler", "--seed", "--separator", "--solver", "--title",
-    "--tol",
+    "--min-group", "--min-group-size", "--missing-groups", "--moments", "--no-certify",
+    "--no-notes", "--only", "--positive", "--rotation", "--safe-csv", "--scheduler", "--seed",
+    "--separator", "--solver", "--target-weight", "--title", "--tol",
 }  # fmt: skip
 
 
@@ -286,8 +290,9 @@ _MEASURED = (
     _choice(AUDITING, "--family families", FAMILIES,
             "Classifiers fitted to all rows: linear (half-spaces), rbf (Gaussian-kernel SVM), cdf "
             "(orthants). Default: all.", multiple=True),
-    _choice(AUDITING, "--effort", EFFORTS, "How many rows, repeats and permutations are measured.",
-            default=EFFORTS[1]),
+    _choice(AUDITING, "--effort", EFFORTS,
+            "How many rows, repeats and permutations are measured: "
+            "{}, {} (default) or {}.".format(*EFFORTS), default=EFFORTS[1]),
     _value(AUDITING, "--min-group", _count(2), 30, "Rows that a group of the headline needs."),
     _flag(GROUPS, "--leave-out-unknown", "Count rows whose group is missing and leave them out."),
     _value(AUDITING, "--confidence", _SHARE, 0.95, "Of limits and intervals."),
@@ -329,7 +334,7 @@ AUDIT = (
     *_ROWS, _ONLY, _JSON, *_QUIET,
 )
 REPORT = (
-    *_groups(COMPARE[0]), _MEASURED_GROUPS, *_PROBLEM, *_DELTA, *_MEASURED, *_FEATURES,
+    *_groups(COMPARE[0]), _MEASURED_GROUPS, *_PROBLEM, *_NONZERO, *_DELTA, *_MEASURED, *_FEATURES,
     _columns(DATA, "--target", "Columns to predict later: not features."),
     *_ROWS, _ONLY, _HOLD_OUT,
     _flag(FAIRNESS, "--as-is", "Audit the columns themselves, without a fit."),
@@ -358,6 +363,25 @@ def check_paths(data: Sequence[str | Path], settings: Mapping[str, Any]) -> None
         is_there = os.path.exists(path) or any(glob.iglob(str(path), recursive=True))
         if not is_there and "://" not in str(path):
             raise click.ClickException(f"{path}: no such file.")
+
+
+def check_model(settings: Mapping[str, Any]) -> None:
+    """Refuse options of components that do not belong together."""
+    pairs = [pair for pair in _EXCLUDED if None not in (settings[pair[0]], settings[pair[1]])]
+    if settings["famd"] and settings["no_standardize"]:
+        pairs.append(("famd", "no-standardize"))
+    for name in ("delta", "nonzero"):
+        if settings[name] is not None and settings["objective"] != OBJECTIVES[0]:
+            pairs.append((name, "objective"))
+    for one, other in pairs:
+        names = f"--{one} excludes --{other}".replace("_", "-")
+        raise click.UsageError(f"{names}: give one of them.")
+    if settings["delta"] is not None and settings["missing_groups"] == "unlabelled":
+        raise click.UsageError("--delta trains on rows with their group: leave out unlabelled.")
+    if settings["by_column"] and settings["nonzero"] is None:
+        raise click.UsageError("--by-column says how --nonzero counts: give --nonzero too.")
+    if settings["adversary"] is not None and settings["delta"] is None:
+        raise click.UsageError("--adversary is the classifier family of --delta: give --delta too.")
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:

@@ -13,21 +13,23 @@ from fairpca._files import check_place
 from fairpca._present import visible
 from fairpca.cli import check_packages
 from fairpca.cli._console import running
+from fairpca.cli._options import check_model
 from fairpca.cli._request import (
     TableRequest,
     audit_settings,
     delta_model,
     fit_settings,
+    linear_model,
     parse_request,
     read_measured,
 )
-from fairpca.estimators import FairPCA
 from fairpca.report import audit_report
 
 
 def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
     """Read the rows once, fit, audit, and write the page, its figures and the card."""
     check_packages("fairpca report", "jinja2", "matplotlib")
+    check_model(options)
     out, card = options["out"], options["card"]
     _check_places(out, card, options["force"])
     with running(options) as (stages, notes):
@@ -70,7 +72,8 @@ def _model(settings: dict[str, Any] | None, options: dict[str, Any]) -> Any:
     """Return what to fit: nothing, or an estimator."""
     if settings is None:
         return None
-    return FairPCA(**settings) if options["delta"] is None else delta_model(settings, options)
+    make = linear_model if options["delta"] is None else delta_model
+    return make(settings, options)
 
 
 def _check_places(out: Path, card: Path | None, force: bool) -> None:

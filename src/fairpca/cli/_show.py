@@ -18,6 +18,7 @@ from fairpca._files import to_json as json_text
 from fairpca._present import (
     NOTHING,
     TOO_FEW,
+    certificate_text,
     delta_request,
     interval,
     label,
@@ -28,23 +29,18 @@ from fairpca._present import (
     points_text,
     records,
     share,
+    share_of_variance,
     shorten,
-    verdict,
     visible,
     with_error,
 )
-from fairpca.cli._show_sparse import loadings_table, sparse_certificate, sparse_path
+from fairpca.cli._show_sparse import loadings_table, sparse_path
 from fairpca.moments.contrasts import ContrastTable
 
 # Columns of text; all others hold figures.
 _TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
          "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
 _PERSONS = f"fewer than {MIN_ROWS} rows: nearly single persons"
-_OBJECTIVES = {
-    "total": "",
-    "worst-variance": " (of the group that keeps least, less the penalty)",
-    "worst-loss": " (minus the largest loss of a group, less the penalty)",
-}
 
 
 def to_json(command: str, document: dict[str, Any]) -> str:
@@ -99,16 +95,17 @@ def print_fit(
     heading: Sequence[str],
 ) -> None:
     """Print the comparison with plain PCA, the certificate, and one row for each contrast."""
+    of = " (fitted rows)" if "n_rows" in (held_out or {}) else ""
     _print(
         heading,
         _comparison(fair, plain, held_out),
         *((_path(fair),) if hasattr(fair, "penalty_") else ()),
         *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
         _target(fair, held_out) if fair.target_weight else None,
-        sparse_certificate(fair) or _certificate(fair),
+        escape(certificate_text(fair)),
         f"{expected['text'] if expected else ''}\n",
-        _group_losses(groups) if groups else None,
-        _contrasts(fair.contrasts_),
+        _group_losses(groups, of) if groups else None,
+        _contrasts(fair.contrasts_, of),
     )
 
 
@@ -117,9 +114,7 @@ def _comparison(fair: Any, plain: Any, held_out: dict[str, Any] | None) -> Table
     kept = (percent(float(fit.explained_variance_ratio_.sum())) for fit in (plain, fair))
     held = held_out or {}
     variance = [percent(held[f"{kind}variance"]) if held else None for kind in ("plain_", "")]
-    is_sparse = hasattr(fair, "balance_")
-    share_of = "table that a regression on the scores explains" if is_sparse else "total variance"
-    rows = [("variance kept", *kept, *variance, None, f"share of the {share_of}")]
+    rows = [("variance kept", *kept, *variance, None, share_of_variance(fair))]
     for name, key, meaning in (
         ("mean gap", "mean_gap", "largest distance of group means"),
         ("covariance gap", "cov_gap", "largest difference of covariances"),
@@ -194,27 +189,7 @@ def _path(fair: Any) -> Table:
     )
 
 
-def _certificate(fair: Any) -> str:
-    certificate = fair.certificate_
-    figures = (
-        f"objective{_OBJECTIVES[certificate.criterion]} {number(certificate.objective)}, "
-        f"bound {number(certificate.bound)}"
-    )
-    if not fair.certify and certificate.solver in ("refined", "deflation"):
-        return f"Certificate: not computed ({figures}; the bound ignores covariances and is loose)."
-    as_much = "" if certificate.target_kept is None else " and keeps as much of the target"
-    return (
-        f"Certificate: [bold]{verdict(certificate.as_dict())}[/bold] ({figures}). No other set of "
-        f"this many components that satisfies the constraints{as_much} can exceed the bound."
-        + (
-            f" The rotated scores are correlated, up to {fair.correlation_:.2f}."
-            if fair.rotation
-            else ""
-        )
-    )
-
-
-def _group_losses(groups: dict[str, list[Any]]) -> Table:
+def _group_losses(groups: dict[str, list[Any]], of: str) -> Table:
     names = ("attribute", "group", "stratum")
     figures = ("best", "variance_plain", "loss_plain", "variance", "loss", "weight")
     rows = [
@@ -225,7 +200,7 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
     ]  # fmt: skip
     worst = max(groups["loss"])
     return _table(
-        "Variance that each group keeps, and loses",
+        f"Variance that each group keeps, and loses{of}",
         (*names, "rows", "own best", "plain PCA", "loss", "fair PCA", "loss", "weight", "note"),
         rows,
         "Loss: the extra variance this group would keep with components fitted to it alone.\n"
@@ -234,7 +209,7 @@ def _group_losses(groups: dict[str, list[Any]]) -> Table:
     )
 
 
-def _contrasts(table: ContrastTable) -> Table:
+def _contrasts(table: ContrastTable, of: str) -> Table:
     contrasts = records(table)
     whole = "all rows" if any(entry["stratum"] for entry in contrasts) else ""
     head = (
@@ -260,7 +235,7 @@ def _contrasts(table: ContrastTable) -> Table:
             note += f"{note and '; '}{_PERSONS}"
         stratum, counts = entry["stratum"] or whole, " / ".join(map(str, sizes))
         rows.append((entry["attribute"], groups, stratum, counts, *gaps, note))
-    return _table("Gaps in all features, and left in the fair components", head, rows)
+    return _table(f"Gaps in all features, and left in the fair components{of}", head, rows)
 
 
 def print_audit(report: dict[str, Any], heading: Sequence[str]) -> None:
@@ -343,7 +318,9 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         pair = escape(shorten(entry["pair"]))
         yield f"Not measured: {entry['adversary']}, {pair}: {entry['reason']}."
     if report["small_groups"]:
-        named = [f"{g['attribute']}={g['group']} ({g['n_rows']})" for g in report["small_groups"]]
+        named = [
+            f"{label(g['attribute'], g['group'])} ({g['n_rows']})" for g in report["small_groups"]
+        ]
         every = worst is not None and worst["small"]
         why = "and no comparison without them" if every else "listed but never the largest"
         what = "rows" if report["n_units"] is None else "units"

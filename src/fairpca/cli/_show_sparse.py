@@ -52,17 +52,6 @@ def loadings_table(fair: Any) -> tuple[Any, ...] | None:
     )
 
 
-def sparse_certificate(fair: Any) -> str:
-    """Say what the scores explain, and what no others can exceed; empty for dense components."""
-    if not hasattr(fair, "balance_"):
-        return ""
-    total = float(fair.explained_variance_ratio_.sum())
-    bound = total * fair.certificate_.bound / (fair.certificate_.objective or 1.0)
-    d, equal = fair.n_components_, "" if fair.mean_tol != 0 else " with equal group means"
-    which = f"{d} scores{equal} explain" if d > 1 else f"score{equal} explains"
-    return f"Certificate: explains {percent(total)}; no {which} more than {percent(bound)}."
-
-
 def sparse_figures(fair: Any) -> dict[str, Any]:
     """Gather the figures that only sparse components have."""
     names = ("n_nonzero", "balance", "reconstruction", "whitened_cov_gap", "correlation")

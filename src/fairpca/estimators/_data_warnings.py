@@ -159,16 +159,17 @@ def warn_of_groups(model: Any, *, compared: bool = True) -> None:
     if small:
         shown = ", ".join(f"{name!r} ({small[name]} rows)" for name in list(small)[:_SHOWN])
         more = f" and {len(small) - _SHOWN} more" if len(small) > _SHOWN else ""
-        numeric = [name for name in moments.categorical_attributes if _is_numeric(moments, name)]
-        hint = f" {numeric[0]!r} may be a number and not a group." if numeric else ""
         warn_user(
-            FewRowsWarning(
-                f"groups with fewer than {least} rows, {_PER_COMPONENT} for each component: "
-                f"{shown}{more}. Their means and covariances are mostly chance. Merge them with "
-                f"others, or keep fewer components.{hint}",
-                settings=[("numeric", numeric[:1])] if numeric else (),
-            )
+            f"groups with fewer than {least} rows, {_PER_COMPONENT} for each component: "
+            f"{shown}{more}. Their means and covariances are mostly chance. Merge them with "
+            "others, or keep fewer components.",
+            FewRowsWarning,
         )
+    # An attribute of many groups has nearly as many contrasts.
+    many = small or len(contrasts["status"]) >= MANY_GROUPS
+    for name in moments.categorical_attributes if many else ():
+        if _is_numeric(moments, name) and (small or len(moments.levels(name)) > MANY_GROUPS):
+            warn_user(FewRowsWarning(_many_numbers(moments, name), settings=_as_number(name)))
 
 
 def warn_of_other_index(name: str, index: Any, other: Any) -> None:
@@ -186,16 +187,22 @@ def hint_numeric_attribute(error: InfeasibleError, moments: GroupMoments) -> Inf
     """Return the error to raise: another one if groups are so many because they are numbers."""
     for name in moments.categorical_attributes if error.parameter == "n_components" else ():
         if _is_numeric(moments, name):
-            levels = moments.levels(name)
-            return InfeasibleError(
-                f"column {name!r} has {len(levels)} groups, whole numbers from {levels[0]} to "
-                f"{levels[-1]}, whose means cannot all be equal. Put its values into classes, or "
-                "declare it a number if it is one.",
-                error.minimum,
-                parameter="numeric",
-                settings=[("numeric", [name])],
-            )
+            message, settings = _many_numbers(moments, name), _as_number(name)
+            return InfeasibleError(message, error.minimum, parameter="numeric", settings=settings)
     return error
+
+
+def _many_numbers(moments: GroupMoments, name: str) -> str:
+    levels = moments.levels(name)
+    return (
+        f"column {name!r} has {len(levels)} groups, whole numbers from {levels[0]} to "
+        f"{levels[-1]}, which are compared one by one. Put its values into classes, or declare it "
+        "a number if it is one."
+    )
+
+
+def _as_number(name: str) -> list[Setting]:
+    return [("numeric", [name])]
 
 
 def _is_numeric(moments: GroupMoments, name: str) -> bool:
@@ -215,8 +222,8 @@ def _group_features(moments: GroupMoments) -> list[int]:
     for key, cell in table.cells.items():
         groups.setdefault(key[:width], []).append(cell)
     merged = [merge(cells) for cells in groups.values()]
-    everything = merge(merged)
-    total = diagonal(everything.scatter)
+    pooled = moments.coordinates().pooled()
+    total = pooled.weight * diagonal(pooled.covariance)
     constant = np.zeros(moments.n_features, dtype=bool)
     large = [cell for cell in merged if cell.n_rows >= _ENOUGH]
     if width and len(large) > 1:
@@ -226,13 +233,16 @@ def _group_features(moments: GroupMoments) -> list[int]:
             inside = sum(cell.scatter for cell in large)
             between = diagonal(merge(large).scatter) - diagonal(inside)
         constant |= (within <= _ZERO * total) & (between > _ZERO * total)
+    if not table.numeric:
+        return np.flatnonzero(constant).tolist()
     # A numeric attribute z: what a regression of the feature on z leaves, total − cross²/scatter.
+    everything = merge(merged)
     for cross, scatter in zip(everything.cross, everything.z_scatter, strict=True):
         cross = cross if span is None else cross @ span.basis
         residual = total - cross**2 / (scatter or np.inf)
         enough = everything.n_rows >= 2 * _ENOUGH
         constant |= (residual <= _ZERO * total) & (total > 0.0) & enough
-    return [int(index) for index in np.flatnonzero(constant)]
+    return np.flatnonzero(constant).tolist()
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -94,7 +95,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Whether to scale the components to unit variance.
     rotation : {"varimax"} or None, default=None
         "varimax" rotates the components inside the fair subspace, so that each has few large
-        loadings. Gaps, total variance and certificate stay as they are; scores become correlated.
+        loadings. Gaps, total variance and certificate stay as they are; scores become correlated,
+        so that `score`, `get_covariance` and `get_precision` are not available.
     standardize : bool or "famd", default=False
         Whether every feature is divided by its standard deviation over all rows (weights count; a
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
@@ -417,11 +419,13 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         try:
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
             pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
-            count = count_components(pose(1), self.n_components)
+            count: Any = self.n_components
+            if not isinstance(count, Integral):
+                count = count_components(pose(1), count)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            problem = pose(count, padding=padding)
-            solution = self._find_components(problem, inner, tabulate=tabulate, warn=warn)
+            pose = partial(pose, count, padding=padding)
+            solution = self._find_components(pose, inner, tabulate=tabulate, warn=warn)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
@@ -443,10 +447,11 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         return moments
 
     def _find_components(
-        self, problem: FairProblem, moments: GroupMoments, *, tabulate: bool, warn: bool
+        self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
     ) -> Solution:
         """Solve for the objective; set what only some objectives have."""
-        size, n_gaps = moments.n_features, len(problem.cov_gaps)
+        problem, size = pose(), moments.n_features
+        n_gaps = len(problem.cov_gaps)
         if warn and n_gaps and self.cov_weight != 0:
             is_limit = self.cov_tol is not None
             warn_of_solve(size, problem.n_components, n_gaps, is_limit=is_limit)
@@ -458,5 +463,5 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         if self.target_weight:
             from fairpca.estimators._target import solve_with_target  # not needed by others
 
-            return solve_with_target(self, problem, moments)
+            return solve_with_target(self, pose, problem.mean_gaps[:, :size], moments)
         return self._solve(problem)

@@ -13,13 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._comparison import (
-    FIGURES,
-    TARGET,
-    HeldOutFit,
-    measure_held_out,
-    plain_of,
-)
+from fairpca.estimators._comparison import FIGURES, TARGET, HeldOutFit, measure_held_out, plain_of
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
@@ -278,7 +272,7 @@ class FairPCACV(FairnessEstimator):
                 best.target_information_["held_out"] = chosen.shares()
         best._set_other_columns(others)
         for name, value in vars(best).items():
-            if name.endswith("_") and not name.startswith("_"):
+            if name.endswith("_"):
                 setattr(self, name, value)
         return self
 

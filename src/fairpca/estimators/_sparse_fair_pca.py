@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -197,9 +197,10 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         return moments.expanded()
 
     def _find_components(
-        self, problem: FairProblem, moments: GroupMoments, *, tabulate: bool, warn: bool
+        self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
     ) -> Solution:
         """Search the supports of each size; set the path, if there is one."""
+        problem = pose()
         sparse = self._pose(problem, moments)
         sizes, S = self._sizes(sparse), sparse.S
         seconds = len(sizes) * _PER_PAIR * len(S) ** 2

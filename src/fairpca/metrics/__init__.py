@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairpca._choices import ADVERSARIES, EFFORTS, FAMILIES, PANEL
 from fairpca.metrics._audit_report import AuditReport
-from fairpca.metrics._inference import HeldOut, verdict
-from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
+from fairpca.metrics._inference import HeldOut
+from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary, verdict
 from fairpca.metrics.audits import audit
 from fairpca.metrics.bounds import delta_bound, gaussian_bound
 from fairpca.metrics.delta import delta_fairness

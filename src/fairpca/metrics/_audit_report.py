@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairpca._present import html_table, label, points, points_text
+from fairpca._present import html_table, label, number, p_value, points, points_text
 from fairpca.metrics._inference import (
-    NEGLIGIBLE,
     Difference,
     Effort,
+    Family,
     HeldOut,
     Rates,
-    Verdict,
     difference_of_largest,
     paired_differences,
-    simultaneous_quantile,
-    verdict,
 )
-from fairpca.metrics._result import DeltaResult, statistic_name
+from fairpca.metrics._result import DeltaResult, Verdict, statistic_name, verdict
 from fairpca.metrics.gaps import contrast_text
 from fairpca.rows import Level
 
@@ -59,7 +56,7 @@ class Comparison(NamedTuple):
 class AdversaryResult(NamedTuple):
     """A comparison, and the difference of rates on held-out rows, whose figures it has.
 
-    A headline is the largest of `n_compared`, whose intervals hold together; its lower limit is the
+    A headline is the largest of `n_compared`, whose intervals hold together; its limits are the
     highest of theirs.
     """
 
@@ -159,18 +156,18 @@ class Representation:
         if not rates:
             return self
         kept = [k for k, one in enumerate(comparisons) if not one.small] or range(len(rates))
-        influences = [rates[k].influence for k in kept]
-        quantile = simultaneous_quantile(influences, confidence, seed)
+        family = Family.of([rates[k].influence for k in kept], seed)
         held_out = tuple(
-            AdversaryResult(comparison, one.described(quantile), len(kept))
+            AdversaryResult(comparison, one.described(family, confidence), len(kept))
             for comparison, one in zip(comparisons, rates, strict=True)
         )
         measured = replace(self, held_out=held_out)
         counted = [held_out[k] for k in measured.counted()]
         best = max(counted, key=lambda row: row.estimate)
-        # Where all intervals hold, the largest true value is above each lower limit.
-        low = max(row.low for row in counted)
-        best = best._replace(held_out=replace(best.held_out, low=low))
+        # Where all intervals hold, the largest true value is above each lower limit, and below one
+        # of the upper limits: that of a noisier comparison, it may be.
+        low, high = (max(getattr(row, end) for row in counted) for end in ("low", "high"))
+        best = best._replace(held_out=replace(best.held_out, low=low, high=high))
         undecided = {row.comparison.label() for row in measured.undecided()}
         small = best.comparison.small or best.comparison.label() in undecided
         word = verdict(best.estimate, best.low, best.high, missing=missing, small=small)
@@ -197,17 +194,18 @@ class Representation:
     def undecided(self) -> list[AdversaryResult]:
         """Return the pairs with too few rows to say, each by its largest upper limit.
 
-        Chance alone may show 10 points or more there, and explains what every adversary found:
-        among many pairs, the noise of the smallest would be the largest estimate.
+        Alone they would have no verdict, since every interval includes 0 and one reaches far. Among
+        many pairs, the noise of the smallest would be the largest estimate.
         """
         pairs: dict[str, list[AdversaryResult]] = {}
         for row in self.held_out:
             if not row.comparison.small:
                 pairs.setdefault(row.comparison.label(), []).append(row)
+        widest = ((rows, max(rows, key=lambda row: row.high)) for rows in pairs.values())
         return [
-            max(rows, key=lambda row: row.high)
-            for rows in pairs.values()
-            if all(NEGLIGIBLE <= row.chance >= row.estimate for row in rows)
+            row
+            for rows, row in widest
+            if verdict(row.estimate, max(one.low for one in rows), row.high).level == "unknown"
         ]
 
     def to_dict(self, compare: str) -> dict[str, Any]:
@@ -320,12 +318,16 @@ class AuditReport:
         differences = []
         limits = (confidence, seed)
         for other, rates in zip(full[1:], columns[1:], strict=True) if measured else ():
-            one, two = ([some[k] for k in kept] for some in (columns[0], rates))
+            both = (columns[0], rates)
+            one, two = ([some[k] for k in kept] for some in both)
             rows = paired_differences(one, two, *limits)
-            # The largest of each is its headline, and so their difference is the one on the page.
-            one = [columns[0][k] for k in full[0].counted()]
-            two = [rates[k] for k in other.counted()]
-            largest = difference_of_largest(one, two, rows, *limits)
+            # A pair that is clear in one representation may be the largest of both.
+            counted = (full[0].counted(), other.counted())
+            one, two = ([some[k] for k in sorted({*counted[0], *counted[1]})] for some in both)
+            best, worst = (
+                max(some[k].estimate for k in own) for some, own in zip(both, counted, strict=True)
+            )
+            largest = difference_of_largest(one, two, *limits).around(best - worst)
             named = tuple(zip((comparisons[k] for k in kept), rows, strict=True))
             differences.append(HeadlineDifference(full[0].name, other.name, *largest, named))
         return cls(tuple(full), tuple(differences), missing, settings=settings, **facts)
@@ -398,12 +400,11 @@ class AuditReport:
                 if result.null is not None:
                     null = result.null
                     text += f", permuted {points(null.mean)} to {points(null.quantile)}, "
-                    text += f"p = {null.p_value:.3g}, {null.n_rows} rows"
+                    text += f"p = {p_value(null.p_value)}, {null.n_rows} rows"
                 lines.append(text)
-            mmd2 = "–" if one.mmd2 is None else f"{one.mmd2:.4g}"
             lines.append(
-                f"  {self.settings['compare']}: mean gap {one.mean_gap:.4g}, covariance gap "
-                f"{one.cov_gap:.4g}, MMD² {mmd2}, Gaussian bound "
+                f"  {self.settings['compare']}: mean gap {number(one.mean_gap)}, covariance gap "
+                f"{number(one.cov_gap)}, MMD² {number(one.mmd2)}, Gaussian bound "
                 f"{points(one.gaussian_bound)} points"
             )
         return "\n".join([*lines, *self._more_lines()])
@@ -425,16 +426,17 @@ class AuditReport:
             f"not measured: {one.adversary}, {one.pair}: {one.reason}" for one in self.missing
         ]
         if self.small_groups:
-            named = [f"{g.attribute}={g.group} ({g.n_rows})" for g in self.small_groups]
+            named = [f"{label(g.attribute, g.group)} ({g.n_rows})" for g in self.small_groups]
             what = "rows" if self.n_units is None else "units"
             lines.append(f"fewer than {self.settings['min_group']} {what}: {', '.join(named)}")
         lines += [f"{name}: {n} rows of unknown group left out" for name, n in self.unknown.items()]
         if self.losses is not None:
             place = int(np.argmax(self.losses["loss"]))
-            kept, best, loss, group = (
-                self.losses[name][place] for name in ("variance", "best", "loss", "group")
+            kept, best, loss = (
+                number(self.losses[name][place]) for name in ("variance", "best", "loss")
             )
-            lines.append(f"largest loss: {group} keeps {kept:.4g} of {best:.4g}, loses {loss:.4g}")
+            group = self.losses["group"][place]
+            lines.append(f"largest loss: {group} keeps {kept} of {best}, loses {loss}")
         if self.decisions is not None:
             lines.append(repr(self.decisions))
         return lines + [f"note: {note}" for note in self.notes]

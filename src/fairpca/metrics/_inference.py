@@ -1,4 +1,4 @@
-"""Errors, simultaneous limits and chance levels of differences of rates on held-out rows.
+"""How much an audit measures; errors, simultaneous limits and p-values on held-out rows.
 
 A difference of the rates of two groups is a sum over rows, and so is its error: a row adds
 ``w (f − rate of its group)/W`` of its group, where f says how often it was flagged. These influence
@@ -34,6 +34,7 @@ class Effort:
     null_rows: int  # drawn for in-sample values; searches and kernel SVMs take a quarter
     permutations: int
     slow_permutations: int  # of statistics that repeat a costly fit
+    C: float | None = None  # of in-sample Gaussian SVMs; None chooses it for every permutation
 
     def shared(self, n_pairs: int) -> Effort:
         """Take fewer rows for each of many pairs of groups, all of which are measured.
@@ -43,6 +44,12 @@ class Effort:
         ratio = min(1.0, (_FULL_PAIRS / max(n_pairs, 1)) ** 0.5)
         trained, null_rows = (max(_FEWEST, int(ratio * n)) for n in (self.trained, self.null_rows))
         return replace(self, trained=trained, null_rows=null_rows)
+
+    def permuted(self, is_slow: bool) -> tuple[int, int]:
+        """Return how many rows are permuted, and how often."""
+        if is_slow:
+            return max(_FEWEST // 2, self.null_rows // 4), self.slow_permutations
+        return self.null_rows, self.permutations
 
     def text(self, n_pairs: int, n_adversaries: int) -> str:
         """Say how much was measured."""
@@ -55,7 +62,7 @@ class Effort:
 _FULL_PAIRS = 2  # pairs of groups up to which the rows of the table are taken
 _FEWEST = 300
 _TABLE = (
-    Effort("quick", 4_000, 1_500, 1, 800, 99, 19),
+    Effort("quick", 4_000, 1_500, 1, 800, 99, 19, 1.0),
     Effort("standard", 12_000, 3_000, 2, 2_000, 199, 19),
     Effort("thorough", 40_000, 6_000, 5, 4_000, 999, 99),
 )
@@ -73,8 +80,8 @@ def effort_of(name: str) -> Effort:
 # either half times that of the other. Twice the variance of independent rows is always enough.
 _BOTH_WAYS = 2.0
 _DRAWS = 4000  # of normal vectors, for the quantile of the largest
-_MOST_DRAWN = 400  # more columns have Šidák's quantile, which ignores how they depend
-CHANCE = 0.95
+_MOST_DRAWN = 400  # more values have Šidák's or Bonferroni's quantile, whatever their correlations
+_LEFT_OUT = 0.1  # share of the risk of a difference that goes to leaving out the largest value
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,13 @@ class HeldOut:
     error : float
         Its standard error.
     low, high : float
-        Confidence interval for these classifiers on new data.
+        Confidence interval for these classifiers on new data. Those of all comparisons that were
+        made hold together.
     chance : float
-        What the estimate stays below in 95 of 100 cases where the groups have no relation to the
-        rows.
+        Were all groups alike, all comparisons would stay below theirs as often as intervals hold.
     p_value : float
-        Of the estimate, were the groups alike.
+        How often one of all comparisons would be as far from 0, were all groups alike. It is below
+        0.05 exactly where the estimate is above `chance` and the 95 % interval is above 0.
     rates : tuple of two float
         Rates of the two groups.
     n_rows, n_units : tuple of two int
@@ -166,8 +174,9 @@ class Rates(NamedTuple):
     estimate: float
     rates: tuple[float, float]
     influence: Array  # by unit; zero for units of neither group
-    error: float
-    null_error: float  # of the same flags, were the groups alike
+    guard: float  # variance that `_Side.guard` adds
+    null_error: float  # of the same flags, were the groups alike; never below `error`
+    bend: float  # a difference of δ has the variance null_error² − bend·δ²
     freedom: int  # degrees of freedom
     n_rows: tuple[int, int]
     n_units: tuple[int, int] | None
@@ -181,44 +190,118 @@ class Rates(NamedTuple):
             (flags[inside], weight[inside], member[inside]) for inside in (signs < 0, signs > 0)
         )
         minus, plus = (_Side.of(*part, int(member.max()) + 1) for part in parts)
-        pooled = 0.5 * (minus.rate + plus.rate)
-        columns = (
+        estimate, pooled = plus.rate - minus.rate, 0.5 * (minus.rate + plus.rate)
+        influence, alike = (
             plus.flagged - one * plus.shares - (minus.flagged - other * minus.shares)
             for one, other in ((plus.rate, minus.rate), (pooled, pooled))
         )
-        influence, alike = columns
         counts = (minus.n_units, plus.n_units)
-        few = max(min(counts), 2)
-        guard = minus.guard + plus.guard
-        error, null_error = (
-            float(np.sqrt(_BOTH_WAYS * (few / (few - 1) * float(column @ column) + guard)))
-            for column in (influence, alike)
+        freedom, guard = max(min(counts), 2) - 1, minus.guard + plus.guard
+        own, null, most = (
+            float(_variance(squares, freedom, added))
+            for squares, added in (
+                (influence @ influence, guard),
+                (alike @ alike, guard),
+                (minus.shares @ minus.shares + plus.shares @ plus.shares, 0.0),
+            )
         )
+        null = max(null, own)
+        # Of two shares with a given mean, p(1 − p) + q(1 − q) falls by half the square of q − p.
+        bend = min(0.25 * most, (null - own) / estimate**2) if estimate else 0.25 * most
         return cls(
-            plus.rate - minus.rate,
-            (minus.rate, plus.rate),
-            influence,
-            error,
-            null_error,
-            few - 1,
-            (minus.n_rows, plus.n_rows),
-            None if units is None else counts,
-        )
+            estimate, (minus.rate, plus.rate), influence, guard, float(np.sqrt(null)), bend,
+            freedom, (minus.n_rows, plus.n_rows), None if units is None else counts,
+        )  # fmt: skip
 
-    def limits(self, quantile: float) -> tuple[float, float]:
-        """Return the limits for a quantile of the normal distribution."""
-        reach = float(t.isf(norm.sf(quantile), self.freedom)) * self.error
-        return self.estimate - reach, self.estimate + reach
+    @property
+    def error(self) -> float:
+        """Standard error."""
+        squares = self.influence @ self.influence
+        return float(np.sqrt(_variance(squares, self.freedom, self.guard)))
 
-    def described(self, quantile: float) -> HeldOut:
-        """Return the figures of a table."""
-        chance = float(t.ppf(CHANCE, self.freedom)) * self.null_error
-        p_value = float(t.sf(self.estimate / self.null_error, self.freedom))
-        low, high = self.limits(quantile)
+    def described(self, family: Family, confidence: float) -> HeldOut:
+        """Return the figures of a table: limits, chance level and p-value of one (score) test.
+
+        A difference δ is inside the limits where (estimate − δ)² is at most q² times the variance
+        that δ has. So 0 is outside exactly where the estimate exceeds q times its error at 0.
+        """
+        q = float(_student(family.quantile(confidence), self.freedom))
+        shrunk, null = 1.0 + q**2 * self.bend, self.null_error**2
+        reach = q * np.sqrt(max(null * shrunk - self.bend * self.estimate**2, 0.0))
+        low, high = ((self.estimate + side * reach) / shrunk for side in (-1.0, 1.0))
+        beyond = float(norm.isf(t.sf(self.estimate / self.null_error, self.freedom)))
         return HeldOut(
-            self.estimate, self.error, max(low, -1.0), min(high, 1.0), min(chance, 1.0), p_value,
+            self.estimate, self.error, max(float(low), -1.0), min(float(high), 1.0),
+            min(q * self.null_error, 1.0), family.p_value(beyond),
             self.rates, self.n_rows, self.n_units,
         )  # fmt: skip
+
+
+def _variance(squares: Any, freedom: Any, guard: Any) -> Any:
+    return _BOTH_WAYS * ((freedom + 1) / freedom * squares + guard)
+
+
+def _student(quantile: Any, freedom: Any) -> Any:
+    """Turn a quantile of the normal distribution into one of Student's."""
+    return t.isf(norm.sf(quantile), freedom)
+
+
+class Family(NamedTuple):
+    """Comparisons that were made together; without `largest`, nothing is known of how they depend.
+
+    Šidák's inequality holds for all correlations, and is sharper than draws far out.
+    """
+
+    size: int = 1
+    largest: Array | None = None  # of the absolute values of correlated normal vectors; rising
+
+    @classmethod
+    def of(cls, columns: Sequence[Array], seed: int) -> Family:
+        """Draw normal vectors with the correlations of influence values."""
+        if len(columns) > _MOST_DRAWN:
+            return cls(len(columns))
+        draws, spread = _draws(_gram(columns), seed)
+        return cls(len(columns), np.sort(np.abs(draws / spread).max(axis=1)))
+
+    def p_value(self, beyond: float) -> float:
+        """Return how often the largest is so far from zero; 1 for what is not above zero."""
+        if beyond <= 0.0:
+            return 1.0
+        one = 2.0 * float(norm.sf(beyond))
+        together = float(-np.expm1(self.size * np.log1p(-one)))
+        if self.largest is not None:
+            above = len(self.largest) - np.searchsorted(self.largest, beyond)
+            together = min(together, float(above) / len(self.largest))
+        return max(one, together)
+
+    def quantile(self, confidence: float) -> float:
+        """Return the point beyond which p-values are below 1 − confidence."""
+        one, together = (
+            float(norm.isf(0.5 * (1.0 - level)))
+            for level in (confidence, confidence ** (1.0 / self.size))
+        )
+        if self.largest is not None:
+            above = max(int(np.ceil((1.0 - confidence) * len(self.largest) - 1e-9)), 1)
+            together = min(together, float(self.largest[-above]))
+        return max(one, together)
+
+
+def _gram(columns: Sequence[Array]) -> Array:
+    matrix = np.column_stack(columns)
+    return np.asarray(matrix.T @ matrix)
+
+
+def _draws(gram: Array, seed: int) -> tuple[Array, Array]:
+    """Draw normal vectors with these covariances; return their deviations, infinite for none."""
+    values, vectors = np.linalg.eigh(gram)
+    normal = np.random.default_rng(seed).standard_normal((_DRAWS, len(gram)))
+    draws = normal @ (np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+    return draws, _finite(np.sqrt(np.diag(gram)))
+
+
+def _finite(spread: Array) -> Array:
+    """Make deviations infinite where nothing varies, up to rounding."""
+    return np.where(spread > 1e-7 * spread.max(initial=0.0), spread, np.inf)
 
 
 class Difference(NamedTuple):
@@ -228,143 +311,91 @@ class Difference(NamedTuple):
     low: float
     high: float
 
-
-def quantile_of_one(confidence: float) -> float:
-    """Return the quantile of a single interval."""
-    return float(norm.isf(0.5 * (1.0 - confidence)))
-
-
-def normal_draws(columns: Sequence[Array], seed: int) -> Array | None:
-    """Draw standard normal vectors with the correlations of some columns; None for too many."""
-    if len(columns) > _MOST_DRAWN:
-        return None
-    matrix = np.column_stack(columns)
-    matrix /= np.maximum(np.sqrt((matrix**2).sum(axis=0)), np.finfo(float).tiny)
-    values, vectors = np.linalg.eigh(matrix.T @ matrix)
-    normal = np.random.default_rng(seed).standard_normal((_DRAWS, len(columns)))
-    return np.asarray(normal @ (np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T))
+    def around(self, estimate: float) -> Difference:
+        """Return the interval with another estimate, which it includes."""
+        return Difference(estimate, min(self.low, estimate), max(self.high, estimate))
 
 
-def simultaneous_quantile(columns: Sequence[Array], confidence: float, seed: int) -> float:
-    """Return the quantile with which intervals of all columns hold together."""
-    draws = normal_draws(columns, seed)
-    if draws is None:
-        return quantile_of_one(confidence ** (1.0 / len(columns)))
-    largest = np.abs(draws).max(axis=1)
-    return max(quantile_of_one(confidence), float(np.quantile(largest, confidence)))
+class _Joint:
+    """Values of the same units, and how far the difference of any two of them may be off."""
+
+    def __init__(self, rates: Sequence[Rates], seed: int) -> None:
+        gram = _gram([one.influence for one in rates])
+        self.estimates = np.array([one.estimate for one in rates])
+        self._draws = _draws(gram, seed)[0] if len(rates) <= _MOST_DRAWN else None
+        squares = np.diag(gram)[:, None] + np.diag(gram) - 2.0 * gram
+        np.maximum(squares, 0.0, out=squares)
+        self._spread = _finite(np.sqrt(squares))
+        guard = np.array([one.guard for one in rates])
+        freedom = np.array([one.freedom for one in rates])
+        self._freedom = np.minimum(freedom[:, None], freedom)
+        # Guards do not cancel: where both rates are 0 or 1 they are all there is.
+        self._errors = np.sqrt(_variance(squares, self._freedom, guard[:, None] + guard))
+
+    def margins(self, places: Places, others: Places, risk: float, *, drawn: bool = True) -> Array:
+        """Return by how much differences of `places` and any one of `others` may be exceeded.
+
+        For each of `others` they hold for all `places` together, on one side.
+        """
+        quantiles = np.full(len(others), norm.isf(risk / len(places)))
+        if drawn and self._draws is not None:
+            rows = self._draws[:, places]
+            for k, other in enumerate(others):
+                moved = (rows - self._draws[:, [other]]) / self._spread[places, other]
+                quantiles[k] = np.quantile(moved.max(axis=1), 1.0 - risk)
+        pairs = np.ix_(places, others)
+        reach = _student(np.maximum(quantiles, norm.isf(risk)), self._freedom[pairs])
+        return np.asarray(reach * self._errors[pairs])
+
+    def may_be_largest(self, places: Places, risk: float) -> Places:
+        """Return the places of values that are not clearly below another one."""
+        behind = self.estimates[places][:, None] - self.estimates[places]
+        return places[(behind <= self.margins(places, places, risk, drawn=False)).all(axis=0)]
+
+    def paired(self, n: int, confidence: float) -> list[Difference]:
+        """Compare the first n values with the others, one by one; limits hold together."""
+        one, other = np.arange(n), np.arange(n, 2 * n)
+        family = Family(n)
+        if self._draws is not None:
+            moved = (self._draws[:, one] - self._draws[:, other]) / self._spread[one, other]
+            family = Family(n, np.sort(np.abs(moved).max(axis=1)))
+        apart = self.estimates[one] - self.estimates[other]
+        quantiles = _student(family.quantile(confidence), self._freedom[one, other])
+        reach = quantiles * self._errors[one, other]
+        return [
+            Difference(float(a), float(a - r), float(a + r))
+            for a, r in zip(apart, reach, strict=True)
+        ]
+
+
+Places = NDArray[np.intp]
 
 
 def paired_differences(
     rates: Sequence[Rates], others: Sequence[Rates], confidence: float, seed: int
 ) -> list[Difference]:
     """Compare every value of two representations, with limits that hold together."""
-    paired = [
-        one._replace(
-            estimate=one.estimate - other.estimate,
-            influence=one.influence - other.influence,
-            error=_paired_error(one, other),
-        )
-        for one, other in zip(rates, others, strict=True)
-    ]
-    quantile = simultaneous_quantile([one.influence for one in paired], confidence, seed)
-    return [Difference(one.estimate, *one.limits(quantile)) for one in paired]
+    return _Joint((*rates, *others), seed).paired(len(rates), confidence)
 
 
 def difference_of_largest(
-    rates: Sequence[Rates],
-    others: Sequence[Rates],
-    paired: Sequence[Difference],
-    confidence: float,
-    seed: int,
+    rates: Sequence[Rates], others: Sequence[Rates], confidence: float, seed: int
 ) -> Difference:
-    """Compare the largest values of two representations."""
-    both = (*rates, *others)
-    draws = normal_draws([one.influence for one in both], seed)
-    estimates = np.array([one.estimate for one in both])
-    middle = float(estimates[: len(rates)].max() - estimates[len(rates) :].max())
-    if draws is None:  # no difference of largest values exceeds the largest difference
-        low, high = min(one.low for one in paired), max(one.high for one in paired)
-        return Difference(middle, min(low, middle), max(high, middle))
-    # Both largest values are drawn together, so that what they share cancels.
-    drawn = estimates + draws * np.array([one.error for one in both])
-    moved = drawn[:, : len(rates)].max(axis=1) - drawn[:, len(rates) :].max(axis=1) - middle
-    few = min(one.freedom for one in both)
-    heavier = t.isf(0.5 * (1.0 - confidence), few) / quantile_of_one(confidence)
-    reach = float(np.quantile(np.abs(moved), confidence) * heavier)
-    return Difference(middle, middle - reach, middle + reach)
+    """Compare the largest values of two representations.
 
-
-def _paired_error(one: Rates, other: Rates) -> float:
-    """Return the error of a paired difference; both guards count where rates are 0 or 1."""
-    column = one.influence - other.influence
-    few = one.freedom + 1
-    squares = [few / one.freedom * float(c @ c) for c in (column, one.influence, other.influence)]
-    guard = one.error**2 + other.error**2 - _BOTH_WAYS * (squares[1] + squares[2])
-    return float(np.sqrt(_BOTH_WAYS * squares[0] + max(guard, 0.0)))
-
-
-# Estimate and upper limit below which a word is used. They are a convention, and pages say so.
-_WORDS = (("little", 0.1, 0.2), ("some", 0.3, 0.4))
-NEGLIGIBLE = 0.1  # upper limit below which nothing but chance is shown
-_SPREAD = 0.3  # an interval from zero to this says nothing
-
-
-class Verdict(NamedTuple):
-    """A word, its level and the reason; levels are the keys of the page's sentences.
-
-    "unknown" and "unclear" are grey: nothing is claimed either way.
+    The difference is the largest, over the first, of the smallest, over the second, of all their
+    differences, and so are its limits: the lower one needs limits that hold for all of the first
+    and whichever of the second is the largest, the upper one the other way round. Values that are
+    clearly not the largest are left out first, so that they do not widen the interval.
     """
-
-    word: str
-    level: str
-    reason: str
-
-
-def verdict(
-    estimate: float | None, low: float, high: float, *, missing: int = 0, small: bool = False
-) -> Verdict:
-    """Put the largest difference in selection rates into a word.
-
-    We say "not enough was measured" when nothing was measured (`estimate` is None), when `missing`
-    comparisons of the panel were not, when all groups are `small`, or when the interval reaches
-    from 0 to 30 points or more. Where the interval includes 0 we say "no better than chance shown"
-    when its upper limit is below 10 points, and "unclear" otherwise. Where it does not we say
-    "little" when the estimate is below 10 points and the upper limit below 20, "some" when the
-    estimate is below 30 and the upper limit below 40, and "much" otherwise.
-
-    See Also
-    --------
-    AuditReport : Where it is found.
-
-    Examples
-    --------
-    >>> from fairpca.metrics import verdict
-    >>> verdict(0.15, 0.09, 0.21).word, verdict(0.05, -0.1, 0.2).word
-    ('some', 'unclear')
-    """
-    if estimate is None:
-        return _unknown("nothing was measured on held-out rows")
-    if missing:
-        return _unknown(f"the panel of adversaries did not run for {missing} comparisons")
-    if small:
-        return _unknown("all groups are too small to say")
-    if low <= 0.0 and high >= _SPREAD:
-        return _unknown(f"the interval includes 0 and {100 * _SPREAD:g} points")
-    if low <= 0.0:
-        least = f"{100 * NEGLIGIBLE:g} points"
-        if high < NEGLIGIBLE:
-            reason = f"the interval includes 0 and its upper limit is below {least}"
-            return Verdict("no better than chance shown", "chance", reason)
-        reason = f"the interval includes 0, but its upper limit is not below {least}"
-        return Verdict("unclear", "unclear", reason)
-    for word, below, limit in _WORDS:
-        if estimate < below and high < limit:
-            reason = f"the estimate is below {100 * below:g} points and the upper limit below "
-            return Verdict(word, word, reason + f"{100 * limit:g}")
-    _, below, limit = _WORDS[-1]
-    reason = f"the estimate is at least {100 * below:g} points or the upper limit at least "
-    return Verdict("much", "much", reason + f"{100 * limit:g}")
-
-
-def _unknown(reason: str) -> Verdict:
-    return Verdict("not enough was measured", "unknown", reason)
+    joint, n = _Joint((*rates, *others), seed), len(rates)
+    every = np.arange(n + len(others))
+    missed = 1.0 - confidence
+    one, other = (
+        joint.may_be_largest(some, 0.5 * _LEFT_OUT * missed) for some in (every[:n], every[n:])
+    )
+    risk = 0.5 * (1.0 - _LEFT_OUT) * missed
+    apart = joint.estimates[one][:, None] - joint.estimates[other]
+    low = (apart - joint.margins(one, other, risk)).min(axis=1).max()
+    high = (apart + joint.margins(other, one, risk).T).min(axis=1).max()
+    return Difference(float(apart.min(axis=1).max()), float(low), float(high))

@@ -67,8 +67,10 @@ def _events(x: Array, y: Array, anchors: NDArray[np.intp]) -> _Events:
     return _Events(order, leaves, keys, unfinished, ~(behind | itself), itself)
 
 
-def turn(x: Array, y: Array, mass: Array, anchors: NDArray[np.intp]) -> HalfPlane:
-    """Turn a line around each anchor and return the best half-plane met."""
+def turn(
+    x: Array, y: Array, mass: Array, anchors: NDArray[np.intp], least: float = 0.0
+) -> HalfPlane:
+    """Turn a line around each anchor and return the best half-plane met that exceeds the least."""
     events = _events(x, y, anchors)
     sums = mass[events.order]
     np.negative(sums, out=sums, where=events.leaves)
@@ -77,14 +79,15 @@ def turn(x: Array, y: Array, mass: Array, anchors: NDArray[np.intp]) -> HalfPlan
     np.cumsum(sums, axis=1, out=sums)
     sums[events.unfinished] = 0.0  # the mass before the first event, always reachable
     sums += (events.start @ mass)[:, None]
-    best = HalfPlane(0.0, np.array([1.0, 0.0]))
+    largest, place = least, -1
     for total in (sums, sums + (events.itself @ mass)[:, None]):
         size = np.abs(total)
         flat = int(np.argmax(size))
-        if size.flat[flat] > best.value:
-            row, event = divmod(flat, size.shape[1])
-            best = HalfPlane(float(size.flat[flat]), _normal(events, row, event))
-    return best
+        if size.flat[flat] > largest:
+            largest, place = float(size.flat[flat]), flat
+    if place < 0:
+        return HalfPlane(least, np.array([1.0, 0.0]))
+    return HalfPlane(largest, _normal(events, *divmod(place, sums.shape[1])))
 
 
 class PlaneSweep:

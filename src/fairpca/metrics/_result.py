@@ -1,13 +1,13 @@
-"""What `delta_fairness` returns."""
+"""What `delta_fairness` returns, and the word for the headline of an audit."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairpca._present import html_table, label, points
+from fairpca._present import html_table, label, p_value, percent, points
 from fairpca.linalg import Array
 from fairpca.metrics._inference import HeldOut
 from fairpca.metrics._rules import Classifier, in_words
@@ -247,13 +247,12 @@ class DeltaResult:
             f"  {worst.label()} ({worst.n_rows[1]} and {worst.n_rows[0]} rows)",
         ]
         if worst.classifier is not None:
-            shares = ", ".join(f"{group} {rate:.1%}" for group, rate in worst.rates.items())
-            shares = shares.replace("%", " %")
+            shares = ", ".join(f"{group} {percent(rate)}" for group, rate in worst.rates.items())
             lines.append(f"  flags {shares}, {in_words(worst.classifier)}")
         if self.null is not None:
             lines.append(
                 f"  permuted groups: mean {points(self.null.mean)}, 95 % quantile "
-                f"{points(self.null.quantile)}, p = {self.null.p_value:.3g}"
+                f"{points(self.null.quantile)}, p = {p_value(self.null.p_value)}"
             )
             if self.null.n_rows < self.n_rows:
                 lines.append(
@@ -302,4 +301,93 @@ def _null_cells(null: NullSummary | None) -> tuple[Any, ...]:
     """Return the value that is compared, mean, quantile and p-value of a null, for a table."""
     if null is None:
         return (None,) * 4
-    return (*map(points, (null.value, null.mean, null.quantile)), null.p_value)
+    return (*map(points, (null.value, null.mean, null.quantile)), p_value(null.p_value))
+
+
+# A convention, and pages say so: limits of the words, as shares.
+_NEGLIGIBLE = 0.1  # upper limit below which nothing but chance is shown
+_SPREAD = 0.3  # an interval from zero to this says nothing
+_LITTLE, _SOME = (0.1, 0.2), (0.3, 0.4)  # estimate and upper limit below which a word is used
+
+
+def _rules() -> dict[str, tuple[str, str]]:
+    """Return the word of each level and when it is said; the first that applies is said."""
+    least, spread, *limits = (f"{100 * x:g}" for x in (_NEGLIGIBLE, _SPREAD, *_LITTLE, *_SOME))
+    below = "the estimate is below {} points and the upper limit below {}"
+    above = "the estimate is at least {} points or the upper limit at least {}"
+    reaches = "the lower limit is 0 or below and the upper limit"
+    return {
+        "unknown": ("not enough was measured", f"{reaches} {spread} points or above"),
+        "chance": ("no better than chance shown", f"{reaches} below {least} points"),
+        "unclear": ("unclear", f"{reaches} {least} points or above"),
+        "little": ("little", below.format(*limits[:2])),
+        "some": ("some", below.format(*limits[2:])),
+        "much": ("much", above.format(*limits[2:])),
+    }
+
+
+def verdict_legend() -> str:
+    """Return the rule of `verdict` in words, for pages."""
+    rules = list(_rules().values())
+    unmeasured = "an adversary did not run, when all groups are too small to say, or when "
+    said = [f'"{rules[0][0]}" when {unmeasured}{rules[0][1]}']
+    said += [f'"{word}" when {when}' for word, when in rules[1:]]
+    return f"We say the first of these that applies: {'; '.join(said)}."
+
+
+class Verdict(NamedTuple):
+    """A word, its level and the reason; levels are the keys of the page's sentences.
+
+    "unknown" and "unclear" are grey: nothing is claimed either way.
+    """
+
+    word: str
+    level: str
+    reason: str
+
+
+def verdict(
+    estimate: float | None, low: float, high: float, *, missing: int = 0, small: bool = False
+) -> Verdict:
+    """Put the largest difference in selection rates into a word.
+
+    We say "not enough was measured" when nothing was measured (`estimate` is None), when `missing`
+    comparisons of the panel were not, when all groups are `small`, or when the interval reaches
+    from 0 or below to 30 points or above. Where it reaches down to 0 otherwise, we say "no better
+    than chance shown" when its upper limit is below 10 points, and else "unclear". Where it does
+    not we say "little" when the estimate is below 10 points and the upper limit below 20, "some"
+    when the estimate is below 30 and the upper limit below 40, and "much" otherwise.
+
+    See Also
+    --------
+    AuditReport : Where it is found.
+
+    Examples
+    --------
+    >>> from fairpca.metrics import verdict
+    >>> verdict(0.15, 0.09, 0.21).word, verdict(0.05, -0.1, 0.2).word
+    ('some', 'unclear')
+    """
+    rules = _rules()
+    if estimate is None:
+        why = "nothing was measured on held-out rows"
+    elif missing:
+        why = f"the panel of adversaries did not run for {missing} comparisons"
+    elif small:
+        why = "all groups are too small to say"
+    else:
+        level = _level(estimate, low, high)
+        word, when = rules[level]
+        return Verdict(word, level, when)
+    return Verdict(rules["unknown"][0], "unknown", why)
+
+
+def _level(estimate: float, low: float, high: float) -> str:
+    if low <= 0.0:
+        if high >= _SPREAD:
+            return "unknown"
+        return "chance" if high < _NEGLIGIBLE else "unclear"
+    for level, (below, limit) in (("little", _LITTLE), ("some", _SOME)):
+        if estimate < below and high < limit:
+            return level
+    return "much"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import rbf_kernel
 
+from fairpca._present import number
 from fairpca.linalg import Array
 
 Signs = NDArray[np.int8]
@@ -243,10 +244,10 @@ def half_space(U: Array, direction: Array, mass: Array, tolerance: float) -> Hal
 def in_words(classifier: Classifier) -> str:
     """Say in words what a classifier flags."""
     if isinstance(classifier, HalfSpaceRule):
-        return f"where direction · u > {classifier.threshold:.4g}"
+        return f"where direction · u > {number(classifier.threshold)}"
     if isinstance(classifier, KernelRule):
         side = ">" if classifier.above else "≤"
-        svm = f"SVM (C={classifier.C:g}, gamma={classifier.gamma:.3g})"
-        return f"where the {svm} {side} {classifier.threshold:.4g}"
-    corner = ", ".join(f"{x:.3g}" for x in classifier.corner)
+        svm = f"SVM (C={classifier.C:g}, gamma={number(classifier.gamma)})"
+        return f"where the {svm} {side} {number(classifier.threshold)}"
+    corner = ", ".join(map(number, classifier.corner))
     return f"{'inside' if classifier.inside else 'outside'} the orthant at ({corner})"

@@ -72,9 +72,8 @@ def _tilt(
 ) -> tuple[Array, Cut] | None:
     """Return a better half-space of the plane of two directions, or None."""
     x, y = U @ direction, U @ other
-    half_plane = turn(
-        x, y, mass, _anchors(x, mass, _PLANE_ANCHORS if U.shape[1] == 2 else _ANCHORS)
-    )
+    anchors = _anchors(x, mass, _PLANE_ANCHORS if U.shape[1] == 2 else _ANCHORS)
+    half_plane = turn(x, y, mass, anchors, cut.value)
     if half_plane.value <= cut.value:
         return None
     new = half_plane.normal[0] * direction + half_plane.normal[1] * other
@@ -88,8 +87,12 @@ def _anchors(scores: Array, mass: Array, count: int) -> NDArray[np.intp]:
     """Return rows at the best thresholds of separate parts of the scores."""
     order = np.argsort(scores)
     sums = np.abs(np.cumsum(mass[order]))
-    parts = np.array_split(np.arange(len(order)), min(4 * count, len(order)))
-    peaks = np.array([part[np.argmax(sums[part])] for part in parts])
+    n_parts = min(4 * count, len(order))
+    ends = len(order) * np.arange(1, n_parts + 1) // n_parts
+    starts = np.concatenate([[0], ends[:-1]])
+    # Parts differ by one row at most: the last row of a shorter one is counted twice.
+    parts = np.minimum(starts[:, None] + np.arange((ends - starts).max()), ends[:, None] - 1)
+    peaks = parts[np.arange(n_parts), np.argmax(sums[parts], axis=1)]
     highest = peaks[np.argsort(-sums[peaks], kind="stable")[:count]]
     return order[highest]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
@@ -299,7 +300,9 @@ class KernelStatistic:
         for sign in (1, -1):  # groups count equally, whatever their size
             weight[labels == sign] *= 0.5 * len(rows) / weight[labels == sign].sum()
         kernel = self._kernel(gamma)[np.ix_(rows, rows)]
-        return SVC(C=C, kernel="precomputed").fit(kernel, labels, sample_weight=weight)
+        # Thousands of small SVMs: most of the time of each would be checks of what is known here.
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            return SVC(C=C, kernel="precomputed").fit(kernel, labels, sample_weight=weight)
 
     def _choose(self, rows: NDArray[np.intp], labels: Signs) -> tuple[float, float]:
         """Return the smoothest (gamma, C) within one standard error of the best held out."""

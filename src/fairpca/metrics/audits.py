@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairpca._choices import ADVERSARIES, COMPARE, FAMILIES, PANEL, UNGROUPED
-from fairpca._present import Counter, Progress, label
+from fairpca._present import Counter, Progress, label, seconds_left
 from fairpca.exceptions import AuditInterrupted, InvalidInputError
 from fairpca.linalg import Array, single_blas_thread
 from fairpca.metrics._audit_report import (
@@ -32,20 +32,25 @@ from fairpca.metrics._inference import Rates, effort_of
 from fairpca.metrics._rules import Signs
 from fairpca.metrics.bounds import check_limits, largest_gaussian_bound
 from fairpca.metrics.delta import measure
-from fairpca.metrics.gaps import largest_gap, largest_mmd2, median_gamma, table_of_gaps
+from fairpca.metrics.gaps import (
+    gaps_of_large_groups,
+    largest_mmd2,
+    median_gamma,
+    without_small,
+)
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
-from fairpca.rows._checks import dense_matrix, warn_of_units
+from fairpca.rows._checks import dense_matrix
+from fairpca.rows._identifiers import warn_of_units
 from fairpca.rows._pairs import intersection, known_rows
 
-# Family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
+_ALL_ORTHANTS = 3  # components up to which every orthant is tried
+# In-sample: family, method, whether a permutation repeats a costly fit, and its seconds for n rows.
 _STATISTICS: tuple[tuple[str, str, bool, Callable[[int, int], float]], ...] = (
     ("linear", "svm", False, lambda n, d: 4e-8 * n * (d + 1)),
-    ("linear", "search", True, lambda n, d: 2.5e-5 * n * (d + 1)),
-    ("rbf", "svm", True, lambda n, d: 0.07 + 8e-7 * n**2),
+    ("linear", "search", True, lambda n, d: 4e-3 * (d - 1) * (1.0 + 2e-3 * n)),
+    ("rbf", "svm", True, lambda n, d: 0.02 + 2e-7 * n**2),
     ("cdf", "search", False, lambda n, d: (2**d if d <= _ALL_ORTHANTS else 3) * (4e-4 + 7e-7 * n)),
 )
-_FEWEST_SLOW = 150  # rows of statistics that repeat a costly fit
-_ALL_ORTHANTS = 3  # components up to which every orthant is tried
 
 
 def audit(
@@ -232,17 +237,6 @@ class _Target(NamedTuple):
 _Step = tuple[str, float, Callable[[], None]]  # a kind, expected seconds, and what to do
 
 
-def seconds_left(
-    remaining: Iterable[tuple[str, float, Any]],
-    planned: Mapping[str, float],
-    taken: Mapping[str, float],
-) -> float:
-    """Return how long steps will take, by what those of their kind took, or all others so far."""
-    pace = sum(taken.values()) / (sum(planned.values()) or 1.0) if planned else 1.0
-    paces = {kind: taken[kind] / planned[kind] for kind in planned if planned[kind]}
-    return sum(expected * paces.get(kind, pace) for kind, expected, _ in remaining)
-
-
 class _Audit:
     """Rows, what to measure on them, and what has been measured."""
 
@@ -269,7 +263,17 @@ class _Audit:
             self._sample.halves((self._seed, repeat)) for repeat in range(effort.repeats)
         ]
         self._rates: dict[tuple[int, str, int], Rates | None] = {}
-        self._measured = [self._gaps(groups, place) for place in places]
+        least = settings["min_group"]
+        self._measured: list[dict[str, Any]] = []
+        for place in places:
+            rows, binary = (some.with_features(some.X[:, place]) for some in (self._rows, groups))
+            strata = binary.pairs(**self._how, strict=False)
+            figures = {
+                "n_components": place.stop - place.start,
+                "gaussian_bound": largest_gaussian_bound(without_small(strata, least)),
+                **gaps_of_large_groups(rows, least, **self._how),
+            }
+            self._measured.append({**figures, "in_sample": [], "mmd2": None})
 
     def _form_targets(self) -> list[_Target]:
         """Pair the groups of the drawn rows; a column of positions says what a stratum holds."""
@@ -282,26 +286,6 @@ class _Audit:
                 signs[stratum.rows.X[:, 0]] = pair.signs
                 targets.append(_Target(pair.attribute, pair.groups, dict(stratum.name), signs))
         return targets
-
-    def _gaps(self, groups: Rows, place: slice) -> dict[str, Any]:
-        """Return what moments of all rows alone say of a representation."""
-        least = self._settings["min_group"]
-        table = table_of_gaps(self._rows.with_features(self._rows.X[:, place]), **self._how)
-        large = [
-            row
-            for row in table
-            if min(row["n_positive"], row["n_negative"] or row["n_positive"]) >= least
-        ] or table
-        strata = groups.with_features(groups.X[:, place]).pairs(**self._how, strict=False)
-        bound = largest_gaussian_bound(_without_small(strata, least))
-        return {
-            "n_components": place.stop - place.start,
-            "gaps": {name: largest_gap(large, name) for name in ("mean_gap", "cov_gap")},
-            "gaussian_bound": bound,
-            "contrasts": tuple(table),
-            "in_sample": [],
-            "mmd2": None,
-        }
 
     def run(self, progress: Progress | None) -> AuditReport:
         """Take one step after the other."""
@@ -389,18 +373,13 @@ class _Audit:
         for family, method, is_slow, cost in _STATISTICS:
             is_line = d == 1 and (family, method) == ("linear", "search")  # exact already
             if family in self._settings["families"] and not is_line:
-                n, times = self._permuted(is_slow)
+                n, times = self._effort.permuted(is_slow)
                 seconds = times * cost(n, d) * len(self._targets)
+                if family == "rbf" and effort.C is None:  # chosen from three
+                    seconds *= 3.0
                 step = partial(self._measure, number, family, method, is_slow)
                 yield f"{family} {method}", seconds, step
         yield "mmd2", 1e-8 * d * effort.null_rows**2, partial(self._mmd2, number)
-
-    def _permuted(self, is_slow: bool) -> tuple[int, int]:
-        """Return how many rows are permuted, and how often."""
-        effort = self._effort
-        if is_slow:
-            return max(_FEWEST_SLOW, effort.null_rows // 4), effort.slow_permutations
-        return effort.null_rows, effort.permutations
 
     def _cross_fit(self, number: int, key: str, target: int) -> None:
         """Flag every row of a pair by an adversary that was trained on the other half."""
@@ -415,7 +394,7 @@ class _Audit:
         """Pair the groups of the rows that in-sample values are of."""
         rows = self._in_sample.with_features(self._in_sample.X[:, self._places[number]])
         if is_slow:
-            rows = rows.take(rows.draw(self._permuted(is_slow)[0], self._seed))
+            rows = rows.take(rows.draw(self._effort.permuted(is_slow)[0], self._seed))
         return rows.pairs(**self._how, strict=False)
 
     def _measure(self, number: int, family: str, method: str, is_slow: bool) -> None:
@@ -426,29 +405,19 @@ class _Audit:
             family,
             "exact" if family == "linear" and d == 1 else method,
             "all" if family == "cdf" and d <= _ALL_ORTHANTS else "one",
+            C=self._effort.C if family == "rbf" else None,
             max_samples=self._effort.null_rows,
             seed=self._seed,
             min_group=self._settings["min_group"],
         )
-        result = measure(strata, settings, self._permuted(is_slow)[1])
+        result = measure(strata, settings, self._effort.permuted(is_slow)[1])
         result = replace(result, compare=self._settings["compare"])
         self._measured[number]["in_sample"].append(result)
 
     def _mmd2(self, number: int) -> None:
-        strata = _without_small(self._drawn(number, False), self._settings["min_group"])
+        strata = without_small(self._drawn(number, False), self._settings["min_group"])
         gamma = median_gamma(np.concatenate([stratum.rows.X for stratum in strata]))
         self._measured[number]["mmd2"] = largest_mmd2(strata, gamma)
-
-
-def _without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
-    """Leave out pairs of small groups, unless all are."""
-    remaining = []
-    for stratum in strata:
-        parts = ((pair, Labelled(stratum.rows, pair.signs)) for pair in stratum.pairs)
-        kept = tuple(pair for pair, part in parts if part.smallest >= least)
-        if kept:
-            remaining.append(replace(stratum, pairs=kept))
-    return tuple(remaining) or tuple(strata)
 
 
 def _small_groups(rows: Rows, least: int, joint: bool) -> list[SmallGroup]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairpca._present import html_table, interval
+from fairpca._present import html_table, interval, levels_text, number, share
 from fairpca._present import label as group_label
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
@@ -20,6 +20,7 @@ from fairpca.rows._pairs import intersection, known_rows
 from fairpca.rows.groups import combine, encode_units
 
 _Flags = NDArray[np.bool_]
+ALL_ZERO = "no group has a rate above zero"
 MEASURES = ("selection", "above median", "true positives", "false positives")
 
 
@@ -129,17 +130,17 @@ class DecisionReport:
         }
 
     def __repr__(self) -> str:
-        lines = [f"{self.n_rows} rows; intervals at {self.confidence:.0%}".replace("%", " %")]
+        lines = [f"{self.n_rows} rows; intervals at {number(100 * self.confidence)} %"]
         lines += [f"{name}: {count} rows of unknown group" for name, count in self.unknown.items()]
         for rate in self.rates:
-            text = f"{rate.measure}, {rate.attribute}={rate.group}"
-            text += f" where {rate.stratum}: " if rate.stratum else ": "
+            group = group_label(rate.attribute, rate.group, stratum=rate.stratum)
+            text = f"{rate.measure}, {group}: "
             if rate.rate is not None:
-                text += f"{rate.rate:.3f} ({rate.rate_low:.3f} to {rate.rate_high:.3f})"
+                text += f"{share(rate.rate)} ({interval(rate.rate_low, rate.rate_high)})"
             text += f" of {rate.n_rows}"
             if rate.impact_ratio is not None:
-                span = f"{rate.ratio_low:.2f} to {rate.ratio_high:.2f}"
-                text += f", impact ratio {rate.impact_ratio:.2f} ({span})"
+                span = interval(rate.ratio_low, rate.ratio_high)
+                text += f", impact ratio {share(rate.impact_ratio)} ({span})"
             lines.append(text + (f", left out: {rate.left_out}" if rate.left_out else ""))
         return "\n".join(lines)
 
@@ -299,10 +300,10 @@ def _strata(control_features: Any, n_rows: int) -> list[tuple[str, _Flags]]:
         )
     known = np.logical_and.reduce([known_rows(column) for column in columns.categorical])
     member, strata = combine(columns.categorical), []
-    for number, row in enumerate(np.unique(member, return_index=True)[1]):
+    for place, row in enumerate(np.unique(member, return_index=True)[1]):
         if known[row]:
-            levels = [f"{c.name}={c.levels[c.codes[row]]}" for c in columns.categorical]
-            strata.append((", ".join(levels), member == number))
+            levels = (c.levels[c.codes[row]] for c in columns.categorical)
+            strata.append((levels_text(columns.names, levels), member == place))
     return strata
 
 
@@ -386,7 +387,7 @@ def _described(
     if share.n_rows < min_group or best is None:
         return replace(rate, left_out=f"fewer than {min_group} rows")
     if best.value == 0:
-        return replace(rate, left_out="no group has a rate above zero")
+        return replace(rate, left_out=ALL_ZERO)
     if share is best:
         return replace(
             rate,

@@ -20,7 +20,7 @@ from fairpca.metrics._cross_fit import (
     cross_fit_flags,
     is_noise,
 )
-from fairpca.metrics._inference import Rates, quantile_of_one
+from fairpca.metrics._inference import Family, Rates
 from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._rules import Fit, Signs, Statistic
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
@@ -178,8 +178,8 @@ def _check(settings: Settings, d: int, n_permutations: Any, random_state: Any) -
         raise InvalidInputError(
             f"orthants must be 'one' or 'all', not {settings.orthants!r}.", parameter="orthants"
         )
-    given = {name: getattr(settings, name) for name in ("C", "gamma")}
-    check_limits(**{name: value for name, value in given.items() if value is not None})
+    values = {name: getattr(settings, name) for name in ("C", "gamma")}
+    check_limits(**{name: value for name, value in values.items() if value is not None})
     check_limits(
         n_permutations=n_permutations,
         max_samples=settings.max_samples,
@@ -325,7 +325,7 @@ def _add_held_out(measured: DeltaPair, part: Labelled, settings: Settings) -> De
     notes = (measured.note, _HALF_NOISE.format(count=noisy) if noisy else "")
     return replace(
         measured,
-        held_out=rates.described(quantile_of_one(_CONFIDENCE)),
+        held_out=rates.described(Family(), _CONFIDENCE),
         note="; ".join(note for note in notes if note),
     )
 

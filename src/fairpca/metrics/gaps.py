@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,26 @@ def median_gamma(U: Array) -> float:
     distances = pdist(picked, "sqeuclidean")
     positive = distances[distances > 0]
     return float(1.0 / np.median(positive)) if positive.size else 1.0
+
+
+def without_small(strata: Sequence[Stratum], least: int) -> tuple[Stratum, ...]:
+    """Leave out pairs of groups with fewer rows, unless all are."""
+    remaining = []
+    for stratum in strata:
+        signs = ((pair, pair.signs) for pair in stratum.pairs)
+        kept = tuple(p for p, s in signs if min((s > 0).sum(), (s < 0).sum()) >= least)
+        if kept:
+            remaining.append(replace(stratum, pairs=kept))
+    return tuple(remaining) or tuple(strata)
+
+
+def gaps_of_large_groups(rows: Rows, least: int, **how: Any) -> dict[str, Any]:
+    """Return all contrasts, and those of the largest gaps of groups with rows enough."""
+    table = table_of_gaps(rows, **how)
+    sizes = [(row["n_positive"], row["n_negative"] or row["n_positive"]) for row in table]
+    large = [row for row, both in zip(table, sizes, strict=True) if min(both) >= least] or table
+    largest = {name: largest_gap(large, name) for name in ("mean_gap", "cov_gap")}
+    return {"gaps": largest, "contrasts": tuple(table)}
 
 
 def _mmd2(U: Array, weight: Array, signs: Signs, gamma: float, unbiased: bool) -> float:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import f as f_distribution
 
+from fairpca._present import levels_text
 from fairpca.exceptions import (
+    FairnessWarning,
     GroupsError,
     InvalidInputError,
     NestedAttributeWarning,
@@ -20,7 +22,7 @@ from fairpca.exceptions import (
 )
 from fairpca.moments._cells import ROUNDING, Cell, FloatArray, mean_difference, merge
 from fairpca.moments._table import CellTable, Key
-from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, Note
+from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances
 from fairpca.rows import UNKNOWN_GROUP, Level
 from fairpca.rows._pairs import check_compare, face
 
@@ -29,6 +31,7 @@ MAX_LISTED_CELLS = 1000
 MAX_NAMED_IN_WARNING = 50
 # Which groups are small; docs/design/small-groups.md has the measurements.
 SMALL_SHARE = 0.1  # of the rows, of all small groups together
+SMALL_GROUPS = f"less than {100 * SMALL_SHARE:.0f} % of the rows"
 COVARIANCE_ROWS = 500  # from which on the covariance of a small group is compared
 CHANCE = 0.05  # p-value below which means may differ by more than chance, if that costs little:
 # p times the share of the variance along the gap, which is about what a comparison costs, is what
@@ -131,11 +134,12 @@ class _Builder:
             is_small = is_small and self.min_group_size is None
             needed = COVARIANCE_ROWS if is_small else self.min_group_size or 2
             if is_small and not differ_beyond_chance(plus, minus):
-                status = "not compared: no difference beyond chance"
+                status = "not compared: small group, no difference beyond chance"
             else:
                 status, mean_gap = COMPARED, mean_difference(plus, minus)
                 if min(n_plus, n_minus) < needed:
-                    status = f"mean only: fewer than {needed} rows"
+                    small_words = "small group, " if is_small else ""
+                    status = f"mean only: {small_words}fewer than {needed} rows"
             if status == COMPARED:
                 cov_gap = plus.covariance - minus.covariance
         if status != COMPARED:
@@ -144,10 +148,10 @@ class _Builder:
                 ", no difference beyond chance" if n_plus and n_minus and mean_gap is None else ""
             )
             if n_plus < least:
-                self._note(_name(names, positive), stratum, n_plus, chance)
+                self._note(levels_text(names, positive), stratum, n_plus, chance)
             if n_minus < least:
-                name = f"all but {_name(names, positive)}" if negative is None else ""
-                self._note(name or _name(names, negative or ()), stratum, n_minus, chance)
+                name = f"all but {levels_text(names, positive)}" if negative is None else ""
+                self._note(name or levels_text(names, negative or ()), stratum, n_minus, chance)
         gaps = (n_plus, n_minus, mean_gap, cov_gap, status, (plus, minus))
         self.contrasts.append(Contrast(" × ".join(names), label, other, stratum, *gaps))
 
@@ -197,20 +201,21 @@ class _Builder:
             reason = {0: "no rows", 1: "1 row"}.get(reason, f"{reason} rows")
         self.small[name if stratum is None else f"{name} in {stratum}"] = reason + more
 
-    def note(self) -> Note:
+    def note(self) -> FairnessWarning:
         """Return what is said of sides that are too small."""
         named = [f"{name} ({reason})" for name, reason in self.small.items()]
         if len(named) > MAX_NAMED_IN_WARNING:
             left = len(named) - MAX_NAMED_IN_WARNING
             named = [*named[:MAX_NAMED_IN_WARNING], f"and {left} more (see the contrasts)"]
-        rule = "" if self.min_group_size is None else f" (min_group_size={self.min_group_size})"
-        message = (
-            f"Too small to be compared in full{rule}: {'; '.join(named)}. Too few rows: only the "
-            "means are compared; no rows, a constant or no difference beyond chance: nothing is. "
-            "Merge small groups or use coarser strata to compare them"
-            f"{'' if rule else ', or set min_group_size=2 to compare all'}."
+        rule = f"A group is small where it and all smaller ones hold {SMALL_GROUPS}"
+        if self.min_group_size is not None:
+            rule = f"Covariances are compared from {self.min_group_size} rows on"
+        return SmallGroupWarning(
+            f"Too small to be compared in full: {'; '.join(named)}. Too few rows: only the means "
+            "are compared; no rows, a constant or no difference beyond chance: nothing is. "
+            f"{rule}. Merge small groups or use coarser strata to compare them.",
+            settings=[("min_group_size", 2)] if self.min_group_size is None else (),
         )
-        return Note(SmallGroupWarning, message)
 
 
 def differ_beyond_chance(plus: Cell, minus: Cell) -> bool:
@@ -296,11 +301,7 @@ def strata_of(table: CellTable) -> Iterator[tuple[str | None, dict[Key, Cell]]]:
     for levels in sorted(
         strata, key=lambda levels: [f(v) for f, v in zip(places, levels, strict=True)]
     ):
-        yield _name(table.controls, levels) if levels else None, strata[levels]
-
-
-def _name(columns: Sequence[str], levels: Sequence[Level]) -> str:
-    return ", ".join(f"{name}={level}" for name, level in zip(columns, levels, strict=True))
+        yield levels_text(table.controls, levels) if levels else None, strata[levels]
 
 
 def groups_of(cells: Mapping[Key, Cell], position: int) -> dict[Key, Cell]:
@@ -332,7 +333,9 @@ def _record_empty_cells(
             builder.compare(names, None, everyone, key, None)
 
 
-def _nesting_notes(table: CellTable, levels: Mapping[str, Sequence[Level]]) -> Iterator[Note]:
+def _nesting_notes(
+    table: CellTable, levels: Mapping[str, Sequence[Level]]
+) -> Iterator[FairnessWarning]:
     """Say which attributes are determined by another one, in one note."""
     nested = []
     for (first, one), (second, other) in combinations(enumerate(levels), 2):
@@ -348,7 +351,7 @@ def _nesting_notes(table: CellTable, levels: Mapping[str, Sequence[Level]]) -> I
             nested.append(f"{other!r} determines {one!r}")
     if nested:
         message = f"Nested sensitive_features: {'; '.join(nested)}. Their contrasts overlap."
-        yield Note(NestedAttributeWarning, message)
+        yield NestedAttributeWarning(message)
 
 
 def group_covariances(table: CellTable, n_features: int, *, joint: bool) -> GroupCovariances:

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from fairpca._choices import MIN_ROWS
 from fairpca._present import html_table, label
-from fairpca.exceptions import InvalidInputError
-from fairpca.linalg import Array, top_eigenpairs
+from fairpca.exceptions import FairnessWarning, InvalidInputError
+from fairpca.linalg import Array, spectral_norms, top_eigenpairs
 from fairpca.moments._cells import Cell, FloatArray
 
 Sides: TypeAlias = tuple[Cell | None, Cell | None]
@@ -120,13 +120,6 @@ def without_small_groups(
     }
 
 
-class Note(NamedTuple):
-    """A message for the user about a set of contrasts, and the class of the warning."""
-
-    category: type[UserWarning]
-    message: str
-
-
 class ProjectedGaps(NamedTuple):
     """Gaps that remain in a representation, one entry for each contrast; None: not compared.
 
@@ -160,8 +153,8 @@ class ContrastSet(Sequence[Contrast]):
         The records.
     n_features : int
         Number of features p.
-    notes : tuple of Note
-        Messages for the user.
+    notes : tuple of FairnessWarning
+        What the user is warned of.
 
     See Also
     --------
@@ -180,7 +173,7 @@ class ContrastSet(Sequence[Contrast]):
 
     contrasts: tuple[Contrast, ...]
     n_features: int
-    notes: tuple[Note, ...] = ()
+    notes: tuple[FairnessWarning, ...] = ()
 
     def __len__(self) -> int:
         return len(self.contrasts)
@@ -256,7 +249,7 @@ class ContrastSet(Sequence[Contrast]):
             for c in self.contrasts
         ]
         cov = [
-            None if c.cov_gap is None else float(np.linalg.norm(v.T @ c.cov_gap @ v, ord=2))
+            None if c.cov_gap is None else float(spectral_norms(v.T @ c.cov_gap @ v))
             for c in self.contrasts
         ]
         return ProjectedGaps(mean, cov)

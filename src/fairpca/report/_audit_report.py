@@ -11,21 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairpca._choices import MIN_ROWS, PANEL
-from fairpca._present import NOTHING, Progress, number, percent, points, shorten, with_error
+from fairpca._choices import PANEL
+from fairpca._present import (
+    NOTHING,
+    Progress,
+    number,
+    penalty_text,
+    percent,
+    points,
+    shorten,
+    with_error,
+)
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import AuditReport, audit
 from fairpca.moments import GroupMoments
 from fairpca.report._delta import DeltaDisplay
-from fairpca.report._display import feature_names, same_sign
+from fairpca.report._display import COLOURS, feature_names, same_sign
 from fairpca.report._loadings import LoadingsDisplay
 from fairpca.report._page import AuditPage, Picture
-from fairpca.report._scores import BeforeAfterDisplay, caption
+from fairpca.report._scores import BeforeAfterDisplay, caption_of, drawn_codes, protected_columns
 from fairpca.report._summary import Fitted, PathPoint, at_penalty, fit_both, scores_of, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
 from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
-from fairpca.rows._checks import warn_of_units
+from fairpca.rows._identifiers import warn_of_units
 
 if TYPE_CHECKING:  # loaded only where it is fitted
     from fairpca.estimators import DeltaFairPCA
@@ -33,12 +42,10 @@ if TYPE_CHECKING:  # loaded only where it is fitted
 PLAIN = "plain PCA"  # what fair components are compared with
 _DPI = 110
 _EXPLORER_POINTS = 400  # rows drawn: enough to see a shape, few enough to move at once
-_EXPLORER_GROUPS = 6  # groups of an attribute that a picture can tell apart
 _LOADINGS = 8
 _ADVERSARY = "gaussian"
 _DIGITS = 4
 _POINTS = 1500  # rows that are drawn
-_GROUPS = 8  # groups that a picture shows
 _ATTRIBUTES = 6  # protected attributes that have a picture of their own
 
 
@@ -191,9 +198,10 @@ def make_page(
     path = None
     if fitted is not None and rows is not None:
         drawings["loadings"] = lambda: _loadings(fitted)
-        groups = rows.binarized_at_median().groups
-        for column in () if groups is None else groups.categorical[:_ATTRIBUTES]:
-            drawings[f"before_after {column.name}"] = partial(_before_after, column, rows, fitted)
+        for column in protected_columns(rows)[:_ATTRIBUTES]:
+            drawings[f"before_after {column.name}"] = partial(
+                _before_after, column, rows, fitted, report.settings["min_group"]
+            )
         if len(fitted.path) > 1:
             drawings["tradeoff"] = lambda: _tradeoff(summary["fit"]["tradeoff"])
             path = explorer(rows, fitted, report.settings)
@@ -218,24 +226,16 @@ def _as_png(draw: Callable[[], Any]) -> Picture:
     return Picture(base64.b64encode(content).decode(), width, height)
 
 
-def _before_after(column: Attribute, rows: Rows, fitted: Fitted) -> Any:
+def _before_after(column: Attribute, rows: Rows, fitted: Fitted, least: int) -> Any:
     """Draw the largest groups of an attribute on plain and on fair components."""
-    sizes = np.bincount(column.codes, minlength=len(column.levels))
-    # Unknown groups have no rows here, and the points of a small one would be persons.
-    enough = int(np.count_nonzero(sizes >= MIN_ROWS)) or int(np.count_nonzero(sizes))
-    shown_groups = min(_GROUPS, enough)
-    largest = np.sort(np.argsort(-sizes, kind="stable")[:shown_groups])
-    shown = np.isin(column.codes, largest)
-    codes = np.searchsorted(largest, column.codes[shown])
-    names = tuple(shorten(column.levels[index]) for index in largest)
-    models = {"Plain PCA": fitted.plain, "Fair PCA": fitted.fair}
+    drawn = drawn_codes(column, rows, least)
+    shown = np.isin(column.codes, drawn)
+    codes = np.searchsorted(drawn, column.codes[shown])
+    names = tuple(shorten(column.levels[index]) for index in drawn)
+    of = "" if fitted.held_out is None else " (figures of the fitted rows)"
+    models = {f"Plain PCA{of}": fitted.plain, f"Fair PCA{of}": fitted.fair}
     scores = {name: scores_of(model, rows.X)[shown] for name, model in models.items()}
-    captions = {
-        name: caption(
-            float(np.sum(model.explained_variance_ratio_)), model.mean_gap_, model.cov_gap_
-        )
-        for name, model in models.items()
-    }
+    captions = {name: caption_of(model, column.name) for name, model in models.items()}
     return BeforeAfterDisplay(scores, names, codes, captions).plot(max_points=_POINTS)
 
 
@@ -268,10 +268,14 @@ def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[st
     shown = [_shown(point.figures) for point in fitted.path]
     if isinstance(fair, FairPCA) or fitted.held_out is not None:
         deltas = _deltas(rows, matrix, fitted, settings)
-        for figures, delta in zip(shown, deltas, strict=True):
+        for figures, (delta, pair) in zip(shown, deltas, strict=True):
             figures[f"Δ on held-out rows, {PANEL[_ADVERSARY]}"] = delta
+            figures["largest for"] = pair
     drawn = np.sort(rows.draw(_EXPLORER_POINTS, 0))
-    attributes = [_attribute(column) for column in rows.binarized_at_median().groups.categorical]  # type: ignore[union-attr]
+    attributes = [
+        _attribute(column, drawn_codes(column, rows, settings["min_group"]))
+        for column in protected_columns(rows)
+    ]
     names, drawings = feature_names(fair), []
     start = PathPoint(plain.components_, {"penalty": None, "chosen": False})
     for point, figures in zip((start, *fitted.path), ({}, *shown), strict=True):
@@ -281,7 +285,9 @@ def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[st
             scores = np.column_stack([scores, np.zeros(len(scores))])
         drawings.append(
             {
-                "label": f"penalty {point.figures['penalty']:.3g}" if figures else "plain PCA",
+                "label": f"penalty {penalty_text(point.figures['penalty'])}"
+                if figures
+                else "plain PCA",
                 "chosen": point.figures["chosen"],
                 "shown": figures,
                 "scores": _rounded(scores[drawn].T),
@@ -292,6 +298,7 @@ def explorer(rows: Rows, fitted: Fitted, settings: Mapping[str, Any]) -> dict[st
     return {
         "slider": f"Penalty on the {'covariance gap' if isinstance(fair, FairPCA) else 'leakage'}",
         "halves": fitted.held_out is None,
+        "colours": COLOURS,
         "plain": drawings[0],
         "points": drawings[1:],
         "attributes": [
@@ -309,12 +316,17 @@ def _shown(figures: Mapping[str, Any]) -> dict[str, str]:
             shown[name] = number(figures[key])
     if figures.get("delta") is not None:
         delta = with_error(figures["delta"], figures["delta_error"], points)
-        shown["Δ, estimated for new data"] = f"{delta} points"
+        shown["Δ of the worst groups, estimated for new data"] = f"{delta} points"
     return shown
 
 
-def _deltas(rows: Rows, matrix: Any, fitted: Fitted, settings: Mapping[str, Any]) -> list[str]:
-    """Audit every point by one adversary, on rows that its components were not fitted to."""
+def _deltas(
+    rows: Rows, matrix: Any, fitted: Fitted, settings: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Audit every point by one adversary, on rows that its components were not fitted to.
+
+    Return Δ with its error and the groups that it is of.
+    """
     path = fitted.path
     if fitted.held_out is not None:
         scores = [matrix @ point.components.T for point in path]
@@ -325,7 +337,7 @@ def _deltas(rows: Rows, matrix: Any, fitted: Fitted, settings: Mapping[str, Any]
         try:
             models = [at_penalty(fitted.fair, one.figures["penalty"], moments) for one in path]
         except InvalidInputError:  # a group in one half only
-            return [NOTHING] * len(path)
+            return [(NOTHING, NOTHING)] * len(path)
         scores = [scores_of(model, rows.X) for model in models]
     kept = ("compare", "joint", "reference", "effort", "confidence", "min_group", "random_state")
     how = {name: settings[name] for name in kept}
@@ -334,16 +346,19 @@ def _deltas(rows: Rows, matrix: Any, fitted: Fitted, settings: Mapping[str, Any]
     report = audit(rows.with_features(scores[0]), against=others, **how)
     headlines = [one.headline for one in report.representations]
     return [
-        f"{with_error(worst.estimate, worst.error, points)} points" if worst else NOTHING
+        (
+            f"{with_error(worst.estimate, worst.error, points)} points",
+            shorten(worst.comparison.label(), 60),
+        )
+        if worst
+        else (NOTHING, NOTHING)
         for worst in headlines
     ]
 
 
-def _attribute(column: Any) -> tuple[dict[str, Any], Any, Any]:
-    """Name of an attribute and of its largest groups, the codes of its rows, the codes shown."""
-    sizes = np.bincount(column.codes, minlength=len(column.levels))
-    shown = np.sort(np.argsort(-sizes, kind="stable")[:_EXPLORER_GROUPS])
-    groups = {int(code): shorten(column.levels[code], 40) for code in shown if sizes[code]}
+def _attribute(column: Attribute, shown: Sequence[int]) -> tuple[dict[str, Any], Any, Any]:
+    """Name of an attribute and of the groups drawn, the codes of its rows, the codes drawn."""
+    groups = {code: shorten(column.levels[code], 40) for code in shown}
     return {"name": shorten(column.name, 40), "groups": groups}, column.codes, shown
 
 

@@ -151,9 +151,9 @@ def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:
         ax.plot([bar.null[0]] * 2, [place - 0.31, place + 0.31], color="0.55", linewidth=1.2)
     shift = 0.14 if bar.held_out is not None and (bar.value is not None or bar.plain) else 0.0
     if bar.value is not None:
-        ax.plot(bar.value, place + shift, "o", color=FAIR, markersize=7, zorder=3)
+        ax.plot(bar.value, place + shift, "o", color=ACCENT, markersize=7, zorder=3)
     for span, height, colour in (
-        (bar.plain, place + shift, PLAIN), (bar.held_out, place - shift, ACCENT)
+        (bar.plain, place + shift, PLAIN), (bar.held_out, place - shift, FAIR)
     ):  # fmt: skip
         if span is not None:
             value, low, high = span
@@ -169,12 +169,12 @@ def _handles(bars: Sequence[DeltaBar], audited: str, compared: str) -> list[Any]
 
     handles: list[Any] = []
     if any(bar.value is not None for bar in bars):
-        handles.append(Line2D([], [], marker="o", linestyle="", color=FAIR, label="fitted rows"))
+        handles.append(Line2D([], [], marker="o", linestyle="", color=ACCENT, label="fitted rows"))
     if any(bar.null is not None for bar in bars):
         handles.append(Patch(color="0.87", label="chance on fitted rows (mean, 95 %)"))
     diamond: Any = {"marker": "D", "markerfacecolor": "white", "linewidth": 2}
     if any(bar.plain is not None for bar in bars):
         handles.append(Line2D([], [], label=f"{compared}, held-out rows", color=PLAIN, **diamond))
     if any(bar.held_out is not None for bar in bars):
-        handles.append(Line2D([], [], label=f"{audited}, held-out rows", color=ACCENT, **diamond))
+        handles.append(Line2D([], [], label=f"{audited}, held-out rows", color=FAIR, **diamond))
     return handles

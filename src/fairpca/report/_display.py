@@ -16,7 +16,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.rows import encode_groups
 
 # Okabe and Ito's palette without its yellow, which vanishes on white.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+MOST_DRAWN = len(COLOURS)  # groups that a picture can tell apart
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
@@ -52,23 +53,18 @@ class Style(NamedTuple):
 def group_style(index: int) -> Style:
     """Return the style of the group at a position; its parts have coprime periods."""
     return Style(
-        _COLOURS[index % len(_COLOURS)],
+        COLOURS[index % len(COLOURS)],
         _MARKERS[index % len(_MARKERS)],
         _LINES[index % len(_LINES)],
     )
 
 
-def look() -> Any:
+def _look() -> Any:
     """Return a context in which matplotlib draws in this look."""
     return _matplotlib().rc_context(_RC)
 
 
-def draw_on(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> Any:
-    """Return the axes, or those of a new figure."""
-    return _new_figure(size).subplots() if ax is None else ax
-
-
-def split(ax: Any, size: tuple[float, float], n_rows: int, n_columns: int, **ratios: Any) -> Any:
+def _divide(ax: Any, size: tuple[float, float], n_rows: int, n_columns: int, **ratios: Any) -> Any:
     """Return a grid of places inside the axes, which vanish, or on a new figure."""
     if ax is None:
         return _new_figure(size).add_gridspec(n_rows, n_columns, **ratios)
@@ -113,17 +109,19 @@ class Display:
     @contextmanager
     def _canvas(self, ax: Any, size: tuple[float, float]) -> Iterator[Any]:
         """Draw in our look on the axes, or on those of a new figure."""
-        with look():
-            self.ax_ = draw_on(ax, size)
+        with _look():
+            self.ax_ = _new_figure(size).subplots() if ax is None else ax
             self.figure_ = self.ax_.figure
             yield self.ax_
 
     @contextmanager
-    def _panels(self, ax: Any, size: tuple[float, float], count: int, gap: float) -> Iterator[Any]:
+    def _panels(
+        self, ax: Any, size: tuple[float, float], n_rows: int, n_columns: int, **ratios: Any
+    ) -> Iterator[Any]:
         """Divide the axes, or a new figure, into places for panels."""
         self.axes_ = {}
-        with look():
-            places = split(ax, size, 1, count, wspace=gap)
+        with _look():
+            places = _divide(ax, size, n_rows, n_columns, **ratios)
             self.figure_ = places.figure
             yield places
         self.ax_ = next(iter(self.axes_.values()))

@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from fairpca._present import label, number, records, shorten
 from fairpca.estimators._expected_gaps import check_moments
 from fairpca.exceptions import InvalidInputError
-from fairpca.report._display import (
-    FAIR,
-    PLAIN,
-    SHADES,
-    Display,
-    plain_model,
-)
+from fairpca.report._display import FAIR, PLAIN, SHADES, Display, plain_model
 
 _COLUMNS = ("mean_gap_before", "mean_gap", "cov_gap_before", "cov_gap")
 _MEASURES = ("mean gap", "covariance gap")
@@ -79,7 +73,7 @@ class ContrastsDisplay(Display):
         """
         labels, gaps = self._shown(max_rows)
         size = (4.6 + min(0.075 * max(map(len, labels)), 4.5), 1.5 + 0.3 * len(labels))
-        with self._panels(ax, size, 2, 0.04) as places:
+        with self._panels(ax, size, 1, 2, wspace=0.04) as places:
             for index, (place, name) in enumerate(zip(places, _MEASURES, strict=True)):
                 panel = self.axes_[name] = places.figure.add_subplot(place)
                 _heat(panel, gaps[:, 2 * index : 2 * index + 2])

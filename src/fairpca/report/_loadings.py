@@ -18,11 +18,9 @@ from fairpca.report._display import (
     Display,
     feature_names,
     group_style,
-    look,
     name_groups,
     plain_model,
     same_sign,
-    split,
 )
 
 _PANELS = 4  # components in one picture
@@ -130,13 +128,11 @@ class LoadingsDisplay(Display):
             with self._canvas(ax, (6.4, heights[0])) as ax:
                 self._draw(ax, component, orders[0])
             return self
-        with look():
-            places = split(ax, (6.4, sum(heights)), len(orders), 1, height_ratios=heights)
-            self.figure_, self.axes_ = places.figure, {}
+        size = (6.4, sum(heights))
+        with self._panels(ax, size, len(orders), 1, height_ratios=heights) as places:
             for j, order in enumerate(orders):
                 panel = self.axes_[f"component {j + 1}"] = self.figure_.add_subplot(places[j])
                 self._draw(panel, j, order)
-        self.ax_ = next(iter(self.axes_.values()))
         return self
 
     def _size(self, component: int) -> NDArray[Any]:

@@ -20,16 +20,15 @@ from fairpca._present import (
     interval,
     label,
     number,
-    optimality,
     p_value,
     percent,
     points,
     share,
-    verdict,
     visible,
     with_error,
 )
 from fairpca.exceptions import InvalidInputError
+from fairpca.metrics._result import verdict_legend
 
 _HOME = Path(__file__).parent
 _SHADES = 6
@@ -159,7 +158,8 @@ def _digest(text: str) -> str:
 
 @lru_cache
 def _prose() -> dict[str, Any]:
-    return tomllib.loads((_HOME / "audit.toml").read_text(encoding="utf-8"))
+    prose = tomllib.loads((_HOME / "audit.toml").read_text(encoding="utf-8"))
+    return {**prose, "words": f"{verdict_legend()} {prose['words']}"}
 
 
 @lru_cache
@@ -206,20 +206,7 @@ def _pair(entry: Mapping[str, Any]) -> str:
 
 
 def _contrast(entry: Mapping[str, Any]) -> str:
-    return label("", entry["positive"], entry["negative"])
-
-
-def _certified(certificate: Mapping[str, Any]) -> str:
-    text = optimality(certificate["gap"]) + (" (proven)" if certificate["proven"] else "")
-    return text if certificate["certified"] else "not computed"
-
-
-def _certificate_words(certificate: Mapping[str, Any]) -> str:
-    words: dict[str, str] = _prose()["certificate_words"]
-    text = words["close" if certificate["certified"] else "none"]
-    as_much = "" if certificate.get("target_kept") is None else words["as_much"]
-    figures = {name: number(certificate[name]) for name in ("objective", "bound")}
-    return text.format(**figures, verdict=verdict(certificate), as_much=as_much)
+    return label("", entry["positive"], entry["negative"]) if entry["negative"] else "as a number"
 
 
 def _markdown(value: Any) -> str:
@@ -245,8 +232,6 @@ _FILTERS: dict[str, Any] = {
     "heat": _heat,
     "pair": _pair,
     "contrast": _contrast,
-    "certified": _certified,
-    "certificate_words": _certificate_words,
     "md": _markdown,
     "count": lambda value: f"{value:,}",
     "option": lambda value: json.dumps(value, ensure_ascii=False, default=str),

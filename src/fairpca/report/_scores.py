@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from fairpca._present import number, percent
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, mean_gap
 from fairpca.report._display import (
+    MOST_DRAWN,
     Display,
     group_style,
     name_groups,
     plain_model,
 )
+from fairpca.rows import Attribute, Rows
 
 
 class BeforeAfterDisplay(Display):
@@ -156,7 +159,7 @@ class BeforeAfterDisplay(Display):
         """
         shown = np.random.default_rng(0).permutation(len(self.codes))[:max_points]
         limits = [_common_limits(list(self.scores.values()), k) for k in components]
-        with self._panels(ax, (10.4, 4.8), len(self.scores), 0.08) as places:
+        with self._panels(ax, (10.4, 4.8), 1, len(self.scores), wspace=0.08) as places:
             for place, (title, U) in zip(places, self.scores.items(), strict=True):
                 if U.shape[1] == 1:
                     main = top = places.figure.add_subplot(place)
@@ -216,10 +219,47 @@ class BeforeAfterDisplay(Display):
         ax.set(ylim=limits) if upright else ax.set(xlim=limits)
 
 
-def caption(variance: float | None, means: float, covariances: float) -> str:
+def protected_columns(rows: Rows) -> Sequence[Attribute]:
+    """Return the protected attributes as groups; those that are numbers are cut at the median."""
+    return () if rows.groups is None else rows.binarized_at_median().groups.categorical  # type: ignore[union-attr]
+
+
+def counts_of(column: Attribute, rows: Rows) -> NDArray[Any]:
+    """Return how many rows, or units, each level of an attribute has."""
+    if rows.units is None:
+        return np.bincount(column.codes, minlength=len(column.levels))
+    codes = range(len(column.levels))
+    return np.array([len(np.unique(rows.units[column.codes == code])) for code in codes])
+
+
+def drawn_codes(column: Attribute, rows: Rows, least: int) -> list[int]:
+    """Return the codes of the groups that every picture of a page shows, the same in all.
+
+    They are the largest with `least` rows or units: an ellipse of fewer is mostly chance, and
+    their points would be persons. Where no two groups have so many, all are shown.
+    """
+    sizes = counts_of(column, rows)
+    enough = np.flatnonzero(sizes >= least)
+    enough = enough if len(enough) > 1 else np.flatnonzero(sizes > 1)
+    largest = enough[np.argsort(-sizes[enough], kind="stable")][:MOST_DRAWN]
+    return sorted(largest.tolist())
+
+
+def caption(variance: float | None, means: float | None, covariances: float | None) -> str:
     """Write the figures of a representation in a line."""
     kept = "" if variance is None else f"variance kept {percent(variance)}, "
     return f"{kept}mean gap {number(means, 1.0)}, covariance gap {number(covariances, 1.0)}"
+
+
+def caption_of(model: Any, attribute: str) -> str:
+    """Write the variance that a model keeps, and its largest gaps for one attribute."""
+    gaps = []
+    for name in ("mean_gap", "cov_gap"):
+        table = zip(model.contrasts_["attribute"], model.contrasts_[name], strict=True)
+        gaps.append(
+            max((gap for of, gap in table if of == attribute and gap is not None), default=None)
+        )
+    return caption(float(np.sum(model.explained_variance_ratio_)), *gaps)
 
 
 def _gaps(U: Any, sensitive_features: Any) -> tuple[float, float]:

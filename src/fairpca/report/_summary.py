@@ -15,7 +15,15 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from fairpca._present import delta_request, records
+from fairpca._present import (
+    certificate_text,
+    certificate_words,
+    delta_request,
+    is_sparse,
+    records,
+    share_of_variance,
+    shorten,
+)
 from fairpca.estimators import FairPCA
 from fairpca.estimators._comparison import (
     PARTS,
@@ -29,10 +37,13 @@ from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array, project
 from fairpca.metrics import AuditReport
+from fairpca.metrics.decisions import ALL_ZERO, MEASURES, decision_rates
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
+from fairpca.moments._form_contrasts import COMPARED, SMALL_GROUPS
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign
 from fairpca.report._loadings import largest_balance
+from fairpca.report._scores import counts_of, drawn_codes, protected_columns
 from fairpca.rows import Rows
 
 if TYPE_CHECKING:  # loaded only where it is fitted
@@ -41,6 +52,8 @@ if TYPE_CHECKING:  # loaded only where it is fitted
 PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 _BLOCK = 4096
+_OF_RATE = ("measure", "attribute", "group", "n_rows", "rate", "rate_low", "rate_high", "left_out")
+_NAMED = 8  # groups of an attribute
 _LOADINGS = 8  # features named for each component
 
 
@@ -109,7 +122,7 @@ def _points_of(fair: Any, fitted: Fitted) -> Iterator[PathPoint]:
 def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
     """Fit along penalties of the covariance gap, and measure rows that were not fitted."""
     fair: Any = fitted.fair
-    if fair.objective != "total" or hasattr(fair, "balance_"):
+    if fair.objective != "total" or is_sparse(fair):
         return ()
     penalties: Sequence[float] = PENALTIES
     chosen = 1.0 if fair.cov_weight is None and fair.cov_tol is None else fair.cov_weight
@@ -143,7 +156,7 @@ def summarise(
     audit = report.to_dict()
     return {
         "title": about.get("title") or f"Audit of {about.get('name') or 'a representation'}",
-        "data": _data(report, rows, about),
+        "data": _data(report, rows, about, fitted),
         "verdict": _verdict(audit),
         "audit": audit,
         "fit": None if fitted is None else _fit(fitted, rows),
@@ -178,20 +191,20 @@ def digest(rows: Rows) -> str:
     return total.hexdigest()
 
 
-def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> dict[str, Any]:
+def _data(
+    report: AuditReport, rows: Rows | None, about: Mapping[str, Any], fitted: Fitted | None
+) -> dict[str, Any]:
     """Say what was audited: rows, features, groups with their sizes, unknown ones."""
-    groups, units = [], None if rows is None else rows.units
     numbers = rows.groups.numeric if rows is not None and rows.groups is not None else ()
-    if rows is not None and rows.groups is not None:
-        for column in rows.binarized_at_median().groups.categorical:  # type: ignore[union-attr]
-            counts = np.bincount(column.codes, minlength=len(column.levels))
-            for level, count in zip(column.levels, counts.tolist(), strict=True):
-                entry = {"attribute": column.name, "group": level, "n_rows": count}
-                if units is not None:
-                    code = column.levels.index(level)
-                    entry["n_units"] = len(np.unique(units[column.codes == code]))
-                small = entry.get("n_units", count) < report.settings["min_group"]
-                groups += [{**entry, "share": count / len(rows), "small": small}] if count else []
+    least = report.settings["min_group"]
+    groups = [] if rows is None else list(_group_sizes(rows, least, fitted))
+    open_pairs = {row.comparison.label() for row in report.representations[0].undecided()}
+    compared = [row.comparison for row in report.representations[0].held_out]
+    for group in groups:
+        about_it = {c.label() for c in compared if c.attribute == group["attribute"]
+                    and str(group["group"]) in map(str, c.groups)}  # fmt: skip
+        group["undecided"] = bool(about_it) and about_it <= open_pairs
+    is_said = any("small group" in group.get("in_fit", "") for group in groups)
     return {
         "name": about.get("name") or "",
         "n_rows": report.n_rows,
@@ -204,9 +217,65 @@ def _data(report: AuditReport, rows: Rows | None, about: Mapping[str, Any]) -> d
         "numbers": [column.name for column in numbers],
         "n_fitted": about.get("n_fitted"),
         "groups": groups,
-        "min_group": report.settings["min_group"],
+        "protected": [_protected(name, groups) for name in about.get("attributes") or ()],
+        "small_groups": SMALL_GROUPS if is_said else None,
+        "min_group": least,
         "unknown": report.unknown,
     }
+
+
+def _group_sizes(rows: Rows, least: int, fitted: Fitted | None) -> Iterator[dict[str, Any]]:
+    """Yield each group with its rows, what the fit did with it, and whether it is drawn."""
+    table = None if fitted is None else fitted.moments.table
+    for column in protected_columns(rows):
+        drawn, sizes = drawn_codes(column, rows, least), counts_of(column, rows)
+        for code, level in enumerate(column.levels):
+            n_rows = int(np.count_nonzero(column.codes == code))
+            if not n_rows:
+                continue
+            entry = {"attribute": column.name, "group": level, "n_rows": n_rows}
+            entry |= {} if rows.units is None else {"n_units": int(sizes[code])}
+            if table is not None and fitted is not None:
+                entry["in_fit"] = _status_in_fit(fitted.fair, column.name, str(level))
+                if column.name in table.categorical:  # a number has no groups in the fit
+                    place = table.categorical.index(column.name)
+                    cells = (c for key, c in table.cells.items() if str(key[place]) == str(level))
+                    entry["n_fitted"] = sum(cell.n_rows for cell in cells)
+            small, share = bool(sizes[code] < least), n_rows / len(rows)
+            yield {**entry, "share": share, "small": small, "drawn": code in drawn}
+
+
+def _protected(attribute: str, groups: Sequence[Mapping[str, Any]]) -> str:
+    """Name the groups of an attribute that were compared, then the others with their sizes."""
+    names: dict[str, list[str]] = {}
+    for group in (group for group in groups if group["attribute"] == attribute):
+        status = group.get("in_fit", COMPARED)
+        size = "" if status == COMPARED else f" ({group.get('n_fitted', group['n_rows']):,} rows)"
+        names.setdefault(status, []).append(f"{shorten(group['group'])}{size}")
+    shown = {}
+    for status, some in names.items():
+        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        shown[status] = f"{', '.join(some[:_NAMED])}{more}"
+    parts = [f"{attribute} ({shown.pop(COMPARED)})" if COMPARED in shown else attribute]
+    for status, listed in sorted(shown.items()):  # means only, then nothing
+        kind, _, reason = status.partition(": ")
+        kind = kind.replace("mean only", "only means compared").capitalize()
+        parts.append(f"{kind}{reason and f' ({reason})'}: {listed}")
+    return ". ".join(parts)
+
+
+def _status_in_fit(fair: Any, attribute: str, group: str) -> str:
+    """Say how a fit compared a group: one status, or how many of its comparisons have which."""
+    statuses = [
+        entry["status"] + (" as a number" if entry["positive"] == "numeric" else "")
+        for entry in records(fair.contrasts_)
+        if entry["attribute"] == attribute
+        and {group, "numeric"} & {entry["positive"], entry["negative"]}
+    ]
+    counts = {status: statuses.count(status) for status in statuses}
+    if len(counts) < 2:
+        return statuses[0] if statuses else "compared in intersections only"
+    return "; ".join(f"{count} of {len(statuses)} {status}" for status, count in counts.items())
 
 
 def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +294,7 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
     fair, plain, moments = fitted[:3]
-    certificate, held_out = fair.certificate_.as_dict(), fitted.measured(fair)
+    held_out = fitted.measured(fair)
     return {
         "n_components": int(fair.n_components_),
         "standardized": bool(fair.standardize),
@@ -234,7 +303,13 @@ def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
         "held_out": held_out,
         "expected": expected_figures(fair, held_out),
         "target": target_figures(fair, plain, rows),
-        "certificate": {**certificate, "certified": bool(fair.certify)},
+        "share_of": share_of_variance(fair),
+        "certificate": {
+            **fair.certificate_.as_dict(),
+            "certified": bool(fair.certify),
+            "text": certificate_text(fair),
+            "words": certificate_words(fair),
+        },
         "contrasts": contrast_rows(fair),
         "groups": _groups(fair, plain, moments),
         "loadings": _loadings(fair, plain),
@@ -329,12 +404,12 @@ def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, An
         score = _cross_fitted(project(rows.X, model.mean_, model._directions), y, rows)
         entry: dict[str, Any] = {"name": name, "auc": float(roc_auc_score(y, score))}
         if groups:
-            from fairpca.metrics import decision_rates  # not needed by other pages
-
             rates = decision_rates(score > 0.5, rows, label=y, joint=False).to_dict()["rates"]
-            entry["parity"] = _spread(rates, "selection")
-            entry["odds"] = max(_spread(rates, f"{what} positives") for what in ("true", "false"))
-            entry["rates"] = rates
+            spreads = {measure: _spread(rates, measure) for measure in MEASURES}
+            odds = {m: x for m, x in spreads.items() if m.endswith("positives") and x is not None}
+            entry["parity"] = spreads["selection"]
+            entry["odds"], entry["odds_of"] = max(odds.values(), default=None), list(odds)
+            entry["rates"] = list(_against_one_group(rates))
         figures["models"].append(entry)
     figures["positive"] = columns[0].levels[1]
     return figures
@@ -353,7 +428,25 @@ def _cross_fitted(U: Array, y: Any, rows: Rows) -> Array:
     return score
 
 
-def _spread(rates: list[dict[str, Any]], measure: str) -> float:
-    """Largest difference of a rate between groups that are compared."""
-    return max((-r["difference"] for r in rates if r["measure"] == measure and r["difference"]),
-               default=0.0)  # fmt: skip
+def _spread(rates: list[dict[str, Any]], measure: str) -> float | None:
+    """Largest difference of a rate between groups that are compared, None without any two."""
+    values: dict[str, list[float]] = {}
+    for rate in rates:
+        if rate["measure"] == measure and rate["left_out"] in ("", ALL_ZERO):
+            values.setdefault(rate["attribute"], []).append(rate["rate"])
+    return max((max(v) - min(v) for v in values.values() if len(v) > 1), default=None)
+
+
+def _against_one_group(rates: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Compare every rate of an attribute with one group: the one that is selected most often."""
+    references = {r["attribute"]: r["group"] for r in rates
+                  if r["measure"] == "selection" and r["impact_ratio"] == 1.0}  # fmt: skip
+    base = {(r["measure"], r["attribute"]): r for r in rates
+            if references.get(r["attribute"]) == r["group"]}  # fmt: skip
+    for rate in rates:
+        shown = {name: rate[name] for name in _OF_RATE}
+        other = base.get((rate["measure"], rate["attribute"]))
+        if other is None or other["left_out"] or rate["left_out"]:
+            yield {**shown, "difference": None}
+        else:
+            yield {**shown, "difference": rate["rate"] - other["rate"], "reference": other["group"]}

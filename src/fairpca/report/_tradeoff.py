@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
+from fairpca._present import penalty_text
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, delta_fairness, mean_gap
 from fairpca.report._display import (
@@ -263,14 +264,10 @@ class TradeoffDisplay(Display):
             near = np.abs((points[index] - points[runs[-1][0]]) / scale).max() < 0.06
             runs[-1].append(index) if near else runs.append([index])
         for run in runs:
-            ends = dict.fromkeys(_short(self.penalty[index]) for index in (run[0], run[-1]))
+            ends = dict.fromkeys(penalty_text(self.penalty[index]) for index in (run[0], run[-1]))
             text = ("penalty " if run[0] == 0 else "") + " to ".join(ends)
             place = {"textcoords": "offset points", "color": "0.25", "fontsize": 8.5}
             ax.annotate(text, points[run].mean(axis=0), (8, -13), **place)
-
-
-def _short(penalty: float) -> str:
-    return f"{penalty:.2g}" if penalty < 10 else f"{penalty:.0f}"
 
 
 def _floats(values: Any) -> NDArray[np.float64]:

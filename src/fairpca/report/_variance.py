@@ -10,15 +10,7 @@ from sklearn.base import clone
 
 from fairpca._present import optimality, percent
 from fairpca.exceptions import InvalidInputError
-from fairpca.report._display import (
-    ACCENT,
-    BOUND,
-    FAIR,
-    PLAIN,
-    Display,
-    plain_model,
-    variance_bound,
-)
+from fairpca.report._display import ACCENT, BOUND, FAIR, PLAIN, Display, plain_model, variance_bound
 
 
 class ScreeDisplay(Display):

@@ -99,7 +99,7 @@ def _proportional_quotas(counts: Index, size: int) -> Index:
 
 
 def halves(
-    cells: NDArray[np.integer[Any]], seed: Seed = 0, units: Index | None = None
+    cells: NDArray[np.integer[Any]], seed: Seed, units: Index | None = None
 ) -> tuple[Index, Index]:
     """Split positions at random into two halves, every cell by itself; units stay whole."""
     if units is not None:  # a unit counts in the cell of its first row

@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows._checks import (
-    Floats,
-    check_matrix,
-    check_weights,
-    dense_matrix,
-    without_rounding,
-)
+from fairpca.rows._checks import Floats, check_matrix, check_weights, dense_matrix, without_rounding
 from fairpca.rows._columns import PARTS, find_missing, missing_in_parts
 from fairpca.rows._containers import no_groups_error
 from fairpca.rows._pairs import Stratum, form_pairs, known_rows
@@ -210,11 +204,9 @@ class Rows:
                 raise report.error(of) from None
             raise
         check_cells((groups, strata))
-        rows = cls(X, groups, strata, weights, names)
-        if units is not None:
-            codes, keys = encode_units(units, n_rows, of)
-            rows = replace(rows, units=codes, unit_keys=keys)
-        return rows if y is None else replace(rows, targets=encode_targets(y, n_rows, of))
+        codes, keys = (None, None) if units is None else encode_units(units, n_rows, of)
+        targets = None if y is None else encode_targets(y, n_rows, of)
+        return cls(X, groups, strata, weights, names, codes, keys, targets)
 
     def __post_init__(self) -> None:
         for part in (self.groups, self.strata):

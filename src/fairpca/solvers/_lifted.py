@@ -104,7 +104,7 @@ class _Lifted:
             self.cuts += [bounds - sign * PQP for sign in np.array([1.0, -1.0])[signs]]
             # ‖VᵀQV‖²_F = tr QPQP: what the two cuts do not know of, and most of what is gained.
             self.rows.append(square - np.einsum("ab,ijab->ij", Q, PQP))
-        for f in reduced.F / np.sqrt(reduced.mean_scale or 1.0):
+        for f in reduced.F / np.sqrt(reduced.mean_scale):
             limit = reduced.mean_limit / reduced.mean_scale
             self.rows.append(limit * self._entries(0) - np.einsum("a,b,ijab->ij", f, f, P))
         if has_t:

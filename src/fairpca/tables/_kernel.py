@@ -15,21 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import WITH, GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._maps import fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
-from fairpca.rows._checks import Unique, check_weights, infinite_error, merge_unique, unique_columns
+from fairpca.rows._checks import check_weights, infinite_error
 from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
+from fairpca.rows._identifiers import Unique, check_no_dates, merge_unique, unique_columns
 from fairpca.rows._sampling import hash_rows
-from fairpca.rows.groups import (
-    as_target,
-    check_cells,
-    encode_units,
-    join_targets,
-    too_many_cells,
-)
+from fairpca.rows.groups import check_cells, encode_units, join_targets, too_many_cells
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
@@ -146,7 +141,7 @@ def merge_partials(parts: Sequence[Partial], roles: Roles) -> Partial:
         for name in roles.categorical
     }
     for name, values in levels.items():
-        _check_level_count(name, len(values), roles.max_levels)
+        _check_level_count(name, values, roles.max_levels)
     names = _feature_names(roles, levels)
     if len(set(names)) < len(names):  # their sums would be mixed up
         twice = min(name for name in names if names.count(name) > 1)
@@ -194,12 +189,13 @@ def _origins(roles: Roles, levels: Levels) -> list[str]:
     return [*roles.features, *(name for name, values in levels.items() for _ in values)]
 
 
-def _check_level_count(name: str, count: int, limit: int) -> None:
-    if count > limit:
+def _check_level_count(name: str, values: Sequence[Any], limit: int) -> None:
+    if len(values) > limit:
+        check_no_dates(name, [str(value) for value in values[:limit]])
         raise InvalidInputError(
             f"categorical column {name!r} has more than {limit} distinct values, each of which "
-            "would become a feature: leave it out, put its values into classes, or raise the "
-            "limit.",
+            f"would become a feature: leave it out{WITH}, put its values into classes, or raise "
+            "the limit.",
             parameter="max_levels",
             settings=[("drop", [name])],
         )
@@ -309,9 +305,7 @@ def encode_columns(
         else _encode_column(column, name, argument, (own_group or {}).get(name))
         for name, column in columns.items()
     ]
-    categorical = tuple(item for item in encoded if isinstance(item, Attribute))
-    numbers = tuple(item for item in encoded if isinstance(item, NumericAttribute))
-    return Groups(categorical, numbers, tuple(columns), n_rows)
+    return Groups.of(encoded, n_rows)
 
 
 def _encode_column(
@@ -336,7 +330,7 @@ def _encode_targets(columns: Mapping[str, pa.Array], n_rows: int) -> Groups:
     for name, column in columns.items():
         known = ~absent(column)
         values = column if known.all() else column.filter(pa.array(known))
-        encoded.append(as_target(_encode_column(values, name, "y", None), known))
+        encoded.append((_encode_column(values, name, "y", None), known))
     return join_targets(encoded, n_rows)
 
 
@@ -395,7 +389,7 @@ def numbers(column: pa.Array) -> Any:
 def _text_codes(column: pa.Array, name: str, roles: Roles) -> tuple[tuple[str, ...], Any]:
     """Sorted values of a categorical feature as text, and the place of each row's; −1 for none."""
     values, codes = distinct(column)
-    _check_level_count(name, len(values), roles.max_levels)
+    _check_level_count(name, values, roles.max_levels)
     # NaN is no level: it is missing, as null is.
     texts = [level_text(value, name) if value == value else None for value in values.to_pylist()]
     levels = tuple(sorted({text for text in texts if text is not None}))

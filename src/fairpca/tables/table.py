@@ -18,8 +18,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._checks import check_text_features, unique_columns, warn_of_identifiers
 from fairpca.rows._columns import fill_means, known_means, no_rows_error
+from fairpca.rows._identifiers import check_text_features, unique_columns, warn_of_identifiers
 from fairpca.tables._kernel import (
     Partial,
     check_finite_columns,
@@ -108,6 +108,12 @@ class Table:
         for part in self.parts:
             yield from part.batches(wanted, batch_rows(len(wanted)))
 
+    def _read(self, wanted: pa.Schema) -> pa.RecordBatch:
+        """Read all rows of some columns into one batch."""
+        size = batch_rows(len(wanted))
+        batches = [batch for part in self.parts for batch in part.batches(wanted, size)]
+        return join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
+
     def moments(
         self, roles: Roles, *, progress: Progress | None = None, threads: int | None = None
     ) -> GroupMoments:
@@ -144,9 +150,7 @@ class Table:
         needed = [name for name in dict.fromkeys([*others, *only]) if name not in roles.columns]
         wanted = pa.schema([*self.role_schema(roles), *self.read_as(needed)])
         self.check_columns(wanted.names)
-        size = batch_rows(len(wanted))
-        batches = [batch for part in self.parts for batch in part.batches(wanted, size)]
-        whole = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
+        whole = self._read(wanted)
         for name, (other, chosen) in (against or {}).items():
             whole = _with_columns(whole, name, other, chosen)
             others += [f"{name}: {column}" for column in chosen]
@@ -221,10 +225,7 @@ def _with_columns(
     batch: pa.RecordBatch, name: str, other: Table, columns: Sequence[str]
 ) -> pa.RecordBatch:
     """Add columns of another table that has the same rows, in the same order."""
-    wanted = other.read_as(columns, columns)
-    size = batch_rows(len(wanted))
-    batches = [some for part in other.parts for some in part.batches(wanted, size)]
-    added = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=wanted)])
+    added = other._read(other.read_as(columns, columns))
     if len(added) != len(batch):
         raise InvalidInputError(
             f"{name} has {len(added)} rows, but the audited table has {len(batch)}: both must "

@@ -8,8 +8,8 @@
   const slider = root.querySelector("input[type=range]");
   const chooser = root.querySelector("select");
   const said = root.querySelector("output");
-  const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
-  const SHAPES = ["M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0", "M0-4L4 3H-4Z", "M-3-3H3V3H-3Z", "M0-4L4 0L0 4L-4 0Z", "M0 4L4-3H-4Z", "M-4-1H-1V-4H1V-1H4V1H1V4H-1V1H-4Z"];
+  const COLOURS = data.colours;
+  const SHAPES = ["M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0", "M0-4L4 3H-4Z", "M-3-3H3V3H-3Z", "M0-4L4 0L0 4L-4 0Z", "M0 4L4-3H-4Z", "M-4-1H-1V-4H1V-1H4V1H1V4H-1V1H-4Z", "M-4-2L-2-4L0-2L2-4L4-2L2 0L4 2L2 4L0 2L-2 4L-4 2L-2 0Z"];
   const SIZE = 300, EDGE = 14;
 
   const svg = (tag, attributes, parent) => {
