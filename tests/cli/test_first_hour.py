@@ -99,7 +99,7 @@ def test_identifiers_and_dates_of_a_data_frame_are_called_that(people, model):
 
 
 def test_many_groups_that_are_numbers_name_the_option(run, write, people):
-    frame = people.assign(age=np.arange(120) % 53 + 19)
+    frame = pd.concat([people] * 5).assign(age=np.arange(600) % 53 + 19)  # no group is small
     result = run(
         "fit", write(frame), "-s", "sex,age", "--drop", "race,income", "--mean-tol", "none"
     )

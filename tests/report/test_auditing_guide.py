@@ -6,7 +6,7 @@ from pathlib import Path
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "auditing.md"
 
 
-def test_the_guide_runs(tmp_path, monkeypatch):
+def test_the_guide_runs(tmp_path, monkeypatch, small_effort):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 3

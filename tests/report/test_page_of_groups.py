@@ -66,6 +66,16 @@ def test_an_audit_alone_names_all_groups():
     assert "What was protected? sex (f, m)." in text_of(page.html())
 
 
+def test_a_group_with_too_few_rows_to_say_is_marked_in_the_table():
+    groups = np.repeat(["a", "b", "c"], [500, 500, 32])
+    U = np.random.default_rng(2).normal(size=(1032, 2))
+    U[groups == "c", 0] += 0.3
+    page = audit_report(U, groups, **QUICK)
+    marked = {group["group"]: group["undecided"] for group in page.summary["data"]["groups"]}
+    assert marked == {"a": False, "b": False, "c": True}
+    assert "c 32 3.1 % too few rows to say" in text_of(page.html())
+
+
 def test_groups_are_drawn_alike_and_tiny_ones_are_named(page):
     data, path = page.summary["data"], page.path
     small = next(group for group in data["groups"] if group["group"] == "random")

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -38,9 +39,10 @@ MEASURES = {
 }
 
 
-@pytest.fixture
-def toy_run(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def toy_run(tmp_path_factory):
     """A finished run of two data sets with made-up values."""
+    folder = tmp_path_factory.mktemp("run")
 
     def invent(dataset, definition, split, table, effort, cache):
         rng = np.random.default_rng(split)
@@ -52,20 +54,26 @@ def toy_run(tmp_path, monkeypatch):
             for measure in MEASURES[table]
         ]
 
-    for name in MEASURES:
-        few = [
-            {**cell, "table": name}
-            for cell in EXPERIMENTS[name].cells(2)
-            if cell["dataset"] in ("wine_quality", "magic")
-        ]
-        small = Experiment(invent, lambda splits, few=few: few, tables.COLUMNS)
-        monkeypatch.setitem(EXPERIMENTS, name, small)
-    run(list(MEASURES), tmp_path, splits=2, quick=True)
-    return tmp_path
+    with pytest.MonkeyPatch.context() as patch:
+        for name in MEASURES:
+            few = [
+                {**cell, "table": name}
+                for cell in EXPERIMENTS[name].cells(2)
+                if cell["dataset"] in ("wine_quality", "magic")
+            ]
+            small = Experiment(invent, lambda splits, few=few: few, tables.COLUMNS)
+            patch.setitem(EXPERIMENTS, name, small)
+        run(list(MEASURES), folder, splits=2, quick=True)
+        yield folder
 
 
-def test_page_begins_with_an_answer_and_counts_every_cell(toy_run):
-    path, more = write_page(toy_run, toy_run / "docs" / "page.md")
+@pytest.fixture(scope="module")
+def toy_page(toy_run):
+    return write_page(toy_run, toy_run / "docs" / "page.md")
+
+
+def test_page_begins_with_an_answer_and_counts_every_cell(toy_run, toy_page):
+    path, more = toy_page
     text = path.read_text()
     headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
     assert headings[:2] == ["Does the method work as the paper says?", "The paper's claims"]
@@ -82,8 +90,8 @@ def test_page_begins_with_an_answer_and_counts_every_cell(toy_run):
     assert results.get("wine_quality", "released", "pca", "nothing", 2) is None
 
 
-def test_page_has_every_row_and_a_verdict(toy_run):
-    text = write_page(toy_run, toy_run / "page.md")[0].read_text()
+def test_page_has_every_row_and_a_verdict(toy_page):
+    text = toy_page[0].read_text()
     for part in ("## Table 1", "## Table 3", "## Table 4", "## Table 5", "quick run"):
         assert part in text
     assert "(50.21)" in text
@@ -167,10 +175,11 @@ def test_causes_predict_the_sign_of_a_difference():
         assert len(rule) > 2  # a rule without conditions would explain everything
 
 
-def test_a_section_that_was_not_computed_is_kept(toy_run, monkeypatch):
+def test_a_section_that_was_not_computed_is_kept(toy_run, tmp_path, monkeypatch):
+    toy_run = shutil.copytree(toy_run, tmp_path / "run")
     monkeypatch.setattr(page, "draw_agreement", lambda *_: None)
     monkeypatch.setattr(page, "draw_overview", lambda *_: None)
-    path = toy_run / "docs" / "page.md"
+    path = toy_run / "page.md"
     write_page(toy_run, path)
     before = path.read_text()
     manifest = toy_run / "manifest.json"

@@ -10,22 +10,15 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HELD_OUT
 from fairpca.cli._console import Stages, as_typed
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import MISSING_GROUP, check_names
-from fairpca.rows._identifiers import (
-    check_no_dates,
-    check_words,
-    is_identifier,
-    names_units,
-    suggests_units,
-)
+from fairpca.rows._identifiers import check_no_dates, check_words
 from fairpca.tables import Roles, Table, open_table
-from fairpca.tables._roles import is_text, possible_features
+from fairpca.tables._roles import is_text, possible_features, suggested_units
 
 _GROUPS = ("sensitive", "control", "weight", "unit")
 _ROLES = (*_GROUPS, "numeric", "features", "categorical", "drop")
@@ -115,33 +108,15 @@ class TableRequest:
         ]
         if roles.unit or not names or self.name == "query":  # which would run again
             return []
-        groups = [name for name in roles.sensitive if name not in roles.numeric]
-        first: Any = next(self.table.batches([*names, *groups]), None)
-        if first is None:
-            return []
-        columns = {name: _labels(first.column(name)) for name in (*names, *groups)}
-        coded = [np.unique(columns[name], return_inverse=True)[1] for name in groups]
-        cells = np.unique(np.array([np.zeros(first.num_rows), *coded]), axis=1, return_inverse=True)
         notes = []
-        for name in names:
-            used = name in roles.columns
-            by_name = names_units(name) or (is_identifier(name) and not used)
-            if suggests_units(columns[name], cells[1].ravel(), by_name=by_name):
-                count = pc.count_distinct(first.column(name)).as_py()
-                notes.append(
-                    f"column {name!r} has {count:,} values in {first.num_rows:,} rows"
-                    f"{' and is a feature' if used else ''}. If it names persons or sites, "
-                    f"{as_typed('units', name)} keeps their rows together in held-out figures."
-                )
+        for name, count, n_rows in suggested_units(self.table, roles, names):
+            is_feature = " and is a feature" if name in roles.columns else ""
+            notes.append(
+                f"column {name!r} has {count:,} values in {n_rows:,} rows{is_feature}. If it names "
+                f"persons or sites, {as_typed('units', name)} keeps their rows together in "
+                "held-out figures."
+            )
         return notes
-
-
-def _labels(column: Any) -> Any:
-    """Return the values of a column as an array; what is missing is a value of its own."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    values = column.to_numpy(zero_copy_only=False)
-    return values.astype(str) if values.dtype.kind == "O" else values  # None has no order
 
 
 def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -94,7 +95,8 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         Whether to scale the components to unit variance.
     rotation : {"varimax"} or None, default=None
         "varimax" rotates the components inside the fair subspace, so that each has few large
-        loadings. Gaps, total variance and certificate stay as they are; scores become correlated.
+        loadings. Gaps, total variance and certificate stay as they are; scores become correlated,
+        so that `score`, `get_covariance` and `get_precision` are not available.
     standardize : bool or "famd", default=False
         Whether every feature is divided by its standard deviation over all rows (weights count; a
         constant feature keeps its unit), in `fit` and `transform`. "famd" divides the indicators
@@ -417,23 +419,25 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         try:
             limits = {name: getattr(self, name) for name in ("mean_tol", "cov_weight", "cov_tol")}
             pose: Any = partial(FairProblem.from_contrasts, covariance, contrasts, **limits)
-            count = count_components(pose(1), self.n_components)
+            count: Any = self.n_components
+            if not isinstance(count, Integral):
+                count = count_components(pose(1), count)
             n_gaps = len(contrasts.cov_gaps)
             if warn and n_gaps and self.cov_weight != 0:
                 is_limit = self.cov_tol is not None
                 warn_of_solve(len(covariance), count, n_gaps, is_limit=is_limit)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            problem = pose(count, padding=padding)
+            pose = partial(pose, count, padding=padding)
             self.group_variance_ = self.target_kept_ = self.target_information_ = None
             if tabulate or self.objective != "total":
-                solution, self.group_variance_ = solve_groups(self, problem, inner, padding)
+                solution, self.group_variance_ = solve_groups(self, pose(), inner, padding)
             elif self.target_weight:
                 from fairpca.estimators._target import solve_with_target  # not needed by others
 
-                solution = solve_with_target(self, problem, inner)
+                solution = solve_with_target(self, pose, contrasts.mean_gaps, inner)
             else:
-                solution = self._solve(problem)
+                solution = self._solve(pose())
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)

@@ -206,7 +206,7 @@ def _pair(entry: Mapping[str, Any]) -> str:
 
 
 def _contrast(entry: Mapping[str, Any]) -> str:
-    return label("", entry["positive"], entry["negative"])
+    return label("", entry["positive"], entry["negative"]) if entry["negative"] else "as a number"
 
 
 def _markdown(value: Any) -> str:

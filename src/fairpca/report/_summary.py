@@ -198,6 +198,12 @@ def _data(
     numbers = rows.groups.numeric if rows is not None and rows.groups is not None else ()
     least = report.settings["min_group"]
     groups = [] if rows is None else list(_group_sizes(rows, least, fitted))
+    open_pairs = {row.comparison.label() for row in report.representations[0].undecided()}
+    compared = [row.comparison for row in report.representations[0].held_out]
+    for group in groups:
+        about_it = {c.label() for c in compared if c.attribute == group["attribute"]
+                    and str(group["group"]) in map(str, c.groups)}  # fmt: skip
+        group["undecided"] = bool(about_it) and about_it <= open_pairs
     is_said = any("small group" in group.get("in_fit", "") for group in groups)
     return {
         "name": about.get("name") or "",
@@ -261,7 +267,7 @@ def _protected(attribute: str, groups: Sequence[Mapping[str, Any]]) -> str:
 def _status_in_fit(fair: Any, attribute: str, group: str) -> str:
     """Say how a fit compared a group: one status, or how many of its comparisons have which."""
     statuses = [
-        entry["status"]
+        entry["status"] + (" as a number" if entry["positive"] == "numeric" else "")
         for entry in records(fair.contrasts_)
         if entry["attribute"] == attribute
         and {group, "numeric"} & {entry["positive"], entry["negative"]}

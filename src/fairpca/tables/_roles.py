@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypedDict
@@ -25,7 +25,14 @@ from fairpca.rows._columns import (
     check_numeric,
 )
 from fairpca.rows._containers import check_unique
-from fairpca.rows._identifiers import DATES, TEXT, not_numbers_error
+from fairpca.rows._identifiers import (
+    DATES,
+    TEXT,
+    is_identifier,
+    names_units,
+    not_numbers_error,
+    suggests_units,
+)
 
 Names = str | Iterable[str] | None
 
@@ -285,3 +292,28 @@ def is_text(kind: pa.DataType) -> bool:
 def value_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values, coded by a dictionary or not."""
     return kind.value_type if kinds.is_dictionary(kind) else kind
+
+
+def suggested_units(
+    table: Any, roles: Roles, names: Sequence[str]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield columns that seem to name persons or sites, with their values in the first rows."""
+    groups = [name for name in roles.sensitive if name not in roles.numeric]
+    first: Any = next(table.batches([*names, *groups]), None)
+    if first is None:
+        return
+    columns = {name: _labels(first.column(name)) for name in (*names, *groups)}
+    coded = [np.unique(columns[name], return_inverse=True)[1] for name in groups]
+    cells = np.unique(np.array([np.zeros(first.num_rows), *coded]), axis=1, return_inverse=True)
+    for name in names:
+        by_name = names_units(name) or (is_identifier(name) and name not in roles.columns)
+        if suggests_units(columns[name], cells[1].ravel(), by_name=by_name):
+            yield name, len(first.column(name).drop_null().unique()), first.num_rows
+
+
+def _labels(column: Any) -> Any:
+    """Return the values of a column as an array; what is missing is a value of its own."""
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    values = column.to_numpy(zero_copy_only=False)
+    return values.astype(str) if values.dtype.kind == "O" else values  # None has no order
