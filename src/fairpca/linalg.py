@@ -128,7 +128,7 @@ def complement_basis(vectors: Array, floor: float) -> Array:
     size = vectors.shape[1]
     if not len(vectors):
         return np.eye(size)
-    _, singular_values, right = scipy.linalg.svd(vectors, full_matrices=True)
+    _, singular_values, right = np.linalg.svd(vectors)
     rank = int(np.count_nonzero(singular_values > floor))
     return np.ascontiguousarray(right[rank:].T)
 

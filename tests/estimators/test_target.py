@@ -1,8 +1,10 @@
 """FairPCA with a target: predictor, certificate, what is kept, and what is said."""
 
 import copy
+import gc
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -347,6 +349,20 @@ def test_copies_and_files_hold_no_rows_and_say_so(tmp_path):
     assert all(other.target_information_["held_out"] == known for other in again)
     with pytest.raises(KeyError, match=r"^'share'$"):
         fair.target_information_["share"]
+
+
+def test_a_model_that_is_dropped_frees_its_rows():
+    X, z, y = people()
+    gc.collect()
+    gc.disable()  # no cycle may hold them until it runs
+    try:
+        fair = FairPCA(2, target_weight=1.0, cov_weight=0.0).fit(X, y, sensitive_features=z)
+        rows = weakref.ref(fair.target_information_._fitted[1])
+        assert rows() is not None
+        del fair
+        assert rows() is None
+    finally:
+        gc.enable()
 
 
 def test_groups_in_one_fold_only_are_a_warning():

@@ -103,6 +103,18 @@ class TestErrors:
         assert min(row.estimate for row in rows) <= largest.estimate
         assert largest.estimate <= max(row.estimate for row in rows)
 
+    def test_either_order_gives_the_same_interval(self):
+        rng = np.random.default_rng(7)
+        signs = signs_of(600)
+        gains = (0.3, 0.28, 0.1), (0.25, 0.25, 0.25)
+        some = [
+            [Rates.of(1.0 * (rng.random(600) < 0.3 + g * (signs > 0)), signs, None) for g in one]
+            for one in gains
+        ]
+        forth, back = (difference_of_largest(*pair, 0.95, 0) for pair in (some, some[::-1]))
+        mirrored = (-back.estimate, -back.high, -back.low)
+        assert forth == pytest.approx(mirrored, abs=0.02 * (forth.high - forth.low))
+
     def test_of_one_value_each_the_largest_differ_as_the_pair_does(self):
         rng = np.random.default_rng(5)
         one, other = (Rates.of(rng.random(300), signs_of(300), None) for _ in range(2))

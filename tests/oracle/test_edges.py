@@ -14,7 +14,7 @@ from fairpca.metrics._inference import Rates
 from fairpca.metrics._search import _logistic, _starts
 from fairpca.moments import GroupMoments
 from fairpca.moments._new_data import cov_gap_on, draw_moments
-from fairpca.moments._targets import TargetPart
+from fairpca.moments._targets import TargetMoments
 from fairpca.moments.folds import check_folds
 from fairpca.rows import Rows
 from fairpca.rows._identifiers import Unique, merge_unique, unique_columns
@@ -62,11 +62,11 @@ def test_each_pair_of_three_groups_is_measured_on_its_own_rows(rng):
 @pytest.mark.parametrize(("place", "value"), [(0, 0.0), (1, 0.0), (1, -1.0), (2, np.nan)])
 def test_a_part_of_a_target_without_rows_or_weight_is_refused(place, value):
     row = np.array([3.0, 2.5, 0.1, 0.0, 1.0, 0.0, 4.0, 0.5])  # one feature and one target
-    part = TargetPart.from_flat(row, 1, 1)
+    part = TargetMoments.from_flat(row, 1, 1)
     assert (part.n_rows, part.weight, part.y_scatter.item()) == (3, 2.5, 4.0)
     row[place] = value
     with pytest.raises(ValueError, match="no rows"):
-        TargetPart.from_flat(row, 1, 1)
+        TargetMoments.from_flat(row, 1, 1)
 
 
 def test_the_search_starts_from_the_discriminant_of_fisher_with_weights(rng):

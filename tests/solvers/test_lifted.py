@@ -112,3 +112,14 @@ def test_it_agrees_with_a_conic_solver():
         status, value = point.step(0), min(value, lifted.prove(point))
     assert status.converged
     assert value == pytest.approx(whole.value, rel=1e-4)
+
+
+def test_where_no_contrast_binds_only_the_means_are_left():
+    problem = random_problem(22, 7, 2, 3, mean_tol=0.1, cov_tol=50.0)
+    reduced = reduce_problem(problem)
+    basis = solve_reduced(reduced)
+    assert reduced.cov_gap(basis) < 0.1 * reduced.limit
+    bound, _ = lifted_bound(reduced, basis, 1e-4, 100)
+    feasible = [V for V in random_bases(0, reduced.size, 3, 1000) if reduced.violation(V) <= 0.0]
+    assert np.isfinite(bound)
+    assert all(reduced.objective(V) <= bound for V in [basis, *feasible])

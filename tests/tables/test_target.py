@@ -45,7 +45,7 @@ def same(first, second):
     assert first.feature_names == second.feature_names == tuple("abcd")
     assert first.targets == second.targets == ("hours", "income")
     ours, theirs = first.target_moments(), second.target_moments()
-    assert ours.columns == theirs.columns
+    assert first.table.targets == second.table.targets
     assert ours.n_rows == theirs.n_rows
     np.testing.assert_allclose(ours.covariance, theirs.covariance, atol=1e-12)
     np.testing.assert_allclose(first.pooled().covariance, second.pooled().covariance, atol=1e-12)

@@ -66,8 +66,8 @@ def describe(moments: GroupMoments) -> list[str]:
         lines.append(f"{word} of {name}: {', '.join(map(shorten, counts))}")
     lines += [f"Number of each row: {name}" for name in moments.numeric_attributes]
     if (target := moments.target_moments()) is not None:
-        labels = [f"{name}={label}" for name, label in target.columns if label is not None]
-        columns = ", ".join(map(shorten, (*moments.table.numeric_targets, *labels)))
+        pairs = (n if label is None else f"{n}={label}" for n, label in moments.table.targets)
+        columns = ", ".join(map(shorten, pairs))
         lines.append(f"Targets, with their sums: {columns} ({target.n_rows:,} rows)")
     if moments.weight != moments.n_samples:
         lines.append(f"Weights: {moments.weight:,.6g} in all.")

@@ -222,8 +222,8 @@ def _group_features(moments: GroupMoments) -> list[int]:
     for key, cell in table.cells.items():
         groups.setdefault(key[:width], []).append(cell)
     merged = [merge(cells) for cells in groups.values()]
-    everything = merge(merged)
-    total = diagonal(everything.scatter)
+    pooled = moments.coordinates().pooled()
+    total = pooled.weight * diagonal(pooled.covariance)
     constant = np.zeros(moments.n_features, dtype=bool)
     large = [cell for cell in merged if cell.n_rows >= _ENOUGH]
     if width and len(large) > 1:
@@ -233,13 +233,16 @@ def _group_features(moments: GroupMoments) -> list[int]:
             inside = sum(cell.scatter for cell in large)
             between = diagonal(merge(large).scatter) - diagonal(inside)
         constant |= (within <= _ZERO * total) & (between > _ZERO * total)
+    if not table.numeric:
+        return np.flatnonzero(constant).tolist()
     # A numeric attribute z: what a regression of the feature on z leaves, total − cross²/scatter.
+    everything = merge(merged)
     for cross, scatter in zip(everything.cross, everything.z_scatter, strict=True):
         cross = cross if span is None else cross @ span.basis
         residual = total - cross**2 / (scatter or np.inf)
         enough = everything.n_rows >= 2 * _ENOUGH
         constant |= (residual <= _ZERO * total) & (total > 0.0) & enough
-    return [int(index) for index in np.flatnonzero(constant)]
+    return np.flatnonzero(constant).tolist()
 
 
 def _listed(names: Sequence[str]) -> str:

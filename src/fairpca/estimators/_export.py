@@ -32,7 +32,7 @@ SKOPS_TRUSTED = [
     "fairpca.moments._maps.MissingIndicators",
     "fairpca.moments._maps.Span",
     "fairpca.moments._table.CellTable",
-    "fairpca.moments._targets.TargetPart",
+    "fairpca.moments._targets.TargetMoments",
     "fairpca.moments.contrasts.ContrastTable",
     "fairpca.moments.group_moments.GroupMoments",
     "fairpca.solvers._solution.Certificate",

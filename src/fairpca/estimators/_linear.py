@@ -104,6 +104,8 @@ class PCAInterfaceMixin:
         """Set PCA's attributes; `total` is all the variance, with the divisor n as everywhere."""
         model: Any = self
         variances, self.n_samples_ = model.explained_variance_, moments.n_samples
+        if not self._orthogonal:
+            return
         self.singular_values_ = np.sqrt(variances * moments.coordinates().pooled().weight)
         others = min(self.n_samples_, moments.n_features) - len(variances)
         rest = total - float(variances.sum())
@@ -292,9 +294,10 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         check_is_fitted(self, "components_")
         pca = PCA(n_components=len(self.components_), whiten=self.whiten)
         pca.mean_, pca.components_ = self.mean_.copy(), self._directions.copy()
-        # What whitening divides by; scikit-learn would divide by zero, or nearly.
+        # scikit-learn's precision divides by what the variances exceed the noise by.
         least = (1.0 + 1e-9) * getattr(self, "noise_variance_", 0.0)
         variances = np.maximum(self.explained_variance_, least)
+        # Its whitening would divide by zero, or nearly, where a component has no variance.
         pca.explained_variance_ = self._whitening**2 if self.whiten else variances
         pca.explained_variance_ratio_ = self.explained_variance_ratio_
         pca.n_components_, pca.n_features_in_ = len(self.components_), self.n_features_in_

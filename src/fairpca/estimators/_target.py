@@ -10,20 +10,17 @@ largest eigenvalue 1, where ρ² is the variance of the target that u explains.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, TargetWarning, warn_user
-from fairpca.linalg import Array, complement_basis, fix_signs, symmetrize, top_eigenpairs
+from fairpca.linalg import Array, complement_basis
 from fairpca.moments import GroupMoments, Standardization
 from fairpca.moments._targets import TargetMoments
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
-from fairpca.solvers._solution import relative_gap
 
 _GRID = 10.0 ** np.arange(-4, 5)  # ridge penalties, in units of the mean variance
 _RANK = 1e-10  # smaller shares of the largest eigenvalue are rounding
@@ -36,23 +33,18 @@ _NOTHING = 0.01  # an R² of which no share is worth a word
 
 @dataclass(frozen=True, eq=False)
 class FairTarget:
-    """T, its unit (the largest variance of a fair direction), and R² of all and fair directions.
-
-    `directions` (p, k) are the fair ones that the second R² is of; `variances` are those of
-    directions with equal means.
-    """
+    """T, R² of all directions and of the fair ones, and variances of those with equal means."""
 
     T: Array
-    unit: float
     all: float
     fair: float
-    directions: Array
+    directions: Array  # (p, k), the fair ones
     variances: Array
 
 
 def _principal(S: Array, N: Array) -> tuple[Array, Array]:
     """Variances above rounding of the principal directions in the span of N, and these."""
-    values, vectors = np.linalg.eigh(symmetrize(N.T @ S @ N))
+    values, vectors = np.linalg.eigh(N.T @ S @ N)
     kept = values > _RANK * max(values.max(initial=0.0), _TINY)
     return values[kept], N @ vectors[:, kept]
 
@@ -80,7 +72,7 @@ def fair_target(S: Array, target: TargetMoments, F: Array, mean_tol: float | Non
     size = np.sqrt(max(np.trace(S), 0.0))
     equal = complement_basis(F, 1e-11 * float(max(size, np.linalg.norm(F))))
     values, E = inside = _principal(S, equal)
-    fair, T, unit = _explained(*inside, C), np.zeros_like(S), float(values.max(initial=0.0))
+    fair, T = _explained(*inside, C), np.zeros_like(S)
     every = min(fair + _added(S, C, *inside, F), 1.0)
     if mean_tol:
         values, E = _principal(S, np.eye(len(S)))
@@ -91,14 +83,14 @@ def fair_target(S: Array, target: TargetMoments, F: Array, mean_tol: float | Non
             fair, equal = bounded, D
         R = D * np.sqrt(strength)
         T = R @ R.T / max(np.linalg.eigvalsh(R.T @ R).max(initial=0.0), _TINY)
-    return FairTarget(T, unit, every, fair, equal, inside[0])
+    return FairTarget(T, every, fair, equal, inside[0])
 
 
 def _added(S: Array, C: Array, values: Array, E: Array, F: Array) -> float:
     """R² that the rows of F add to that of principal directions, from what these leave of them."""
     cross = E.T @ S @ F.T
     known = cross / values[:, None]
-    left, excess = np.linalg.eigh(symmetrize(F @ S @ F.T - cross.T @ known))
+    left, excess = np.linalg.eigh(F @ S @ F.T - cross.T @ known)
     kept = left > _RANK * max(np.trace(F @ S @ F.T), _TINY)
     H = excess[:, kept].T @ (F @ C - known.T @ (E.T @ C))
     return float(np.sum(H**2 / left[kept, None])) / C.shape[1]
@@ -114,7 +106,7 @@ def _bounded(
         B = G / shrunk[:, None]
         if kappa:
             B = np.asarray(np.linalg.solve(np.diag(shrunk) + kappa * F.T @ F, G), dtype=float)
-        strength, turn = np.linalg.eigh(symmetrize(B.T @ (values[:, None] * B)))
+        strength, turn = np.linalg.eigh(B.T @ (values[:, None] * B))
         kept = strength > 1e-12 * max(strength.max(initial=0.0), _TINY)
         D = B @ turn[:, kept]
         return strength[kept], D / np.linalg.norm(D, axis=0)
@@ -131,35 +123,26 @@ def _bounded(
     return at(10.0**high * values.max())
 
 
-def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
-    """Maximise the variance of all rows, and what predicts the target.
-
-    wλ₁J is taken off objective and bound: no fair basis that keeps at least J of the target has a
-    larger objective than the bound.
-    """
-    target, S, d = read_target(moments), problem.covariance, problem.n_components
-    size = len(target.covariance)  # the rest is padding
-    term = fair_target(S[:size, :size], target, problem.mean_gaps[:, :size], model.mean_tol)
+def solve_with_target(
+    model: Any, pose: Callable[..., FairProblem], F: Array, moments: GroupMoments
+) -> Solution:
+    """Maximise the variance of all rows, and what predicts the target."""
+    target, S = read_target(moments), moments.pooled().covariance
+    term = fair_target(S, target, F, model.mean_tol)
     warn_of_target(term, moments, model.mean_tol)
-    paid, plain = model.target_weight * term.unit, float(term.variances[-d:].sum())
+    weight = model.target_weight * float(term.variances.max(initial=0.0))
+    problem = pose(target=term.T, target_weight=weight)
     # The target's part of the objective must not buy tolerance for the rest.
-    tol = max(model.tol * plain / (plain + paid or 1.0), _SMALLEST_TOL)
-    whole = S.copy()
-    whole[:size, :size] += paid * term.T
-    solution = model._solve(replace(problem, covariance=whole), tol=tol)
-    variances, turn = top_eigenpairs(symmetrize(solution.basis.T @ S @ solution.basis), d)
-    V, certificate = fix_signs(solution.basis @ turn), solution.certificate
-    inside, known = V[:size], variances > _RANK * max(variances[0], _TINY)
-    share = _explained(variances[known], inside[:, known], target.whitened)
-    model.target_kept_ = kept = float(np.sum(inside * (term.T @ inside)))
+    plain = float(term.variances[-problem.n_components :].sum())
+    tol = max(model.tol * plain / (plain + weight or 1.0), _SMALLEST_TOL)
+    solution: Solution = model._solve(problem, tol=tol)
+    V = solution.basis[: len(S)]  # the rest is padding
+    variances = np.sum(V * (S @ V), axis=0)  # components are uncorrelated
+    known = variances > _RANK * max(variances[0], _TINY)
+    share = _explained(variances[known], V[:, known], target.whitened)
+    model.target_kept_ = solution.certificate.target_kept
     model.target_information_ = TargetInformation(all=term.all, fair=term.fair, components=share)
-    values = {
-        name: getattr(certificate, name) - paid * kept
-        for name in ("objective", "bound", "relaxed_objective")
-    }
-    duality_gap = relative_gap(values["bound"], values["relaxed_objective"])
-    certificate = replace(certificate, **values, duality_gap=duality_gap, target_kept=kept)
-    return cast(Solution, replace(solution, basis=V, certificate=certificate))
+    return solution
 
 
 class TargetInformation(dict[str, Any]):
@@ -168,37 +151,33 @@ class TargetInformation(dict[str, Any]):
     Until then the rows of the fit are kept, but in no copy and in no file.
     """
 
-    _measure: Callable[[], dict[str, float]] | None = None
+    _fitted: tuple[Any, Rows] | None = None
 
     def by_folds(self, model: Any, rows: Rows) -> None:
-        """Measure copies of a model on folds of the rows it was fitted to, once that is asked."""
-        self._measure = partial(_measure_by_folds, copy(model), rows)
+        """Measure a model on folds of the rows it was fitted to, once that is asked."""
+        fitted: Any = object.__new__(type(model))  # a copy without this: no cycle keeps the rows
+        vars(fitted).update(vars(model), target_information_=None)
+        self._fitted = fitted, rows
 
     def __missing__(self, key: str) -> dict[str, float]:
         if key != "held_out":
             raise KeyError(key)
-        if self._measure is None:
+        if self._fitted is None:
             raise KeyError(
                 "held_out: the model has no rows to hold out. Fit rows in memory and read it "
                 "before the model is copied or saved, or fit FairPCACV, which also takes moments "
                 "by fold."
             )
-        self["held_out"], self._measure = self._measure(), None
+        from fairpca.estimators._comparison import measure_target  # which fits, so needs this
+
+        self["held_out"], self._fitted = measure_target(*self._fitted), None
         return cast(dict[str, float], self["held_out"])
 
     def __repr__(self) -> str:
-        waiting = {"held_out": "measured when first read"} if self._measure else {}
-        return repr({**self, **waiting})
+        return repr({**self, "held_out": "measured when first read"} if self._fitted else {**self})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self),)  # without the rows
-
-
-def _measure_by_folds(model: Any, rows: Rows) -> dict[str, float]:
-    """R² of y on held-out rows, with a refit for each fold."""
-    from fairpca.estimators._comparison import measure_target  # which fits models, so needs this
-
-    return measure_target(model, rows)
 
 
 def read_target(moments: GroupMoments) -> TargetMoments:
@@ -230,12 +209,13 @@ def warn_of_target(term: FairTarget, moments: GroupMoments, mean_tol: float | No
             "means allows more of it.",
             TargetWarning,
         )
-    width = len(moments.categorical_attributes)
-    for position, name in enumerate(moments.controls, start=width):
-        cells = moments.table.cells.items()
-        pairs = {(key[position], labels) for key, cell in cells for labels, _ in cell.targets or ()}
-        is_function = len({level for level, _ in pairs}) == len(pairs) > 1
-        if name in moments.targets or (moments.table.label_targets and is_function):
+    columns, cells = enumerate(moments.table.targets), moments.table.cells.items()
+    labels = {place: name for place, (name, label) in columns if label is not None}
+    known = [(key, cell.targets.y_mean) for key, cell in cells if cell.targets is not None]
+    for position, name in enumerate(moments.controls, start=len(moments.categorical_attributes)):
+        pairs = {(key[position], i) for key, share in known for i in labels if share[i] > 0.0}
+        levels = {level for level, _ in pairs}
+        if name in moments.targets or len(levels) * len({*labels.values()}) == len(pairs) > 1:
             warn_user(
                 f"the strata of {name!r} are the target itself: groups are compared among people "
                 "with the same y, so that a bias in y is handed on to the components.",
@@ -266,7 +246,7 @@ def held_out_information(model: Any, held_out: GroupMoments) -> dict[str, float]
 def _predicted(train: GroupMoments, test: GroupMoments) -> float:
     """R² on test rows of the ridge regression of y on all features; NaN where y is constant."""
     target = train.target_moments()
-    other = None if target is None else test.target_moments(target.columns)
+    other = None if target is None else test.target_moments(train.table.targets)
     if target is None or other is None:
         return np.nan
     W = target.root

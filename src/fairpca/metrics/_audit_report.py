@@ -33,6 +33,7 @@ AUDITED = "audited"
 
 
 _NOTHING = verdict(None, 0.0, 0.0)
+_NOISY = 0.25  # chance level from which a pair has too few rows to say, unless it exceeds it
 
 
 class Comparison(NamedTuple):
@@ -194,18 +195,19 @@ class Representation:
     def undecided(self) -> list[AdversaryResult]:
         """Return the pairs with too few rows to say, each by its largest upper limit.
 
-        Alone they would have no verdict, since every interval includes 0 and one reaches far. Among
-        many pairs, the noise of the smallest would be the largest estimate.
+        Chance alone may show 25 points or more there, and explains what every adversary found:
+        among many pairs, the noise of the smallest would be the largest estimate. How many rows
+        there are decides, not how large an estimate is: else a large one could be left out.
         """
         pairs: dict[str, list[AdversaryResult]] = {}
         for row in self.held_out:
             if not row.comparison.small:
                 pairs.setdefault(row.comparison.label(), []).append(row)
-        widest = ((rows, max(rows, key=lambda row: row.high)) for rows in pairs.values())
         return [
-            row
-            for rows, row in widest
-            if verdict(row.estimate, max(one.low for one in rows), row.high).level == "unknown"
+            max(rows, key=lambda row: row.high)
+            for rows in pairs.values()
+            if max(row.chance for row in rows) >= _NOISY
+            and all(row.estimate <= row.chance for row in rows)
         ]
 
     def to_dict(self, compare: str) -> dict[str, Any]:

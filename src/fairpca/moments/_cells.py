@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, diags_array, issparse
+from scipy.sparse import csc_array, csr_array, diags_array, hstack, issparse
 
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
+from fairpca.rows import Groups
 from fairpca.rows._checks import rows_at_once
 
 if TYPE_CHECKING:
-    from fairpca.moments._targets import Targets
+    from fairpca.moments._targets import TargetMoments
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -92,7 +93,7 @@ class Cell:
     z_scatter: FloatArray  # (m,): sum of w (z - z_mean)², each attribute on its own
     cross: FloatArray  # (m, p): sum of w (z - z_mean)(x - mean)
     third: FloatArray  # (m, p, p): sum of w (z - z_mean)(x - mean)(x - mean)ᵀ
-    targets: Targets | None = None  # of the rows that have them
+    targets: TargetMoments | None = None  # of the rows that have them
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -106,12 +107,32 @@ class Cell:
 
 
 def sum_cell(
-    matrix: Any, attributes: FloatArray, weights: FloatArray | None, rows: NDArray[np.intp]
+    matrix: Any,
+    attributes: FloatArray,
+    weights: FloatArray | None,
+    rows: NDArray[np.intp],
+    further: Groups | None = None,
 ) -> Cell:
-    """Compute the moments of some rows of a matrix, dense or sparse, a batch at a time."""
+    """Compute the moments of some rows of a matrix, dense or sparse, a batch at a time.
+
+    Numbers and indicators of labels that are `further` features follow those of the matrix.
+    """
     is_sparse = issparse(matrix)
+
+    def take(part: NDArray[np.intp]) -> Any:
+        x: Any = matrix[part] if is_sparse else take_rows(matrix, part)
+        x = x.astype(np.float64, copy=False)
+        if further is None:
+            return x
+        y = further.as_numbers(part)
+        return (
+            csr_array(hstack([x, *map(csr_array, y)]))
+            if is_sparse
+            else np.concatenate([x, *y], axis=1)
+        )
+
     if weights is None and attributes.shape[1] == 0 and not is_sparse:
-        return _summarise_plain(matrix, rows)
+        return _summarise_plain(take, rows, matrix.shape[1])
     step = rows_at_once(matrix.shape[1])
     if is_sparse:
         filled = max(matrix.nnz / (matrix.shape[0] * matrix.shape[1]), 1e-3)
@@ -119,32 +140,33 @@ def sum_cell(
     parts = []
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        x = matrix[part] if is_sparse else take_rows(matrix, part)
-        x = x.astype(np.float64, copy=False)
+        x = take(part)
         z, w = attributes.take(part, axis=0), None if weights is None else weights.take(part)
         parts.append(_summarise_sparse(x, z, w) if is_sparse else _summarise_batch(x, z, w))
     return merge(parts)
 
 
-def _summarise_plain(matrix: NDArray[Any], rows: NDArray[np.intp]) -> Cell:
+def _summarise_plain(
+    take: Callable[[NDArray[np.intp]], Any], rows: NDArray[np.intp], p: int
+) -> Cell:
     """Moments of rows that count the same, with few passes over memory."""
     # Rows are centred at the mean of every so manieth, and the sums are moved to the mean of all at
     # the end. That costs few digits whatever the values: if d is the distance of the two means, n
     # d² is at most `_GUESS_STRIDE` times the scatter, because the rows sampled are part of it.
-    n, p = len(rows), matrix.shape[1]
-    origin = matrix[rows[0]].astype(np.float64)
+    n, step = len(rows), max(_PIECE_NUMBERS // max(p, 1), 4 * p)
+    x = take(rows[:step])
+    sampled = x[::_GUESS_STRIDE] if n <= step else take(rows[::_GUESS_STRIDE])
     # Distances from a row, so that a constant column is exactly constant.
-    guess = origin + (take_rows(matrix, rows[::_GUESS_STRIDE]) - origin).mean(axis=0)
-    step = max(_PIECE_NUMBERS // max(p, 1), 4 * p)
-    shift, scatter = np.zeros(p), np.zeros((p, p))
+    guess = sampled[0] + (sampled - sampled[0]).mean(axis=0)
+    shift, scatter = np.zeros(x.shape[1]), np.zeros((x.shape[1], x.shape[1]))
     for start in range(0, n, step):
-        x = take_rows(matrix, rows[start : start + step]).astype(np.float64, copy=False)
+        x = take(rows[start : start + step]) if start else x
         x -= guess
         shift += np.ones(len(x)) @ x
         scatter += x.T @ x
     shift /= n
     scatter -= n * np.outer(shift, shift)
-    no_attributes = (*np.zeros((3, 0)), np.zeros((0, p)), np.zeros((0, p, p)))
+    no_attributes = (*np.zeros((3, 0)), np.zeros((0, len(shift))), np.zeros((0, *scatter.shape)))
     return Cell(n, float(n), 1.0, *sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
 
 
@@ -270,10 +292,9 @@ def map_features(
             mean, rest = place(part.mean, part.mean_rest), np.zeros_like(mean)
         return replace(part, mean=mean, mean_rest=rest, cross=linear(part.cross))
 
-    mapped: Cell = replace(first_order(cell), scatter=both(cell.scatter), third=both(cell.third))
-    if cell.targets is None:
-        return mapped
-    return replace(mapped, targets=tuple((key, first_order(part)) for key, part in cell.targets))
+    targets = None if cell.targets is None else first_order(cell.targets)
+    second = {"scatter": both(cell.scatter), "third": both(cell.third)}
+    return cast(Cell, replace(first_order(cell), **second, targets=targets))
 
 
 _BY_ATTRIBUTE = ("z_mean", "z_mean_rest", "z_scatter", "cross", "third")

@@ -102,8 +102,11 @@ def _rare_values(moments: GroupMoments, min_rows: int) -> Iterator[str]:
             least = "at least " * (cell.weight != cell.heaviest * cell.n_rows)
             count = f"{least}{max(few[place], 1):.0f} of {cell.n_rows} rows"
             yield f"{words[place]!r} ({count} of {table.name_key(key)})"
-        sizes = {", ".join(map(str, k)) or "known": part.weight for k, part in cell.targets or ()}
-        sizes["missing"] = cell.weight - sum(sizes.values()) if sizes else 0.0
+        sizes: dict[Any, float] = {}
+        if (part := cell.targets) is not None:
+            sizes = {"known": part.weight, "missing": cell.weight - part.weight}
+            shares = zip(table.targets, part.y_mean, strict=True)
+            sizes |= {label: s * part.weight for (_, label), s in shares if label is not None}
         for label, weight in sizes.items():
             if weight > _CLOSE * cell.weight and _is_small(cell, weight, min_rows):
                 count = max(_rows_of(cell, weight), 1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, Span
-from fairpca.moments._table import CellTable, Key
-from fairpca.moments._targets import TargetPart, Targets
+from fairpca.moments._table import CellTable, Key, TargetColumn
+from fairpca.moments._targets import TargetMoments
 from fairpca.moments.group_moments import GroupMoments
 
 
@@ -36,12 +35,10 @@ def pack_moments(moments: GroupMoments) -> tuple[dict[str, Any], dict[str, Any]]
     if span is not None:
         arrays |= {"span_origin": span.origin, "span_basis": span.basis}
     if table.targets:
-        cells = enumerate(table.cells.values())
-        parts = [(place, *part) for place, cell in cells for part in cell.targets or ()]
-        header |= {"targets": table.targets, "numeric_targets": table.numeric_targets}
-        header["target_keys"] = [(place, *key) for place, key, _ in parts]
-        flat = [part.flat() for *_, part in parts]
-        arrays["target_parts"] = np.array(flat, dtype=np.float64).reshape(len(flat), -1)
+        parts = enumerate(cell.targets for cell in table.cells.values())
+        flat = {place: part.flat() for place, part in parts if part is not None}
+        header |= {"targets": table.targets, "target_cells": list(flat)}
+        arrays["targets"] = np.array(list(flat.values())).reshape(len(flat), -1)
     if indicators is not None:
         header |= {"columns": indicators.columns, "incomplete": indicators.incomplete}
         arrays["fill"] = indicators.fill
@@ -65,20 +62,18 @@ def unpack_moments(header: dict[str, Any], arrays: dict[str, FloatArray]) -> Gro
         span = Span(arrays.pop("span_origin"), arrays.pop("span_basis"))
         _check_span(span, width)
     size = width if span is None else len(span)
-    columns, targets = _read_targets(header, arrays.pop("target_parts", None), size)
+    columns, targets = _read_targets(header, arrays.pop("targets", np.zeros((0, 0))), size)
     _check_arrays(arrays, _stack([], size, len(numeric)), len(keys))
     sizes = zip(
         *(arrays.pop(name).tolist() for name in ("n_rows", "weight", "heaviest")), strict=True
     )
-    cells = {
-        key: Cell(*size, **{name: stack[index].copy() for name, stack in arrays.items()})
-        for index, (key, size) in enumerate(zip(keys, sizes, strict=True))
-    }
-    if columns:
-        places = enumerate(cells.items())
-        cells = {key: replace(cell, targets=targets.get(i, ())) for i, (key, cell) in places}
+    cells: dict[Key, Cell] = {}
+    for index, (key, counts) in enumerate(zip(keys, sizes, strict=True)):
+        sums: dict[str, Any] = {name: stack[index].copy() for name, stack in arrays.items()}
+        sums["targets"] = targets.get(index)
+        cells[key] = Cell(*counts, **sums)
     names = None if names is None else tuple(names)
-    table = CellTable(attributes, numeric, controls, cells, *columns)
+    table = CellTable(attributes, numeric, controls, cells, columns)
     origins = header.get("origins")
     if origins is not None and len(origins) != header["n_features"]:
         raise ValueError("the columns of the features are not as many")
@@ -117,21 +112,14 @@ def _stack(cells: list[Cell], p: int, m: int) -> dict[str, Any]:
 
 
 def _read_targets(
-    header: dict[str, Any], flat: FloatArray | None, p: int
-) -> tuple[list[tuple[str, ...]], dict[int, Targets]]:
-    """Return the names of targets and numeric ones, and the targets of cells by their places."""
-    targets: dict[int, Targets] = {}
-    if flat is None:
-        return [], targets
-    names, numeric = columns = [tuple(header[part]) for part in ("targets", "numeric_targets")]
-    if list(names) != sorted(set(names)) or not set(numeric) <= set(names):
-        raise ValueError("its targets are not sorted, or a number is none of them")
-    for (place, *labels), row in zip(header["target_keys"], flat, strict=True):
-        if len(labels) != len(names) - len(numeric):
-            raise ValueError("a target has too many labels, or too few")
-        part = TargetPart.from_flat(row, p, len(numeric))
-        targets[place] = (*targets.get(place, ()), (tuple(labels), part))
-    return columns, targets
+    header: dict[str, Any], flat: FloatArray, p: int
+) -> tuple[tuple[TargetColumn, ...], dict[int, TargetMoments]]:
+    """Return the columns of targets, and the moments of targets by the places of their cells."""
+    columns = tuple((str(name), label) for name, label in header.get("targets", ()))
+    if len(set(columns)) < len(columns):
+        raise ValueError("a target occurs twice")
+    parts = [TargetMoments.from_flat(row, p, len(columns)) for row in flat]
+    return columns, dict(zip(header.get("target_cells", ()), parts, strict=True))
 
 
 def _read_noise(values: Any) -> tuple[float, float] | None:

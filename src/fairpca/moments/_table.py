@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fairpca._choices import MIN_ROWS
 from fairpca._present import html_table, levels_text
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import GroupsError
 from fairpca.moments._cells import (
     Cell,
     check_sums,
@@ -20,15 +21,13 @@ from fairpca.moments._cells import (
     with_attribute,
 )
 from fairpca.rows import UNKNOWN_GROUP, Level, Rows, sort_levels
-from fairpca.rows.groups import check_levels, combine, holds_numbers, is_number, labels_are_numbers
+from fairpca.rows.groups import check_levels, combine, holds_numbers, is_number
 from fairpca.rows.rows import numeric_strata_error
 
-if TYPE_CHECKING:
-    from fairpca.moments._targets import TargetPart
-
-Part = TypeVar("Part", Cell, "TargetPart")
 Key: TypeAlias = tuple[Level, ...]
 """Levels of the categorical attributes, then of the controls."""
+TargetColumn: TypeAlias = tuple[str, Level | None]
+"""Name of a target, and the label that an indicator is of; None where the target is a number."""
 
 # 1, 1.0 and True are one level; the widest type names it, whichever batch came first.
 _WIDTH = {bool: 0, int: 1, float: 2, str: 3}
@@ -43,8 +42,7 @@ class CellTable:
     numeric: tuple[str, ...]
     controls: tuple[str, ...]
     cells: Mapping[Key, Cell]
-    targets: tuple[str, ...] = ()  # columns to predict, sorted
-    numeric_targets: tuple[str, ...] = ()  # those that are numbers
+    targets: tuple[TargetColumn, ...] = ()  # numbers and indicators to predict
     categorical: tuple[str, ...] = field(init=False)  # attributes that name groups
     key_names: tuple[str, ...] = field(init=False)  # of each position of a key
 
@@ -61,15 +59,9 @@ class CellTable:
         return sort_levels({key[position] for key in self.cells})
 
     @property
-    def label_targets(self) -> tuple[str, ...]:
-        """Targets that are labels."""
-        return tuple(name for name in self.targets if name not in self.numeric_targets)
-
-    def labels(self, name: str) -> tuple[Level, ...]:
-        """Labels of a target that occur, sorted."""
-        place = self.label_targets.index(name)
-        cells = self.cells.values()
-        return sort_levels({key[place] for cell in cells for key, _ in cell.targets or ()})
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the columns to predict, sorted."""
+        return tuple(sorted({name for name, _ in self.targets}))
 
     def name_key(self, key: Key) -> str:
         """Name the cell of a key."""
@@ -99,26 +91,26 @@ def tabulate(rows: Rows) -> CellTable:
     if member.max(initial=0) <= np.iinfo(np.uint16).max:
         member = member.astype(np.uint16)  # sixteen bits are sorted by radix, in linear time
     ends = np.cumsum(np.bincount(member))
+    sum_members: Callable[[Any], Cell] = partial(sum_cell, rows.X, values, rows.weights)
+    targets: tuple[TargetColumn, ...] = ()
+    if rows.targets is not None:
+        from fairpca.moments._targets import sum_with_targets  # not needed without a target
+
+        targets = rows.targets.number_columns()
+        sum_members = partial(sum_with_targets, rows, values, known=rows.targets.known())
     cells: dict[Key, Cell] = {}
     for members in np.split(kept[np.argsort(member, kind="stable")], ends[:-1]):
         if not len(members):
             continue
         key = tuple(column.levels[column.codes[members[0]]] for column in columns)
         with np.errstate(over="ignore", invalid="ignore"):  # said in words instead
-            cells[key] = sum_cell(rows.X, values, rows.weights, members)
+            cells[key] = sum_members(members)
         check_sums(cells[key])
     attributes, controls = (
         () if part is None else part.names for part in (rows.groups, rows.strata)
     )
     names = tuple(attribute.name for attribute in numeric)
-    table = CellTable(attributes, names, controls, cells)
-    if rows.targets is not None:
-        from fairpca.moments._targets import sum_targets  # not needed without a target
-
-        numbers, sums = (column.name for column in rows.targets.numeric), sum_targets(rows, columns)
-        cells = {key: replace(cell, targets=sums.get(key, ())) for key, cell in cells.items()}
-        table = CellTable(attributes, names, controls, cells, rows.targets.names, tuple(numbers))
-    return _canonical(table)
+    return _canonical(CellTable(attributes, names, controls, cells, targets))
 
 
 def merge_tables(left: CellTable, right: CellTable) -> CellTable:
@@ -131,14 +123,14 @@ def merge_tables(left: CellTable, right: CellTable) -> CellTable:
             left = _as_numeric(left, name)
         elif name in left.numeric and name not in right.numeric:
             right = _as_numeric(right, name)
-    for name in left.targets:
-        if name in right.numeric_targets and name not in left.numeric_targets:
-            left = _target_as_number(left, name)
-        elif name in left.numeric_targets and name not in right.numeric_targets:
-            right = _target_as_number(right, name)
+    if left.targets:
+        from fairpca.moments._targets import align_targets, join_columns
+
+        targets = join_columns((left, right))
+        left, right = align_targets(left, targets), align_targets(right, targets)
     right = _reorder(right, left)
     parts = list(left.cells.items()) + list(right.cells.items())
-    merged = replace(left, cells=_merge_parts(parts, len(left.key_names), _merge_cells))
+    merged = replace(left, cells=_merge_same(parts))
     for position, name in enumerate(merged.key_names):
         if not holds_numbers(merged.levels(position)):
             continue
@@ -149,41 +141,14 @@ def merge_tables(left: CellTable, right: CellTable) -> CellTable:
     for position, name in enumerate(merged.key_names):
         argument = "control_features" if name in merged.controls else "sensitive_features"
         check_levels(name, merged.levels(position), argument)
-    for name in merged.label_targets:
-        if labels_are_numbers(name, merged.labels(name)):
-            merged = _target_as_number(merged, name)
     return _canonical(merged)
-
-
-def _target_as_number(table: CellTable, name: str) -> CellTable:
-    """Turn a target of number labels into a number; nothing is lost by it."""
-    from fairpca.moments._targets import merge_targets, with_number
-
-    position = table.label_targets.index(name)
-    if words := [label for label in table.labels(name) if not is_number(label)]:
-        raise InvalidInputError(
-            f"the target {name!r} is a number in some moments and a label in others (for example "
-            f"{words[0]!r}): give it the same type in every batch.",
-            parameter="y",
-        )
-    numeric = tuple(n for n in table.targets if n in table.numeric_targets or n == name)
-    width = len(table.label_targets) - 1
-
-    def converted(cell: Cell) -> Cell:
-        parts: list[tuple[Key, TargetPart]] = []
-        for key, part in cell.targets or ():
-            number = with_number(part, numeric.index(name), float(key[position]))
-            parts.append((key[:position] + key[position + 1 :], number))
-        return replace(cell, targets=tuple(_merge_parts(parts, width, merge_targets).items()))
-
-    return replace(table.map(converted), numeric_targets=numeric)
 
 
 def _check_columns(left: CellTable, right: CellTable) -> None:
     pairs = (
         ("sensitive_features", left.attributes, right.attributes),
         ("control_features", left.controls, right.controls),
-        ("y", left.targets, right.targets),
+        ("y", left.target_names, right.target_names),
     )
     for argument, ours, theirs in pairs:
         if set(ours) != set(theirs):
@@ -210,8 +175,7 @@ def _as_numeric(table: CellTable, name: str) -> CellTable:
         (key[:position] + key[position + 1 :], with_attribute(cell, place, float(key[position])))
         for key, cell in table.cells.items()
     ]
-    cells = _merge_parts(parts, len(table.key_names) - 1, _merge_cells)
-    return replace(table, numeric=numeric, cells=cells)
+    return replace(table, numeric=numeric, cells=_merge_same(parts))
 
 
 def _reorder(table: CellTable, model: CellTable) -> CellTable:
@@ -230,38 +194,37 @@ def _reorder(table: CellTable, model: CellTable) -> CellTable:
 
 def _merge_cells(cells: Sequence[Cell]) -> Cell:
     """Merge cells and their targets."""
-    if len(cells) == 1 or cells[0].targets is None:
+    parts = [cell.targets for cell in cells]
+    if len(cells) == 1 or not any(parts):
         return merge(cells)
     from fairpca.moments._targets import merge_targets
 
-    parts = [part for cell in cells for part in cell.targets or ()]
-    width = len(parts[0][0]) if parts else 0
-    targets = _merge_parts(parts, width, merge_targets)
-    return replace(merge(cells), targets=tuple((key, targets[key]) for key in sort_levels(targets)))
+    return replace(merge(cells), targets=merge_targets(parts))
 
 
-def _merge_parts(
-    parts: Iterable[tuple[Key, Part]], width: int, union: Callable[[Sequence[Part]], Part]
-) -> dict[Key, Part]:
-    """Merge the parts that share a key; `width` is the length of the keys."""
-    parts = list(parts)
-    names: list[dict[Level, Level]] = [{} for _ in range(width)]
-    for key, _ in parts:
-        for level, chosen in zip(key, names, strict=True):
-            current = chosen.setdefault(level, level)
-            if _WIDTH[type(level)] > _WIDTH[type(current)]:
-                chosen[level] = level
-    gathered: dict[Key, list[Part]] = {}
-    for key, part in parts:
+def _merge_same(parts: Sequence[tuple[Key, Cell]]) -> dict[Key, Cell]:
+    """Merge the cells that share a key."""
+    names = [widest(levels) for levels in zip(*(key for key, _ in parts), strict=True)]
+    gathered: dict[Key, list[Cell]] = {}
+    for key, cell in parts:
         name = tuple(chosen[level] for level, chosen in zip(key, names, strict=True))
-        gathered.setdefault(name, []).append(part)
-    return {key: union(same) for key, same in gathered.items()}
+        gathered.setdefault(name, []).append(cell)
+    return {key: _merge_cells(same) for key, same in gathered.items()}
+
+
+def widest(levels: Iterable[Level]) -> dict[Level, Level]:
+    """Return how each level is written: equal ones alike, by the widest of their types."""
+    names: dict[Level, Level] = {}
+    for level in levels:
+        if _WIDTH[type(level)] > _WIDTH[type(names.setdefault(level, level))]:
+            names[level] = level
+    return names
 
 
 def relabel(table: CellTable, name: Callable[[Key, Cell], Key]) -> CellTable:
     """Give cells other keys; those that then share one are merged."""
     parts = [(name(key, cell), cell) for key, cell in table.cells.items()]
-    return _canonical(replace(table, cells=_merge_parts(parts, len(table.key_names), _merge_cells)))
+    return _canonical(replace(table, cells=_merge_same(parts)))
 
 
 def _canonical(table: CellTable) -> CellTable:
@@ -351,7 +314,7 @@ class MomentsReprMixin:
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the columns to predict, sorted."""
-        return self.table.targets
+        return self.table.target_names
 
     @property
     def n_samples(self) -> int:

@@ -1,8 +1,9 @@
 """Moments of targets: what the features of a cell have to do with what they are to predict.
 
-A cell has one part for each combination of labels that occurs in it, so that a label may appear
-late in a stream. Rows without a target are in no part. Letters: y a row of numeric targets, w a
-weight, a and b the distance of a part's mean of x and of y from the mean of the whole.
+A target is a column of numbers, or one column of zeros and ones for each of its labels: a label
+that comes late in a stream was zero until then. Rows without a target are left out. Letters: x a
+row of features, y of targets, w a weight, a and b the distance of a part's mean of x and of y from
+the mean of the whole.
 """
 
 from __future__ import annotations
@@ -10,26 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, issparse
 
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
-from fairpca.moments._cells import FloatArray, common_mean, sum_exactly, take_rows
-from fairpca.rows import Attribute, Level, Rows
-from fairpca.rows.groups import combine
+from fairpca.moments._cells import Cell, FloatArray, common_mean, merge, sum_cell
+from fairpca.moments._table import CellTable, TargetColumn, widest
+from fairpca.rows import Rows, sort_levels
+from fairpca.rows.groups import is_number, labels_are_numbers
 
-_GUESS_STRIDE = 128  # rows of which one is looked at for an origin
-_PIECE_NUMBERS = 1 << 17  # a megabyte of float64: what is centred stays in the cache
-_FEW_PARTS = 16  # of which a full matrix is multiplied faster than a sparse one
 _RANK = 1e-10  # smaller shares of the largest variance of y are rounding
 
 
 @dataclass(frozen=True, eq=False)
-class TargetPart:
-    """Weighted moments of rows that have the same labels, with p features and q numbers."""
+class TargetMoments:
+    """Weighted moments of rows with p features and q targets."""
 
     n_rows: int
     weight: float
@@ -40,45 +40,20 @@ class TargetPart:
     y_scatter: FloatArray  # (q, q): sum of w (y - y_mean)(y - y_mean)ᵀ
     cross: FloatArray  # (q, p): sum of w (y - y_mean)(x - mean)
 
-    def flat(self) -> FloatArray:
-        """All numbers in a row, for a file."""
-        return np.concatenate([np.ravel(value) for value in vars(self).values()])
-
-    @classmethod
-    def from_flat(cls, row: FloatArray, p: int, q: int) -> TargetPart:
-        """Return the part that `flat` was made of; ValueError where no rows can have it."""
-        shapes = ((), (), (p,), (p,), (q,), (q,), (q, q), (q, p))
-        sizes = [int(np.prod(shape)) for shape in shapes]
-        if len(row) != sum(sizes) or not np.isfinite(row).all() or not (row[:2] > 0).all():
-            raise ValueError("a target has other numbers, or no rows")
-        split = np.split(row, np.cumsum(sizes)[:-1])
-        n_rows, weight, *arrays = (a.reshape(s) for a, s in zip(split, shapes, strict=True))
-        return cls(int(n_rows), float(weight), *arrays)
-
-
-Targets: TypeAlias = tuple[tuple[tuple[Level, ...], TargetPart], ...]
-"""Parts by labels, in the order of the columns that are not numbers."""
-
-
-@dataclass(frozen=True, eq=False)
-class TargetMoments:
-    """Moments of all rows that have targets, with an indicator for each label.
-
-    `columns` are the names of numbers, and names and labels of indicators.
-    """
-
-    columns: tuple[tuple[str, Level | None], ...]
-    n_rows: int
-    weight: float
-    mean: FloatArray  # of x, (p,)
-    y_mean: FloatArray  # (q,)
-    y_covariance: FloatArray  # (q, q)
-    covariance: FloatArray  # of x and y, (p, q)
-
     @property
     def count(self) -> float:
         """Rows that an estimate rests on: weights up to ten on average count repetitions."""
         return self.weight if self.n_rows <= self.weight <= 10 * self.n_rows else self.n_rows
+
+    @property
+    def y_covariance(self) -> FloatArray:
+        """Covariance of the targets, (q, q)."""
+        return self.y_scatter / self.weight
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance of features and targets, (p, q)."""
+        return self.cross.T / self.weight
 
     @cached_property
     def root(self) -> FloatArray:
@@ -92,154 +67,99 @@ class TargetMoments:
         """Covariance of x with y·Y^-½, (p, k)."""
         return self.covariance @ self.root
 
+    def flat(self) -> FloatArray:
+        """All numbers in a row, for a file."""
+        return np.hstack([np.ravel(getattr(self, name)) for name in self.__dataclass_fields__])
 
-def sum_targets(rows: Rows, columns: Sequence[Attribute]) -> dict[tuple[Level, ...], Targets]:
-    """Sum the rows of every cell that `columns` make, apart by their labels, in one pass."""
-    assert rows.targets is not None
-    labels = rows.targets.categorical
-    y = np.column_stack([np.empty((len(rows), 0)), *(c.values for c in rows.targets.numeric)])
-    known = ~np.isnan(y).any(axis=1)
-    if rows.weights is not None:
-        known &= rows.weights > 0.0
-    for column in labels:
-        known &= column.codes >= 0
-    used, every = np.flatnonzero(known), [*columns, *labels]
-    if len(used) < len(rows):
-        every = [replace(column, codes=column.codes[used]) for column in every]
-    part = combine(every) if every else np.zeros(len(used), dtype=np.intp)
-    first = np.zeros(int(part.max(initial=-1)) + 1, dtype=np.intp)
-    first[part[::-1]] = used[::-1]
-    w = np.ones(len(used)) if rows.weights is None else rows.weights[used]
-    by_cell: dict[tuple[Level, ...], Targets] = {}
-    for row, sums in zip(first, _sum_parts(rows.X, y, w, used, part, first), strict=True):
-        key, own = (tuple(c.levels[c.codes[row]] for c in some) for some in (columns, labels))
-        by_cell[key] = (*by_cell.get(key, ()), (own, sums))
-    return by_cell
+    @classmethod
+    def from_flat(cls, row: FloatArray, p: int, q: int) -> TargetMoments:
+        """Return what `flat` was made of; ValueError where no rows can have it."""
+        shapes = ((), (), (p,), (p,), (q,), (q,), (q, q), (q, p))
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        if len(row) != sum(sizes) or not np.isfinite(row).all() or not (row[:2] > 0).all():
+            raise ValueError("a target has other numbers, or no rows")
+        split = np.split(row, np.cumsum(sizes)[:-1])
+        n_rows, weight, *arrays = (a.reshape(s) for a, s in zip(split, shapes, strict=True))
+        return cls(int(n_rows), float(weight), *arrays)
 
 
-def _sum_parts(
-    X: Any,
-    y: FloatArray,
-    w: FloatArray,
-    used: NDArray[np.intp],
-    part: NDArray[np.intp],
-    first: NDArray[np.intp],
-) -> list[TargetPart]:
-    """Sum the rows `used` by the part that each belongs to; `first` has a row of every part."""
-    count, q = len(first), y.shape[1]
-    if not count:
-        return []
-
-    def totals(values: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(part, values, count), dtype=np.float64)
-
-    weight, sizes = totals(w), np.bincount(part, minlength=count)
-    y_mean, y_rest, scatter = np.empty((count, q)), np.empty((count, q)), np.empty((count, q, q))
-    centred = y[used] - y[first][part]
-    for k in range(q):  # in two rounds, as rows of a cell are centred
-        steps = []
-        for _ in range(2):
-            steps.append(totals(w * centred[:, k]) / weight)
-            centred[:, k] -= steps[-1][part]
-        y_mean[:, k], y_rest[:, k] = sum_exactly(y[first, k] + steps[0], steps[1])
-        for other in range(k + 1):
-            scatter[:, k, other] = totals(w * centred[:, k] * centred[:, other])
-            scatter[:, other, k] = scatter[:, k, other]
-    columns = [w, *(w * centred[:, k] for k in range(q))]
-    origin, sums = _sum_products(X, columns, used, part, count)
-    mean, rest = sum_exactly(origin, sums[0] / weight[:, None])
-    cross = np.moveaxis(sums[1:], 0, 1)  # centred y sum to zero: any origin will do
-    parts = zip(mean, rest, y_mean, y_rest, scatter, cross, strict=True)
-    return [TargetPart(int(sizes[k]), float(weight[k]), *one) for k, one in enumerate(parts)]
+def sum_with_targets(
+    rows: Rows, numeric: FloatArray, members: NDArray[np.intp], known: NDArray[np.bool_]
+) -> Cell:
+    """Sum the rows of a cell with their targets; those that are not `known` have none."""
+    p, parts = rows.X.shape[1], []
+    lack = members[~known[members]]
+    have = members[known[members]] if len(lack) else members
+    if len(have):  # targets are further features, until all is summed
+        whole = sum_cell(rows.X, numeric, rows.weights, have, rows.targets)
+        means = (whole.mean[:p], whole.mean_rest[:p], whole.mean[p:], whole.mean_rest[p:])
+        seconds = (whole.scatter[p:, p:], whole.scatter[p:, :p])
+        targets = TargetMoments(whole.n_rows, whole.weight, *means, *seconds)
+        own: dict[str, Any] = {"mean": means[0], "mean_rest": means[1], "targets": targets}
+        own |= {"scatter": whole.scatter[:p, :p], "cross": whole.cross[:, :p]}
+        parts.append(replace(whole, **own, third=whole.third[:, :p, :p]))
+    if len(lack):
+        parts.append(sum_cell(rows.X, numeric, rows.weights, lack))
+    return replace(merge(parts), targets=parts[0].targets) if len(parts) > 1 else parts[0]
 
 
-def _sum_products(
-    X: Any,
-    columns: Sequence[FloatArray],
-    used: NDArray[np.intp],
-    part: NDArray[np.intp],
-    count: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Return an origin, and the sums of columns times x − origin by part (columns, parts, p)."""
-    p, is_sparse = X.shape[1], issparse(X)
-    step, origin = max(_PIECE_NUMBERS // max(p, 1), 256), np.zeros(p)
-    if not is_sparse:  # near the mean of all, which may be far larger than the deviation
-        start = X[used[0]].astype(np.float64)
-        origin = start + (take_rows(X, used[::_GUESS_STRIDE]) - start).mean(axis=0)
-    sums = np.zeros((len(columns), count, p))
-    for begin in range(0, len(used), step):
-        some = slice(begin, begin + step)
-        whole = used[some][-1] - used[begin] + 1 == len(used[some])  # rows in a piece: no copy
-        x = X[used[begin] : used[some][-1] + 1] if whole else X[used[some]]
-        x = x if is_sparse else x - origin
-        for k, values in enumerate(columns):
-            product = _by_part(values[some], part[some], count) @ x
-            sums[k] += product if isinstance(product, np.ndarray) else product.toarray()
-    return origin, sums
-
-
-def _by_part(values: FloatArray, part: NDArray[np.intp], count: int) -> Any:
-    """Matrix (count, rows) whose product with rows sums them by part, each times its value."""
-    places = np.arange(len(part) + 1)
-    if count > _FEW_PARTS:
-        return csc_array((values, part, places), (count, len(part)))
-    matrix = np.zeros((count, len(part)))
-    matrix[part, places[:-1]] = values
-    return matrix
-
-
-def merge_targets(parts: Sequence[TargetPart], indicators: FloatArray | None = None) -> TargetPart:
-    """Moments of the union of disjoint sets of rows.
-
-    `indicators` (parts, k) are further numbers to predict, the same in every row of a part.
-    """
-    if indicators is None:
-        if len(parts) == 1:
-            return parts[0]
-        indicators = np.zeros((len(parts), 0))
-    w, q = np.array([part.weight for part in parts]), len(parts[0].y_mean)
+def merge_targets(parts: Sequence[TargetMoments | None]) -> TargetMoments | None:
+    """Moments of the union of disjoint sets of rows; None stands for no rows."""
+    some = [part for part in parts if part is not None]
+    if len(some) < 2:
+        return some[0] if some else None
+    w = np.array([part.weight for part in some])
     total = float(w.sum())
-    mean, a = common_mean([(part.mean, part.mean_rest) for part in parts], w, total)
-    y_mean, b = common_mean([(part.y_mean, part.y_mean_rest) for part in parts], w, total)
-    shares = w @ indicators / total
-    b = np.hstack([b, indicators - shares])
-    y_mean = (np.append(y_mean[0], shares), np.append(y_mean[1], 0.0 * shares))
+    mean, a = common_mean([(part.mean, part.mean_rest) for part in some], w, total)
+    y_mean, b = common_mean([(part.y_mean, part.y_mean_rest) for part in some], w, total)
     weighted = (b * w[:, None]).T
-    scatter, cross = weighted @ b, weighted @ a
-    scatter[:q, :q] += sum(part.y_scatter for part in parts)
-    cross[:q] += sum(part.cross for part in parts)
-    n_rows = sum(part.n_rows for part in parts)
-    return TargetPart(n_rows, total, *mean, *y_mean, symmetrize(scatter), cross)
+    scatter = weighted @ b + sum(part.y_scatter for part in some)
+    cross = weighted @ a + sum(part.cross for part in some)
+    n_rows = sum(part.n_rows for part in some)
+    return TargetMoments(n_rows, total, *mean, *y_mean, symmetrize(scatter), cross)
 
 
-def with_number(part: TargetPart, place: int, value: float) -> TargetPart:
-    """Add a number that is the same in every row."""
-    filled = {
-        name: np.insert(getattr(part, name), place, 0.0, axis=0)
-        for name in ("y_mean", "y_mean_rest", "y_scatter", "cross")
-    }
-    filled["y_scatter"] = np.insert(filled["y_scatter"], place, 0.0, axis=1)
-    filled["y_mean"][place] = value
-    return replace(part, **filled)
+def join_columns(tables: Sequence[CellTable]) -> tuple[TargetColumn, ...]:
+    """Columns that the targets of all tables together have: numbers, then labels."""
+    labels_of: dict[str, list[Any]] = {}
+    for name, label in sorted(
+        (column for table in tables for column in table.targets), key=itemgetter(0)
+    ):
+        labels_of.setdefault(name, []).append(label)
+    numbers: list[TargetColumn] = []
+    indicators: list[TargetColumn] = []
+    for name, labels in labels_of.items():
+        if None in labels or labels_are_numbers(name, tuple(widest(labels).values())):
+            numbers.append((name, None))
+        else:
+            indicators += [(name, label) for label in sort_levels(widest(labels).values())]
+    return (*numbers, *indicators)
 
 
-def pool_targets(
-    targets: Sequence[Targets],
-    labels: Sequence[str],
-    numeric: Sequence[str],
-    indicators: Sequence[tuple[str, Level]],
-) -> TargetMoments:
-    """Put the targets of all cells together; a label becomes a number that is zero or one."""
-    keys, parts = zip(*(item for cell in targets for item in cell), strict=True)
-    places = [(labels.index(name), level) for name, level in indicators]
-    own = [[key[place] == level for place, level in places] for key in keys]
-    whole = merge_targets(parts, np.array(own, dtype=np.float64).reshape(len(parts), -1))
-    return TargetMoments(
-        (*((name, None) for name in numeric), *indicators),
-        whole.n_rows,
-        whole.weight,
-        whole.mean + whole.mean_rest,
-        whole.y_mean + whole.y_mean_rest,
-        whole.y_scatter / whole.weight,
-        whole.cross.T / whole.weight,
-    )
+def align_targets(table: CellTable, columns: Sequence[TargetColumn]) -> CellTable:
+    """Give the targets other columns: zeros for labels not seen, and numbers of number labels."""
+    if tuple(columns) == table.targets:
+        return table
+    A = np.zeros((len(columns), len(table.targets)))
+    place = {column: i for i, column in enumerate(columns)}
+    for j, (name, label) in enumerate(table.targets):
+        if (name, label) in place:
+            A[place[name, label], j] = 1.0
+        elif (name, None) in place and label is not None:
+            if not is_number(label):
+                raise InvalidInputError(
+                    f"the target {name!r} is a number in some moments and a label in others (for "
+                    f"example {label!r}): give it the same type in every batch.",
+                    parameter="y",
+                )
+            A[place[name, None], j] = label
+
+    def aligned(cell: Cell) -> Cell:
+        if (part := cell.targets) is None:
+            return cell
+        y = (A @ part.y_mean, A @ part.y_mean_rest, symmetrize(A @ part.y_scatter @ A.T))
+        x = (part.mean, part.mean_rest)
+        targets = TargetMoments(part.n_rows, part.weight, *x, *y, A @ part.cross)
+        return replace(cell, targets=targets)
+
+    return replace(table.map(aligned), targets=tuple(columns))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fairpca._choices import MIN_ROWS
 from fairpca._present import html_table, label
 from fairpca.exceptions import FairnessWarning, InvalidInputError
-from fairpca.linalg import Array, top_eigenpairs
+from fairpca.linalg import Array, spectral_norms, top_eigenpairs
 from fairpca.moments._cells import Cell, FloatArray
 
 Sides: TypeAlias = tuple[Cell | None, Cell | None]
@@ -249,7 +249,7 @@ class ContrastSet(Sequence[Contrast]):
             for c in self.contrasts
         ]
         cov = [
-            None if c.cov_gap is None else float(np.linalg.norm(v.T @ c.cov_gap @ v, ord=2))
+            None if c.cov_gap is None else float(spectral_norms(v.T @ c.cov_gap @ v))
             for c in self.contrasts
         ]
         return ProjectedGaps(mean, cov)

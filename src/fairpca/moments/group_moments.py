@@ -33,7 +33,13 @@ from fairpca.moments._maps import (
     rescale,
     with_zeros,
 )
-from fairpca.moments._table import CellTable, MomentsReprMixin, merge_tables, tabulate
+from fairpca.moments._table import (
+    CellTable,
+    MomentsReprMixin,
+    TargetColumn,
+    merge_tables,
+    tabulate,
+)
 from fairpca.moments.contrasts import ContrastSet, GroupCovariances
 from fairpca.rows import Level, Rows
 
@@ -320,26 +326,16 @@ class GroupMoments(MomentsReprMixin):
         basis, (weight, mean, covariance) = self.span.basis, pooled
         return Pooled(weight, self.span.place(mean), symmetrize(basis.T @ covariance @ basis))
 
-    def target_moments(
-        self, columns: Sequence[tuple[str, Level | None]] | None = None
-    ) -> TargetMoments | None:
+    def target_moments(self, columns: Sequence[TargetColumn] | None = None) -> TargetMoments | None:
         """Moments of targets and `coordinates`; None where no row has a target.
 
-        `columns` are those of other moments, to have the same numbers and indicators in the same
-        order; None: all that there are.
+        `columns` are those of other moments, ``table.targets``, where theirs are wanted.
         """
-        table = self.coordinates().table
-        if columns is None:
-            labels = table.label_targets
-            indicators = [(name, label) for name in labels for label in table.labels(name)]
-        else:
-            indicators = [(name, label) for name, label in columns if label is not None]
-        parts = [cell.targets or () for cell in table.cells.values()]
-        if not any(parts):
-            return None
-        from fairpca.moments._targets import pool_targets  # not needed without a target
+        from fairpca.moments._targets import align_targets, merge_targets
 
-        return pool_targets(parts, table.label_targets, table.numeric_targets, indicators)
+        table = self.coordinates().table
+        table = table if columns is None else align_targets(table, columns)
+        return merge_targets([cell.targets for cell in table.cells.values()])
 
     def standardization(self, *, famd: bool = False) -> Standardization:
         """Mean and scale by which the features become centred with unit variance.

@@ -48,7 +48,8 @@ def check_container(X: Any) -> None:
     elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
         what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
     else:
-        check_unique(column_names(X), "X", "X")
+        if not isinstance(X, np.ndarray):
+            check_unique(column_names(X), "X", "X")
         return
     raise InvalidInputError(f"X is {what}.", parameter="X")
 
@@ -148,13 +149,14 @@ def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
             "were not: fill them in or drop those rows.",
             parameter=of,
         )
-    check_unique(column_names(X), of, of)
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
     kinds: dict[str, str] = {}
-    if isinstance(frame, nw.DataFrame):
-        kinds = {str(name): DATES for name, kind in frame.schema.items() if kind.is_temporal()}
-    elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
-        kinds = {of: DATES}
+    if isinstance(X, np.ndarray):
+        kinds = {of: DATES} if X.dtype.kind in "mM" else {}
+    else:
+        check_unique(column_names(X), of, of)
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        types = frame.schema.items() if isinstance(frame, nw.DataFrame) else ()
+        kinds = {str(name): DATES for name, kind in types if kind.is_temporal()}
     if kinds:
         raise not_numbers_error(kinds, of)
 

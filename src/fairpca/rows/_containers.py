@@ -46,15 +46,24 @@ def column_names(table: Any) -> list[Any]:
     return [] if names is None else list(names)
 
 
-def read_columns(values: Any, argument: str, unknown: str | None = None) -> list[Column]:
-    """Split any container into named, complete columns; `unknown` names what is missing."""
+def read_columns(
+    values: Any,
+    argument: str,
+    unknown: str | None = None,
+    n_rows: int | None = None,
+    of: str = "X",
+) -> list[Column]:
+    """Split any container into named, complete columns; `unknown` names what is missing.
+
+    Where `n_rows` is given it is the number of rows of the argument `of`, which they must have.
+    """
     if values is None:
         raise no_groups_error("X", argument)
     if issparse(values):
         raise GroupsError(f"{argument} is a sparse matrix: give {argument}.toarray().")
-    check_unique(column_names(values), argument, argument)
     native = values
     if not isinstance(values, np.ndarray):
+        check_unique(column_names(values), argument, argument)
         native = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
     default = argument.removesuffix("s")
     if isinstance(native, nw.Series):
@@ -67,7 +76,15 @@ def read_columns(values: Any, argument: str, unknown: str | None = None) -> list
     names = [name for name, _ in named]
     if not names:
         raise GroupsError(f"{argument} has no columns: give at least one.")
-    return [_complete_column(name, column, argument, unknown) for name, column in named]
+    columns = [_complete_column(name, column, argument, unknown) for name, column in named]
+    length = len(columns[0].values)
+    if n_rows is not None and length != n_rows:
+        raise GroupsError(
+            f"{argument} has {length} rows but {of} has {n_rows}: give one value for each row of "
+            f"{of}.",
+            parameter=argument,
+        )
+    return columns
 
 
 def _split_array(values: Any, default: str, argument: str) -> list[tuple[str, Any]]:

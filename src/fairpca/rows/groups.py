@@ -95,6 +95,13 @@ class Groups:
     n_rows: int
 
     @classmethod
+    def of(cls, columns: Sequence[Attribute | NumericAttribute], n_rows: int) -> Groups:
+        """Columns that are encoded."""
+        categorical = tuple(column for column in columns if isinstance(column, Attribute))
+        numeric = tuple(column for column in columns if isinstance(column, NumericAttribute))
+        return cls(categorical, numeric, tuple(column.name for column in columns), n_rows)
+
+    @classmethod
     def none(cls, n_rows: int) -> Groups:
         """No columns at all."""
         return cls((), (), (), n_rows)
@@ -107,6 +114,23 @@ class Groups:
             numeric=tuple(replace(c, values=c.values[rows]) for c in self.numeric),
             n_rows=len(np.arange(self.n_rows)[rows]),
         )
+
+    def as_numbers(self, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
+        """Numbers of some of the rows, then an indicator for each level, side by side."""
+        numbers = [column.values.take(rows)[:, None] for column in self.numeric]
+        codes = ((column.codes.take(rows), len(column.levels)) for column in self.categorical)
+        return [*numbers, *(own[:, None] == np.arange(count) for own, count in codes)]
+
+    def number_columns(self) -> tuple[tuple[str, Level | None], ...]:
+        """Name of each of these numbers, and the level that it indicates."""
+        levels = ((column.name, level) for column in self.categorical for level in column.levels)
+        return (*((column.name, None) for column in self.numeric), *levels)
+
+    def known(self) -> NDArray[np.bool_]:
+        """Rows in which nothing is missing."""
+        masks = [~np.isnan(column.values) for column in self.numeric]
+        masks += [column.codes >= 0 for column in self.categorical]
+        return np.asarray(np.logical_and.reduce(masks))
 
 
 def encode_groups(
@@ -155,28 +179,18 @@ def encode_groups(
     """
     forced = {numeric} if isinstance(numeric, str) else set(numeric)
     try:
-        columns = read_columns(values, argument, unknown)
+        columns = read_columns(values, argument, unknown, n_rows, of)
         if forced:
             check_numeric(forced, [column.name for column in columns], argument)
         encoded = []
         for column in columns:
-            if len(column.values) != n_rows:
-                raise GroupsError(
-                    f"{argument} has {len(column.values)} rows but {of} has {n_rows}: "
-                    f"give one value for each row of {of}."
-                )
             if column.missing.any():
                 _check_numbers_known(column, forced, argument)
             encoded.append(_encode_column(column, argument, column.name in forced))
     except GroupsError as error:
         error.parameter = error.parameter or argument
         raise
-    return Groups(
-        tuple(column for column in encoded if isinstance(column, Attribute)),
-        tuple(column for column in encoded if isinstance(column, NumericAttribute)),
-        tuple(column.name for column in columns),
-        n_rows,
-    )
+    return Groups.of(encoded, n_rows)
 
 
 def encode_units(
@@ -196,50 +210,36 @@ def encode_units(
 
 
 def encode_targets(values: Any, n_rows: int, of: str = "X") -> Groups:
-    """Turn columns to predict into labels and numbers; a missing value is the code −1, or NaN.
-
-    Types are as in `encode_groups`, but more than 20 different whole numbers are numbers.
-    """
+    """Turn columns to predict into labels and numbers; types are as in `encode_groups`."""
     encoded = []
-    for column in read_columns(values, "y", unknown=""):
-        if len(column.values) != n_rows:
-            raise InvalidInputError(
-                f"y has {len(column.values)} rows but {of} has {n_rows}: give one value for each "
-                f"row of {of}.",
-                parameter="y",
-            )
+    for column in read_columns(values, "y", "", n_rows, of):
         known = ~column.missing
         if not known.all():
             column = Column(column.name, column.values[known], column.missing[known])
-        encoded.append(as_target(_encode_column(column, "y", False), known))
+        encoded.append((_encode_column(column, "y", False), known))
     return join_targets(encoded, n_rows)
 
 
-def as_target(
-    column: Attribute | NumericAttribute, known: NDArray[np.bool_]
-) -> Attribute | NumericAttribute:
-    """Spread the `known` values of a target over all rows; many whole numbers are numbers."""
-    if isinstance(column, NumericAttribute):
-        values = column.values
-    elif labels_are_numbers(column.name, column.levels):
-        values = np.array(column.levels, dtype=np.float64)[column.codes]
-    elif known.all():
-        return column
-    else:
-        codes = np.full(len(known), -1, dtype=np.intp)
-        codes[known] = column.codes
-        return Attribute(column.name, column.levels, codes)
-    every = np.full(len(known), np.nan)
-    every[known] = values
-    return NumericAttribute(column.name, every)
+def join_targets(
+    columns: Iterable[tuple[Attribute | NumericAttribute, NDArray[np.bool_]]], n_rows: int
+) -> Groups:
+    """Sort targets by name; where a value is not known the code is −1, or the number NaN.
 
-
-def join_targets(columns: Iterable[Attribute | NumericAttribute], n_rows: int) -> Groups:
-    """Sort targets by their names, so that no order of columns shows."""
-    ordered = sorted(columns, key=lambda column: column.name)
-    categorical = tuple(column for column in ordered if isinstance(column, Attribute))
-    numeric = tuple(column for column in ordered if isinstance(column, NumericAttribute))
-    return Groups(categorical, numeric, tuple(column.name for column in ordered), n_rows)
+    More than 20 different whole numbers are numbers.
+    """
+    encoded: list[Attribute | NumericAttribute] = []
+    column: Any
+    for column, known in sorted(columns, key=lambda pair: pair[0].name):
+        if isinstance(column, Attribute) and labels_are_numbers(column.name, column.levels):
+            numbers = np.array(column.levels, dtype=np.float64)
+            column = NumericAttribute(column.name, numbers[column.codes])
+        if not known.all():
+            name, missing = ("codes", -1) if isinstance(column, Attribute) else ("values", np.nan)
+            every = np.full(n_rows, missing)
+            every[known] = getattr(column, name)
+            column = replace(column, **{name: every})
+        encoded.append(column)
+    return Groups.of(encoded, n_rows)
 
 
 def labels_are_numbers(name: str, labels: Sequence[Level]) -> bool:
@@ -318,7 +318,15 @@ def _encode_column(column: Column, argument: str, is_numeric: bool) -> Attribute
         return _encode_objects(column.name, values, argument)
     if kind == "f" and _are_fractions(np.unique(values[:_FIRST])):  # sorting all would take longer
         return NumericAttribute(column.name, values)
-    levels, codes = np.unique(values, return_inverse=True)
+    if kind == "i" and len(values) and np.ptp(values.astype(float)) <= len(values):
+        # Whole numbers close together are counted, which takes a tenth of sorting them.
+        least = int(values.min())
+        codes = values.astype(np.intp) - least
+        occurs = np.bincount(codes) > 0
+        levels: Any = np.flatnonzero(occurs) + least
+        codes = (np.cumsum(occurs) - 1)[codes]
+    else:
+        levels, codes = np.unique(values, return_inverse=True)
     labels: list[Level] = levels.tolist()
     if kind == "f" and _are_fractions(levels):
         return NumericAttribute(column.name, values)

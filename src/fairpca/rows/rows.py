@@ -204,11 +204,9 @@ class Rows:
                 raise report.error(of) from None
             raise
         check_cells((groups, strata))
-        rows = cls(X, groups, strata, weights, names)
-        if units is not None:
-            codes, keys = encode_units(units, n_rows, of)
-            rows = replace(rows, units=codes, unit_keys=keys)
-        return rows if y is None else replace(rows, targets=encode_targets(y, n_rows, of))
+        codes, keys = (None, None) if units is None else encode_units(units, n_rows, of)
+        targets = None if y is None else encode_targets(y, n_rows, of)
+        return cls(X, groups, strata, weights, names, codes, keys, targets)
 
     def __post_init__(self) -> None:
         for part in (self.groups, self.strata):

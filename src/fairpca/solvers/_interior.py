@@ -257,9 +257,10 @@ class DensePoint(InteriorPoint):
 
     def change(self, dy: Array) -> ConePoint:
         """Return the changes of all slacks with those of Z and t."""
-        along, (K, M, _) = self.C.reshape(len(self.C), -1) @ dy[:-1], self.Z.cuts.shape
-        along, split = along + dy[-1] * self.slopes, K * M * (M + 1) // 2
-        cuts = self.vectors.smat(along[:split].reshape(K, -1))
+        along = self.C.reshape(len(self.C), -1) @ dy[:-1] + dy[-1] * self.slopes
+        shape = len(self.Z.cuts), len(self.vectors.rows)  # there may be no cuts
+        split = shape[0] * shape[1]
+        cuts = self.vectors.smat(along[:split].reshape(shape))
         return ConePoint(dy[:-1].reshape(self.Z.box.shape), cuts, along[split:])
 
     def _advance(self, dy: Array) -> None:
@@ -283,7 +284,7 @@ class _DenseNewton:
         G, scale = _paired(at.X.cuts, inverse.cuts)
         entries = at.vectors.smat(np.eye(len(at.vectors.rows)))
         parts = G[:, None] @ entries @ np.swapaxes(G, 1, 2)[:, None] * scale[:, None]
-        parts = parts.reshape(*parts.shape[:2], -1)
+        parts = parts.reshape(*parts.shape[:2], entries[0].size)
         for k, block in enumerate(parts @ np.swapaxes(parts, 1, 2)):
             mine = slice(k * len(block), (k + 1) * len(block))
             A[mine, mine] += block

@@ -59,6 +59,11 @@ class FairProblem:
     group_offsets : ndarray of shape (n_groups,) or None
         β_g, what is subtracted from the variance that a group keeps: its own best for the loss.
         None: zeros, for the variance.
+    target : ndarray of shape (p, p) or None
+        T: `target_weight` times J = tr VᵀTV is maximised as well, but left out of the objective of
+        the certificate. Its bound is then that of all bases with at least as much of J.
+    target_weight : float
+        Weight of J, in covariance units.
 
     See Also
     --------
@@ -84,6 +89,8 @@ class FairProblem:
     cov_tol: float | None = None
     group_covariances: Array | None = None
     group_offsets: Array | None = None
+    target: Array | None = None
+    target_weight: float = 0.0
 
     def __post_init__(self) -> None:
         size, groups = len(self.covariance), self.group_objectives
@@ -131,6 +138,8 @@ class FairProblem:
         cov_weight: float | None = None,
         cov_tol: float | None = None,
         padding: int = 0,
+        target: Array | None = None,
+        target_weight: float = 0.0,
     ) -> FairProblem:
         """Pose the problem of contrasts that are formed already.
 
@@ -140,7 +149,7 @@ class FairProblem:
             Pooled covariance.
         contrasts : ContrastSet
             What is compared.
-        n_components, mean_tol, cov_weight, cov_tol
+        n_components, mean_tol, cov_weight, cov_tol, target, target_weight
             As for the class; a `cov_weight` of None is 1.
         padding : int, default 0
             Directions without variance to append: those outside the span of the rows.
@@ -156,6 +165,7 @@ class FairProblem:
         mean_gaps, cov_gaps, ends = contrasts.mean_gaps, contrasts.cov_gaps, (0, padding)
         if padding:  # np.pad copies p×p matrices also where it adds nothing
             covariance = np.pad(covariance, (ends, ends))
+            target = None if target is None else np.pad(target, (ends, ends))
             mean_gaps = np.pad(mean_gaps, ((0, 0), ends))
             cov_gaps = np.pad(cov_gaps, ((0, 0), ends, ends))
         return cls(
@@ -166,6 +176,8 @@ class FairProblem:
             mean_tol=mean_tol,
             cov_weight=1.0 if cov_weight is None else float(cov_weight),
             cov_tol=cov_tol,
+            target=target,
+            target_weight=target_weight,
         )
 
 
@@ -286,12 +298,14 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
     """Solve the exact mean constraints by elimination and scale the rest."""
     # Dimensions in which the covariance says that nothing varies are left out but for d of them. A
     # group may vary where the pooled covariance does not, so groups keep all dimensions.
-    p = len(problem.covariance)
-    scale = float(np.trace(problem.covariance)) / p or 1.0
+    p, whole = len(problem.covariance), problem.covariance
+    if problem.target is not None:
+        whole = whole + problem.target_weight * problem.target
+    scale = float(np.trace(whole)) / p or 1.0
     root = np.sqrt(scale)
     mean_gaps = problem.mean_gaps / root
     N = _room_of_equal_means(problem, mean_gaps)
-    S = symmetrize(N.T @ (problem.covariance / scale) @ N)
+    S = symmetrize(N.T @ (whole / scale) @ N)
     has_cov_term = problem.cov_tol is not None or problem.cov_weight > 0.0
     # ‖Vᵀf‖ ≤ ‖f‖: a mean gap within the tolerance constrains nothing.
     F = mean_gaps[np.linalg.norm(mean_gaps, axis=1) > (problem.mean_tol or np.inf) / root]

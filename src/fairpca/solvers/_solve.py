@@ -14,6 +14,7 @@ from fairpca.linalg import (
     fix_signs,
     shrink_means,
     single_blas_thread,
+    spectral_norms,
     symmetrize,
     top_eigenpairs,
 )
@@ -197,8 +198,7 @@ def _certify(
     V = fix_signs(V @ top_eigenpairs(symmetrize(V.T @ problem.covariance @ V), V.shape[1])[1])
     objectives = problem.group_objectives
     values, offsets = objectives.values(V), objectives.offsets
-    cov_gaps = symmetrize(V.T @ problem.cov_gaps @ V)
-    cov_gap = max((float(np.linalg.norm(gap, 2)) for gap in cov_gaps), default=0.0)
+    cov_gap = float(spectral_norms(symmetrize(V.T @ problem.cov_gaps @ V)).max(initial=0.0))
     cov_term = 0.0 if problem.cov_tol is not None else problem.cov_weight * cov_gap
     size = float(max(np.trace(problem.covariance), np.abs(offsets).max(), (values + offsets).max()))
     bound = outcome.bound
@@ -207,14 +207,18 @@ def _certify(
         largest = float(reduced.leading(reduced.d)[0].sum())
         bound = Bound(largest, largest, V)
     # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
-    exact = np.array([values.min(), bound.value * reduced.scale])
+    kept = None if problem.target is None else float(np.sum(V * (problem.target @ V)))
+    reward = problem.target_weight * (kept or 0.0)
+    exact = np.array([values.min(), bound.value * reduced.scale - reward])
     variance, proven = np.where(np.abs(exact) <= _ROUNDING * size, 0.0, exact).tolist()
     objective = variance - cov_term
-    _check(reduced, outcome.method, V, objective - proven - _ROUNDING * size, size + cov_term)
+    _check(
+        reduced, outcome.method, V, objective - proven - _ROUNDING * size, size + cov_term + reward
+    )
     proven = max(proven, objective)  # equal up to rounding where the solution is exact
-    relaxed = min(bound.relaxed_value * reduced.scale, proven)
+    relaxed = min(bound.relaxed_value * reduced.scale - reward, proven)
     settled = outcome.status
-    if settled is Status.UNSETTLED and relative_gap(proven, objective) <= tol:
+    if settled is Status.UNSETTLED and relative_gap(proven + reward, objective + reward) <= tol:
         settled = Status.CONVERGED  # an ascent has nothing left to gain
     certificate = Certificate(
         objective=objective,
@@ -228,6 +232,7 @@ def _certify(
         bound_solved=outcome.bound is not None and bound.status.converged,
         criterion=objectives.criterion,
         level=max(PROVEN, tol),
+        target_kept=kept,
     )
     status = settled if bound.status.converged else bound.status
     weights = None if problem.group_covariances is None else bound.weights

@@ -24,7 +24,7 @@ from fairpca.rows._checks import check_weights, infinite_error
 from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
 from fairpca.rows._identifiers import Unique, check_no_dates, merge_unique, unique_columns
 from fairpca.rows._sampling import hash_rows
-from fairpca.rows.groups import as_target, check_cells, encode_units, join_targets, too_many_cells
+from fairpca.rows.groups import check_cells, encode_units, join_targets, too_many_cells
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.
@@ -305,9 +305,7 @@ def encode_columns(
         else _encode_column(column, name, argument, (own_group or {}).get(name))
         for name, column in columns.items()
     ]
-    categorical = tuple(item for item in encoded if isinstance(item, Attribute))
-    numbers = tuple(item for item in encoded if isinstance(item, NumericAttribute))
-    return Groups(categorical, numbers, tuple(columns), n_rows)
+    return Groups.of(encoded, n_rows)
 
 
 def _encode_column(
@@ -332,7 +330,7 @@ def _encode_targets(columns: Mapping[str, pa.Array], n_rows: int) -> Groups:
     for name, column in columns.items():
         known = ~absent(column)
         values = column if known.all() else column.filter(pa.array(known))
-        encoded.append(as_target(_encode_column(values, name, "y", None), known))
+        encoded.append((_encode_column(values, name, "y", None), known))
     return join_targets(encoded, n_rows)
 
 
