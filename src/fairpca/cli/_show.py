@@ -276,7 +276,7 @@ def _adversaries(report: dict[str, Any], audited: dict[str, Any]) -> Table:
     head = ("adversary", "Δ on held-out rows", level, "chance 95 %", "p", "largest for")
     caption = (
         "Δ: difference in selection rates of two groups, in percentage points (0: equal, 100: the "
-        "groups are separated).\nInterval, chance level and p allow for all comparisons of this table; "
+        "groups are separated).\nInterval, chance level and p allow for all comparisons; "
         f"{report['effort']['text']}."
     )
     title = "Adversaries: trained on one half of the rows, measured on the other"
