@@ -371,3 +371,14 @@ def test_cells_that_were_merged_before_writing_are_named():
     moments = replace(GroupMoments.from_arrays(X, z), merged=("sex=x",))
     with pytest.warns(SmallGroupWarning, match="before these moments were written: sex=x"):
         FairPCA(1).fit_moments(moments)
+
+
+@pytest.mark.parametrize(("mean_tol", "cov_weight"), [(0.0, 0.0), (None, 1.0), (None, 0.0)])
+def test_small_groups_are_said_where_something_compares_them(mean_tol, cov_weight):
+    rng = np.random.default_rng(3)
+    X, z = rng.normal(size=(60, 6)), np.repeat(["a", "b"], [54, 6])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        FairPCA(3, mean_tol=mean_tol, cov_weight=cov_weight).fit(X, sensitive_features=z)
+    is_said = any("groups with fewer than 9 rows" in str(one.message) for one in caught)
+    assert is_said == ((mean_tol, cov_weight) != (None, 0.0))

@@ -93,6 +93,16 @@ def test_batches_bring_new_directions(dense, sizes):
     assert_same(backward, dense(X, z))
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_batches_bring_new_directions_in_any_unit(unit):
+    X, z, *_ = wide_rows()
+    parts = [GroupMoments.from_arrays(unit * X[k::2], z[k::2]) for k in (0, 1)]
+    total = parts[0] + parts[1]
+    assert len(total.span) == 39
+    variance = total.expanded().pooled().covariance.trace()
+    assert variance == pytest.approx(unit**2 * X.var(axis=0).sum(), rel=1e-12)
+
+
 def test_enough_rows_end_the_span(dense):
     X, z, *_ = wide_rows(n=200)
     parts = [GroupMoments.from_arrays(X[i : i + 50], z[i : i + 50]) for i in range(0, 200, 50)]

@@ -11,12 +11,15 @@ from scipy.stats import norm
 from sklearn.decomposition import PCA
 
 from fairpca import FairPCA
+from fairpca.estimators._comparison import _average
 from fairpca.exceptions import GroupsError, IdentifierWarning
 from fairpca.metrics import FairScorer, audit, delta_fairness, refit_within
 from fairpca.metrics._cross_fit import MIN_ROWS, Labelled, Trained, cross_fit_delta, largest_delta
 from fairpca.metrics._inference import Family, effort_of
 from fairpca.metrics._svm import svm_directions
 from fairpca.moments import GroupMoments
+from fairpca.moments._cells import sum_cell
+from fairpca.moments._form_contrasts import mean_test
 from fairpca.moments._held_out import _summary
 from fairpca.moments._release import release
 from fairpca.moments._storage import _read_indicators
@@ -269,3 +272,21 @@ class TestQuantilesOfSeveralIntervals:
         family = Family.of(list(columns), 0)
         assert family.quantile(0.95) == pytest.approx(expected, abs=error)
         assert family.p_value(family.quantile(0.95)) == pytest.approx(0.05, abs=0.1 * error)
+
+
+def test_equal_means_differ_by_nothing_but_chance_and_constants_cannot_be_told(rng):
+    x = rng.normal(size=(20, 3))
+    none, places = np.empty((40, 0)), np.arange(20)
+
+    def p_value(rows):
+        return mean_test(*(sum_cell(rows, none, None, part) for part in (places, places + 20)))[0]
+
+    assert p_value(np.vstack([x, x])) == 1.0
+    assert p_value(np.vstack([x, x + 9.0])) < 1e-9
+    assert p_value(np.ones((40, 3))) == 0.0
+
+
+def test_an_average_with_an_infinite_fold_is_infinite_and_has_no_nan():
+    assert _average([1.0, None, np.inf])[:2] == (np.inf, 0.0)
+    assert _average([None, None])[:2] == (np.inf, 0.0)
+    assert _average([1.0, None, 3.0])[:2] == (2.0, 1.0)

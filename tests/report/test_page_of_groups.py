@@ -73,7 +73,11 @@ def test_a_group_with_too_few_rows_to_say_is_marked_in_the_table():
     page = audit_report(U, groups, **QUICK)
     marked = {group["group"]: group["undecided"] for group in page.summary["data"]["groups"]}
     assert marked == {"a": False, "b": False, "c": True}
-    assert "c 32 3.1 % too few rows to say" in text_of(page.html())
+    text = text_of(page.html())
+    assert "c 32 3.1 % too few rows to say" in text
+    assert page.summary["audit"]["design"]["n_rows"] == 400  # of an audit that measures little
+    assert "It was measured on 400 rows drawn from 1,032 rows; a higher effort draws more." in text
+    assert "trained on one half of 400 rows drawn from 1,032 rows, measured on the other" in text
 
 
 def test_groups_are_drawn_alike_and_tiny_ones_are_named(page):
@@ -146,6 +150,7 @@ def test_tables_say_which_rows_they_are_of(page):
     assert f"what it loses, on {fitted}" in text
     assert f"Plain PCA and fair PCA: {fitted}" in text
     assert f"trained on one half of {audited} fitted, measured on the other" in text
+    assert "rows drawn from" not in text
     assert "ellipses are of rows that were not fitted" in text
     sizes = {group["group"]: group["n_fitted"] for group in data["groups"]}
     assert sizes["f"] + sizes["m"] == data["n_fitted"]

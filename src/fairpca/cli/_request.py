@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fairpca._choices import ADVERSARIES, COMPARE, DELTA_FAMILIES, FAMILIES, HELD_OUT
 from fairpca.cli._console import Stages, as_typed
+from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._columns import MISSING_GROUP, check_names
@@ -391,10 +392,10 @@ def fit_settings(options: Mapping[str, Any], request: TableRequest) -> dict[str,
 
 def linear_model(settings: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Return `FairPCA`, or the estimator of --nonzero with what it shares with it."""
-    from fairpca.estimators import FairPCA, SparseFairPCA
-
     if options["nonzero"] is None:
         return FairPCA(**settings)
+    from fairpca.estimators import SparseFairPCA
+
     sparse = SparseFairPCA(feature_groups="columns" if options["by_column"] else None)
     own = {name: settings[name] for name in set(sparse.get_params()) & set(settings)}
     return sparse.set_params(n_nonzero=options["nonzero"], **own)

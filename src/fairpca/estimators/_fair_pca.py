@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -34,7 +34,7 @@ from fairpca.exceptions import (
 from fairpca.linalg import Array
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.solvers import FairProblem
+from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 
@@ -410,9 +410,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         warn: bool = True,
     ) -> Self:
         """Scale, pose the problem, solve it, and set the attributes that end in an underscore."""
-        famd = self.standardize == FAMD
-        scaling = moments.standardization(famd=famd) if self.standardize else None
-        scaled = moments.complete() if scaling is None else moments.standardized(scaling)
+        whole, famd = self._whole(moments), self.standardize == FAMD
+        scaling = whole.standardization(famd=famd) if self.standardize else None
+        scaled = whole.complete() if scaling is None else whole.standardized(scaling)
         inner, span = scaled.coordinates(), scaled.span  # the span of the rows, if X is wide
         _, mean, covariance = inner.pooled()
         contrasts = self._form_contrasts(inner)
@@ -422,22 +422,10 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             count: Any = self.n_components
             if not isinstance(count, Integral):
                 count = count_components(pose(1), count)
-            n_gaps = len(contrasts.cov_gaps)
-            if warn and n_gaps and self.cov_weight != 0:
-                is_limit = self.cov_tol is not None
-                warn_of_solve(len(covariance), count, n_gaps, is_limit=is_limit)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
             pose = partial(pose, count, padding=padding)
-            self.group_variance_ = self.target_kept_ = self.target_information_ = None
-            if tabulate or self.objective != "total":
-                solution, self.group_variance_ = solve_groups(self, pose(), inner, padding)
-            elif self.target_weight:
-                from fairpca.estimators._target import solve_with_target  # not needed by others
-
-                solution = solve_with_target(self, pose, contrasts.mean_gaps, inner)
-            else:
-                solution = self._solve(pose())
+            solution = self._find_components(pose, inner, tabulate=tabulate, warn=warn)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
@@ -453,3 +441,27 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
                 warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
             warn_of_groups(self, compared=self.mean_tol is not None or self.cov_weight != 0)
         return self
+
+    def _whole(self, moments: GroupMoments) -> GroupMoments:
+        """Moments as the solver needs them."""
+        return moments
+
+    def _find_components(
+        self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
+    ) -> Solution:
+        """Solve for the objective; set what only some objectives have."""
+        problem, size = pose(), moments.n_features
+        n_gaps = len(problem.cov_gaps)
+        if warn and n_gaps and self.cov_weight != 0:
+            is_limit = self.cov_tol is not None
+            warn_of_solve(size, problem.n_components, n_gaps, is_limit=is_limit)
+        self.group_variance_ = self.target_kept_ = self.target_information_ = None
+        if tabulate or self.objective != "total":
+            padding = len(problem.covariance) - size
+            solution, self.group_variance_ = solve_groups(self, problem, moments, padding)
+            return solution
+        if self.target_weight:
+            from fairpca.estimators._target import solve_with_target  # not needed by others
+
+            return solve_with_target(self, pose, problem.mean_gaps[:, :size], moments)
+        return self._solve(problem)

@@ -104,6 +104,8 @@ class PCAInterfaceMixin:
         """Set PCA's attributes; `total` is all the variance, with the divisor n as everywhere."""
         model: Any = self
         variances, self.n_samples_ = model.explained_variance_, moments.n_samples
+        if not self._orthogonal:
+            return
         self.singular_values_ = np.sqrt(variances * moments.coordinates().pooled().weight)
         others = min(self.n_samples_, moments.n_features) - len(variances)
         rest = total - float(variances.sum())

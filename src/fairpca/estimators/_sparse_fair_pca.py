@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from fairpca._choices import PATH
 from fairpca.estimators._base import UNCORRELATED, largest_correlation
-from fairpca.estimators._data_warnings import (
-    hint_numeric_attribute,
-    warn_of_features,
-    warn_of_groups,
-)
+from fairpca.estimators._data_warnings import LONG_FIT, warn_of_time
 from fairpca.estimators._fair_pca import FairPCA
-from fairpca.estimators._linear import FAMD
 from fairpca.estimators._sklearn import AT_LEAST_ONE, one_of
 from fairpca.exceptions import (
     CorrelatedScoresWarning,
@@ -24,14 +19,12 @@ from fairpca.exceptions import (
     InvalidInputError,
     warn_user,
 )
-from fairpca.linalg import Array
+from fairpca.linalg import Array, spectral_norms
 from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.solvers import Certificate, FairProblem, Solution
-from fairpca.solvers._problem import count_components
 from fairpca.solvers._sparse import solve_path
 from fairpca.solvers._sparse_problem import (
     SparseProblem,
-    State,
     explained_variances,
     independent_rows,
     whitened_gap,
@@ -40,6 +33,8 @@ from fairpca.solvers._sparse_problem import (
 COLUMNS = "columns"
 # Matrices of features × features of more would not fit into memory.
 _MOST_FEATURES = 5000
+# Seconds of a search by pairs of features, and by what the components of a limit have together.
+_PER_PAIR, _PER_CUBE = 3e-6, 2e-5
 # A mean gap this small against the spread of the features is rounding, not a difference.
 _MEAN_FLOOR = 1e-11
 # How much longer supports become from one point of the path to the next, and where it ends.
@@ -63,30 +58,22 @@ class SparseFairPCA(FairPCA):
 
     Parameters
     ----------
-    n_components : int, float or None, default=2
-        Number of components, as for `FairPCA`.
     n_nonzero : int or "path", default=5
         Most loadings of a component that are not zero. "path" fits rising numbers of them, see
         `path_`, and chooses the smallest that explains 95 % of what the last one does.
-    mean_tol : float or None, default=0.0
-        Bound on the largest mean gap, as for `FairPCA`: 0 makes the group means of every score
-        equal, None leaves them free.
     cov_tol : float or None, default=None
         Bound on the largest covariance gap of the whitened scores. None: no bound.
     feature_groups : array-like of shape (n_features,), "columns" or None, default=None
         A label for each feature: features of one label count once in `n_nonzero`. "columns": the
         features that one column of text was encoded to, named ``column=value``, count once.
-    compare, joint, reference, numeric, min_group_size
-        Which groups are compared, as for `FairPCA`.
-    whiten, standardize, missing, missing_groups, verbose
+    n_components, mean_tol, compare, joint, reference, numeric, min_group_size, whiten, \
+standardize, missing, missing_groups, verbose
         As for `FairPCA`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         Rows of unit length with exact zeros.
-    explained_variance_ : ndarray of shape (n_components,)
-        Variance of each score.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Share of the total variance that a regression on the score explains, given those before it.
     reconstruction_ : ndarray of shape (n_components, n_features)
@@ -101,16 +88,14 @@ class SparseFairPCA(FairPCA):
     correlation_ : float
         Largest correlation of two scores: 0 unless `n_nonzero` is smaller than the number of
         independent group differences plus `n_components`.
-    path_ : dict of lists
+    path_, path_components_ : dict of lists, ndarray of shape (n_points, n_components, n_features)
         With n_nonzero="path": n_nonzero, explained_variance_ratio (of all components),
-        whitened_cov_gap and chosen.
-    path_components_ : ndarray of shape (n_points, n_components, n_features)
-        The components of each point of the path.
+        whitened_cov_gap and chosen; and the components of each point.
     certificate_ : Certificate
         Explained variance and a bound: no scores of equal means explain more, sparse or not. For a
         positive `mean_tol` no scores at all do.
-    mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_components_, n_features_in_, \
-feature_names_in_, other_columns_
+    explained_variance_, mean_, scale_, mean_gap_, cov_gap_, contrasts_, moments_, n_samples_, \
+n_components_, n_features_in_, feature_names_in_, other_columns_
         As for `FairPCA`.
 
     See Also
@@ -203,72 +188,72 @@ feature_names_in_, other_columns_
             options["n_nonzero"] = self.path_["n_nonzero"][self.path_["chosen"].index(True)]
         return clone(self).set_params(verbose=0, **options)
 
-    def _fit_sums(
-        self,
-        moments: GroupMoments,
-        *,
-        tabulate: bool = False,
-        warn: bool = True,
-    ) -> Self:
-        """Scale, search the supports, and set the attributes that end in an underscore."""
+    def _whole(self, moments: GroupMoments) -> GroupMoments:
         if moments.n_features > _MOST_FEATURES:
             raise InvalidInputError(
                 f"X has {moments.n_features} features, and sparse components need a matrix of all "
                 f"pairs of them: choose at most {_MOST_FEATURES}, or use FairPCA."
             )
-        whole = moments.expanded()
-        scaling = whole.standardization(famd=self.standardize == FAMD) if self.standardize else None
-        scaled = whole if scaling is None else whole.standardized(scaling)
-        _, mean, S = scaled.pooled()
-        contrasts = self._form_contrasts(scaled)
-        dense = FairProblem.from_contrasts(S, contrasts, 1, mean_tol=self.mean_tol, cov_weight=0.0)
-        try:
-            problem = self._pose(S, contrasts, count_components(dense, self.n_components), moments)
-            states = solve_path(problem, self._sizes(problem), _PATH_END)
-            path = _tabulate(problem, states)
-            chosen = self._choose(problem, states, path)
-        except InfeasibleError as error:
-            raise hint_numeric_attribute(error, moments) from None
-        self.moments_, (self.mean_, self.scale_) = moments, scaling or (mean, None)
-        self.effective_samples_ = self.unit_noise_ = None  # of rows that were fitted before
-        V = [state.V for state in states.values()]
-        self._set_components(problem, contrasts, V[chosen])
+        return moments.expanded()
+
+    def _find_components(
+        self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
+    ) -> Solution:
+        """Search the supports of each size; set the path, if there is one."""
+        problem = pose()
+        sparse = self._pose(problem, moments)
+        sizes, S = self._sizes(sparse), sparse.S
+        seconds = len(sizes) * _PER_PAIR * len(S) ** 2
+        if sparse.limit is not None:
+            seconds += sum(_PER_CUBE * (sparse.d * size) ** 3 for size in sizes)
+        if warn and seconds > LONG_FIT:
+            settings = [("n_nonzero", sizes[0])] if len(sizes) > 1 else []
+            what = f"{sparse.d} components of at most {sizes[-1]} of {len(S)} features"
+            warn_of_time(seconds, f"{what} may take about {{}}: choose fewer features.", settings)
+        states = solve_path(sparse, sizes, _PATH_END)
+        V, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
+        path = {
+            "n_nonzero": list(states),
+            "explained_variance_ratio": [explained_variances(S, W).sum() / total for W in V],
+            "whitened_cov_gap": [whitened_gap(S, sparse.Q, W) for W in V],
+        }
+        chosen = self._choose(sparse, V, path)
         for name in ("path_", "path_components_"):  # a fit of one size has none
             self.__dict__.pop(name, None)
         if self.n_nonzero == PATH:
             self.path_ = {**path, "chosen": [place == chosen for place in range(len(V))]}
             self.path_components_ = np.array([W.T for W in V])
-        if warn:
-            warn_of_features(moments, scaled=bool(self.standardize))
-            warn_of_groups(self)
-            if self.correlation_ > UNCORRELATED:
-                warn_user(
-                    f"two scores have a correlation of {self.correlation_:.2f}: {problem.d} "
-                    "components are uncorrelated with "
-                    f"n_nonzero={len(problem.F) + problem.d} or more.",
-                    CorrelatedScoresWarning,
-                )
-        return self
+        correlation = largest_correlation(V[chosen].T @ S @ V[chosen])
+        if warn and correlation > UNCORRELATED:
+            warn_user(
+                f"two scores have a correlation of {correlation:.2f}: {sparse.d} components are "
+                f"uncorrelated with n_nonzero={len(sparse.F) + sparse.d} or more.",
+                CorrelatedScoresWarning,
+            )
+        explained = total * path["explained_variance_ratio"][chosen]
+        mean_gaps = np.linalg.norm(problem.mean_gaps @ V[chosen], axis=1)
+        cov_gaps = spectral_norms(V[chosen].T @ sparse.Q @ V[chosen])
+        gaps = [float(some.max(initial=0.0)) for some in (mean_gaps, cov_gaps)]
+        figures = (explained, sparse.bound, gaps[0], gaps[1], sparse.bound, 0.0, self.solver)
+        return Solution(V[chosen], Certificate(*figures, True, True, "explained"), 1)
 
-    def _pose(
-        self, S: Array, contrasts: ContrastSet, count: int, moments: GroupMoments
-    ) -> SparseProblem:
+    def _pose(self, problem: FairProblem, moments: GroupMoments) -> SparseProblem:
         """Pose the problem of all features, for any number of places."""
-        gaps, Q = contrasts.mean_gaps, contrasts.cov_gaps
+        S, gaps, Q = problem.covariance, problem.mean_gaps, problem.cov_gaps
         spread = np.sqrt(np.trace(S) / len(S)) or 1.0
         equal = gaps[: None if self.mean_tol == 0 else 0]
         F = independent_rows(equal / spread, _MEAN_FLOOR * np.sqrt(len(S)))
         bounded = {"means": gaps, "mean_limit": self.mean_tol} if self.mean_tol else {}
-        limit = self.cov_tol if len(Q) else None
-        problem = SparseProblem.pose(S, F, Q, count, 1, limit, self._places(moments), **bounded)
-        if problem.dense.shape[1] < count:
+        limit, count = self.cov_tol if len(Q) else None, problem.n_components
+        sparse = SparseProblem.pose(S, F, Q, count, 1, limit, self._places(moments), **bounded)
+        if sparse.dense.shape[1] < count:
             raise InfeasibleError(
                 f"n_components={count} is too many: with n_features={len(S)} there are "
-                f"{problem.dense.shape[1]} uncorrelated directions without a difference of group "
+                f"{sparse.dense.shape[1]} uncorrelated directions without a difference of group "
                 "means. Lower n_components or compare fewer groups.",
                 parameter="n_components",
             )
-        return problem
+        return sparse
 
     def _places(self, moments: GroupMoments) -> list[Array] | None:
         """Features of each label; None: every feature counts by itself."""
@@ -290,14 +275,14 @@ feature_names_in_, other_columns_
 
     def _sizes(self, problem: SparseProblem) -> list[int]:
         """Numbers of places to solve for; refuse those that cannot have equal means."""
-        K, d, p = len(problem.F), problem.d, len(problem.S)
+        K, p, most = len(problem.F), len(problem.S), len(problem.places)
         if self.n_nonzero == PATH:
-            sizes = [min(K + d, problem.n_places)]
-            while sizes[-1] < problem.n_places:
-                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), problem.n_places))
+            sizes = [min(K + problem.d, most)]
+            while sizes[-1] < most:
+                sizes.append(min(max(sizes[-1] + 1, int(_PATH_STEP * sizes[-1])), most))
             return sizes
-        size = min(int(self.n_nonzero), problem.n_places)
-        if problem.places is None and size <= K:
+        size = min(int(self.n_nonzero), most)
+        if most == p and size <= K:
             cause = "Raise n_nonzero" if p > K else f"There are n_features={p}: use more features"
             raise InfeasibleError(
                 f"n_nonzero={self.n_nonzero} is too few: equal means over {K} independent group "
@@ -307,53 +292,42 @@ feature_names_in_, other_columns_
             )
         return [size]
 
-    def _choose(
-        self, problem: SparseProblem, states: dict[int, State], path: dict[str, list[Any]]
-    ) -> int:
-        """Return the place of the smallest size that explains enough within the limit."""
-        if not path["n_nonzero"]:
-            raise InfeasibleError(
-                f"n_nonzero={self.n_nonzero}: no choice of features has equal group means in "
-                f"{problem.d} components. Raise n_nonzero.",
-                parameter="n_nonzero",
-            )
+    def _choose(self, problem: SparseProblem, V: list[Array], path: dict[str, list[Any]]) -> int:
+        """Return the place of the smallest size that explains enough within the limits."""
         shares, gaps = path["explained_variance_ratio"], path["whitened_cov_gap"]
-        within = [
-            place for place, state in enumerate(states.values()) if not problem.excess(state.V)
-        ]
-        if not within:
-            if problem.limit is None or min(gaps) <= problem.limit:
-                raise InfeasibleError(
-                    f"mean_tol={self.mean_tol:g} was not met by any components found. "
-                    "Raise mean_tol or n_nonzero.",
-                    parameter="mean_tol",
-                )
-            raise InfeasibleError(
-                f"cov_tol={self.cov_tol:g} was not met by any components found: the smallest "
-                f"whitened covariance gap is {min(gaps):.4g}. Raise cov_tol or n_nonzero.",
-                min(gaps),
-                parameter="cov_tol",
+        within = [place for place, W in enumerate(V) if not problem.excess(W)]
+        if within:
+            enough = _CHOSEN * max(shares[place] for place in within)
+            return next(place for place in within if shares[place] >= enough)
+        name, least = "mean_tol", None
+        advice = "was not met by any components found. Raise mean_tol or n_nonzero."
+        if not V:
+            name = "n_nonzero"
+            advice = "leaves no equal group means in so many components. Raise n_nonzero."
+        elif problem.limit is not None and min(gaps) > problem.limit:
+            name, least = "cov_tol", min(gaps)
+            advice = (
+                "was not met by any components found: the smallest whitened covariance gap is "
+                f"{least:.4g}. Raise cov_tol or n_nonzero."
             )
-        enough = _CHOSEN * max(shares[place] for place in within)
-        return next(place for place in within if shares[place] >= enough)
+        raise InfeasibleError(f"{name}={getattr(self, name)} {advice}", least, parameter=name)
 
-    def _set_components(self, problem: SparseProblem, contrasts: ContrastSet, V: Array) -> None:
-        S, total = problem.S, float(np.trace(problem.S)) or 1.0
-        explained = explained_variances(S, V)
-        mean_gap, cov_gap = (
-            max((gap for gap in side if gap is not None), default=0.0)
-            for side in contrasts.projected_gaps(V)
-        )
-        certificate = Certificate(
-            float(explained.sum()), problem.bound, mean_gap, cov_gap, problem.bound, 0.0,
-            self.solver, True, True, "explained",
-        )  # fmt: skip
-        self._keep(S, contrasts, Solution(V, certificate, 1), total)
-        self.explained_variance_ratio_ = explained / total
+    def _keep(
+        self,
+        covariance: Array,
+        contrasts: ContrastSet,
+        solution: Solution,
+        total: float,
+        span: Any = None,
+    ) -> None:
+        """Set the attributes of any components, and those of sparse ones."""
+        super()._keep(covariance, contrasts, solution, total, span)
+        S, V = covariance, solution.basis
+        self.explained_variance_ratio_ = explained_variances(S, V) / (total or 1.0)
         self.reconstruction_ = np.linalg.solve(V.T @ S @ V, (S @ V).T)
         self.n_nonzero_ = np.count_nonzero(V, axis=0)
         self.balance_ = contrasts.mean_gaps[:, None, :] * self.components_
-        self.whitened_cov_gap_ = whitened_gap(S, problem.Q, V)
+        self.whitened_cov_gap_ = whitened_gap(S, contrasts.cov_gaps, V)
         self.correlation_ = largest_correlation(V.T @ S @ V)
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
@@ -363,13 +337,3 @@ feature_names_in_, other_columns_
         small = [flag for flag, gap in flags if gap is not None]
         kept = np.logical_not(small).reshape(-1, 1, 1)
         return {**super()._written_state(min_rows), "balance_": self.balance_ * kept}
-
-
-def _tabulate(problem: SparseProblem, states: dict[int, State]) -> dict[str, list[Any]]:
-    """Return what each point of the path explains, and its gap."""
-    S, V, total = problem.S, [state.V for state in states.values()], float(np.trace(problem.S))
-    return {
-        "n_nonzero": list(states),
-        "explained_variance_ratio": [explained_variances(S, W).sum() / (total or 1.0) for W in V],
-        "whitened_cov_gap": [whitened_gap(S, problem.Q, W) for W in V],
-    }

@@ -20,7 +20,6 @@ from fairpca.rows._pairs import intersection, known_rows
 from fairpca.rows.groups import combine, encode_units
 
 _Flags = NDArray[np.bool_]
-ALL_ZERO = "no group has a rate above zero"
 MEASURES = ("selection", "above median", "true positives", "false positives")
 
 
@@ -387,7 +386,7 @@ def _described(
     if share.n_rows < min_group or best is None:
         return replace(rate, left_out=f"fewer than {min_group} rows")
     if best.value == 0:
-        return replace(rate, left_out=ALL_ZERO)
+        return replace(rate, left_out="no group has a rate above zero")
     if share is best:
         return replace(
             rate,

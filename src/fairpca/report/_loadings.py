@@ -121,13 +121,13 @@ class LoadingsDisplay(Display):
         max_features : int, default 15
             Features to draw, those with the largest loadings.
         """
-        if component is not None:
-            order = self._largest(component, max_features)
-            with self._canvas(ax, (6.4, 1.4 + 0.3 * len(order))) as ax:
-                self._draw(ax, component, order)
-            return self
-        orders = [self._largest(j, max_features) for j in range(len(self.components))][:_PANELS]
+        shown = range(len(self.components))[:_PANELS] if component is None else (component,)
+        orders = [self._largest(j, max_features) for j in shown]
         heights = [1.4 + 0.3 * len(order) for order in orders]
+        if component is not None:
+            with self._canvas(ax, (6.4, heights[0])) as ax:
+                self._draw(ax, component, orders[0])
+            return self
         size = (6.4, sum(heights))
         with self._panels(ax, size, len(orders), 1, height_ratios=heights) as places:
             for j, order in enumerate(orders):
@@ -137,8 +137,8 @@ class LoadingsDisplay(Display):
 
     def _size(self, component: int) -> NDArray[Any]:
         """Larger of the fair and the plain loading of each feature."""
-        fair = np.abs(self.components[component])
-        return fair if self.plain is None else np.maximum(fair, np.abs(self.plain[component]))
+        plain = 0.0 if self.plain is None else np.abs(self.plain[component])
+        return np.maximum(np.abs(self.components[component]), plain)
 
     def _largest(self, component: int, count: int) -> NDArray[Any]:
         """Features to draw, the largest fair loading last."""
@@ -312,7 +312,10 @@ def _loadings(estimator: Any, names: Any) -> tuple[NDArray[Any], Any]:
             "so that there are no loadings to draw.",
             parameter="estimator",
         )
-    return components, _names(estimator, names)
+    if names is not None and len(names) != components.shape[1]:
+        problem = f"feature_names has {len(names)} names for {components.shape[1]} features."
+        raise InvalidInputError(problem, parameter="feature_names")
+    return components, feature_names(estimator) if names is None else names
 
 
 def largest_balance(estimator: Any) -> tuple[NDArray[Any] | None, str]:
@@ -325,17 +328,6 @@ def largest_balance(estimator: Any) -> tuple[NDArray[Any] | None, str]:
     largest = int(np.argmax(np.abs(estimator.balance_).sum(axis=(1, 2))))
     entry = compared[largest]
     return estimator.balance_[largest], f"{entry['positive']} − {entry['negative']}"
-
-
-def _names(estimator: Any, names: Any) -> Any:
-    """Names of the features, checked for their number."""
-    count = np.shape(estimator.components_)[1]
-    if names is None:
-        return feature_names(estimator)
-    if len(names) != count:
-        problem = f"feature_names has {len(names)} names for {count} features."
-        raise InvalidInputError(problem, parameter="feature_names")
-    return names
 
 
 def _spread(tips: Any, least: float) -> Any:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
 from fairpca._present import (
     certificate_text,
@@ -30,14 +28,12 @@ from fairpca.estimators._comparison import (
     fit_with_plain,
     held_out_summary,
     hold_out_summary,
-    without_target,
 )
 from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import FairnessWarning
-from fairpca.linalg import Array, project
+from fairpca.linalg import Array
 from fairpca.metrics import AuditReport
-from fairpca.metrics.decisions import ALL_ZERO, MEASURES, decision_rates
 from fairpca.moments import FoldedMoments, GroupMoments, Standardization
 from fairpca.moments._form_contrasts import COMPARED, SMALL_GROUPS
 from fairpca.moments.contrasts import without_small_groups
@@ -52,7 +48,6 @@ if TYPE_CHECKING:  # loaded only where it is fitted
 PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 _BLOCK = 4096
-_OF_RATE = ("measure", "attribute", "group", "n_rows", "rate", "rate_low", "rate_high", "left_out")
 _NAMED = 8  # groups of an attribute
 _LOADINGS = 8  # features named for each component
 
@@ -302,7 +297,7 @@ def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
         "plain": _figures(plain),
         "held_out": held_out,
         "expected": expected_figures(fair, held_out),
-        "target": target_figures(fair, plain, rows),
+        "target": _target(fair, plain, rows) if fair.target_weight else None,
         "share_of": share_of_variance(fair),
         "certificate": {
             **fair.certificate_.as_dict(),
@@ -316,6 +311,12 @@ def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
         "tradeoff": [point.figures for point in fitted.path],
         "request": delta_request(fair),
     }
+
+
+def _target(*parts: Any) -> dict[str, Any]:
+    from fairpca.report._target import target_figures  # classifiers that other pages do not need
+
+    return target_figures(*parts)
 
 
 def _figures(model: Any) -> dict[str, Any]:
@@ -384,69 +385,3 @@ def _loadings(fair: Any, plain: FairPCA) -> list[list[dict[str, Any]]]:
             ]
         )
     return components
-
-
-def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, Any] | None:
-    """Gather R² of y and, for a target of two labels, decisions of logistic models by group."""
-    if not fair.target_weight:
-        return None
-    figures = {"names": list(fair.moments_.targets), "kept": fair.target_kept_, "models": []}
-    columns = () if rows is None or rows.targets is None else rows.targets.categorical
-    if rows is None or len(columns) != 1 or len(columns[0].levels) != 2:
-        return figures
-    groups = rows.groups is not None and not rows.groups.numeric
-    rows = rows.take(np.flatnonzero(columns[0].codes >= 0))
-    assert rows.targets is not None
-    y = rows.targets.categorical[0].codes
-    without = without_target(fair).fit_moments(plain.moments_)
-    names = ("plain PCA", "fair PCA without target", "fair PCA with target")
-    for name, model in zip(names, (plain, without, fair), strict=True):
-        score = _cross_fitted(project(rows.X, model.mean_, model._directions), y, rows)
-        entry: dict[str, Any] = {"name": name, "auc": float(roc_auc_score(y, score))}
-        if groups:
-            rates = decision_rates(score > 0.5, rows, label=y, joint=False).to_dict()["rates"]
-            spreads = {measure: _spread(rates, measure) for measure in MEASURES}
-            odds = {m: x for m, x in spreads.items() if m.endswith("positives") and x is not None}
-            entry["parity"] = spreads["selection"]
-            entry["odds"], entry["odds_of"] = max(odds.values(), default=None), list(odds)
-            entry["rates"] = list(_against_one_group(rates))
-        figures["models"].append(entry)
-    figures["positive"] = columns[0].levels[1]
-    return figures
-
-
-def _cross_fitted(U: Array, y: Any, rows: Rows) -> Array:
-    """Probability of the second label, by a logistic model of the other half of the rows."""
-    U = U / np.where((spread := U.std(axis=0)) > 0.0, spread, 1.0)
-    score = np.empty(len(y))
-    first, second = rows.halves()
-    for train, test in ((first, second), (second, first)):
-        score[test] = y[train].mean()
-        if np.ptp(y[train]):
-            model = LogisticRegression(max_iter=1000).fit(U[train], y[train])
-            score[test] = model.predict_proba(U[test])[:, 1]
-    return score
-
-
-def _spread(rates: list[dict[str, Any]], measure: str) -> float | None:
-    """Largest difference of a rate between groups that are compared, None without any two."""
-    values: dict[str, list[float]] = {}
-    for rate in rates:
-        if rate["measure"] == measure and rate["left_out"] in ("", ALL_ZERO):
-            values.setdefault(rate["attribute"], []).append(rate["rate"])
-    return max((max(v) - min(v) for v in values.values() if len(v) > 1), default=None)
-
-
-def _against_one_group(rates: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Compare every rate of an attribute with one group: the one that is selected most often."""
-    references = {r["attribute"]: r["group"] for r in rates
-                  if r["measure"] == "selection" and r["impact_ratio"] == 1.0}  # fmt: skip
-    base = {(r["measure"], r["attribute"]): r for r in rates
-            if references.get(r["attribute"]) == r["group"]}  # fmt: skip
-    for rate in rates:
-        shown = {name: rate[name] for name in _OF_RATE}
-        other = base.get((rate["measure"], rate["attribute"]))
-        if other is None or other["left_out"] or rate["left_out"]:
-            yield {**shown, "difference": None}
-        else:
-            yield {**shown, "difference": rate["rate"] - other["rate"], "reference": other["group"]}

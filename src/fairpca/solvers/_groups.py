@@ -14,16 +14,14 @@ from fairpca.linalg import Array, top_eigenpairs
 from fairpca.solvers._exact import solve_two_groups
 from fairpca.solvers._problem import FEASIBLE, GroupObjectives, ReducedProblem
 from fairpca.solvers._refinement import refine
-from fairpca.solvers._solution import Bound, Options, Watch
+from fairpca.solvers._solution import Bound, Options
 from fairpca.solvers._starts import Outcome, refined_basis
 from fairpca.solvers._tight import solve_tight
 
-# Bases to ascend from, and ascents from each on a subspace that is extended after it.
-_MOST_STARTS, _MOST_PASSES = 5, 3
+# Bases to ascend from.
+_MOST_STARTS = 5
 # Values that differ by a smaller share are those of the same optimum.
 _SAME = 1e-6
-# Up to so many dimensions, ascent uses all of them.
-_WHOLE_SPACE = 150
 _SMALLEST_TOL = 1e-8
 # Differences below this are rounding: the mean variance of a reduced problem is one.
 _ROUNDING = 1e-12
@@ -72,46 +70,15 @@ def _ascend_all(
     for _ in range(_MOST_STARTS):
         if value >= enough:
             break
-        V, new, steps = _ascend(reduced, groups, start, bound, leading, enough, options.watch)
-        n_iter += steps
+        ascent = refine(reduced, start, weights=bound.weights, watch=options.watch)
+        n_iter, new = n_iter + ascent.n_iter, reduced.objective(ascent.basis)
         if new > value:
-            best, value = V, new
+            best, value = ascent.basis, new
         if any(abs(new - earlier) <= _SAME * abs(new) for earlier in reached):
             break  # where an ascent has been before
         reached.append(new)
         start = np.linalg.qr(bound.root @ random.normal(size=(bound.root.shape[1], reduced.d)))[0]
     return best, n_iter
-
-
-def _ascend(
-    reduced: ReducedProblem,
-    groups: GroupObjectives,
-    V: Array,
-    bound: Bound,
-    leading: Array,
-    enough: float,
-    watch: Watch | None,
-) -> tuple[Array, float, int]:
-    """Ascend on a subspace around V, which is extended as long as that helps."""
-    value, n_iter = -np.inf, 0
-    for _ in range(_MOST_PASSES):
-        T = np.eye(reduced.size)
-        if reduced.size > _WHOLE_SPACE:
-            # Where the gradient of any group leads, and where the relaxed point is.
-            images = np.swapaxes(groups.S @ V, 0, 1).reshape(reduced.size, -1)
-            if images.shape[1] > _WHOLE_SPACE:
-                images = np.linalg.svd(images, full_matrices=False)[0][:, :_WHOLE_SPACE]
-            spanning = np.column_stack([V, bound.rounded, leading, images, bound.root])
-            T = np.linalg.qr(spanning)[0]
-        inside = reduced.inside(T, reduced.d)
-        ascent = refine(inside, T.T @ V, weights=bound.weights, watch=watch)
-        n_iter, objective = n_iter + ascent.n_iter, inside.objective(ascent.basis)
-        if objective <= value + _SAME * abs(value):
-            break
-        V, value = T @ ascent.basis, objective
-        if T.shape[1] == reduced.size or value >= enough:
-            break
-    return V, value, n_iter
 
 
 def _constrained(

@@ -29,20 +29,20 @@ _RANK_FLOOR, _RANK = 1e-12, 1e-9
 _UNMET = 1e-13
 _ROUNDING, _FEASIBLE = 1e-12, 1e-9
 # Longest step of Newton's method, whose scores have unit variance, and the number of steps.
-_LONGEST, _STEPS = 0.5, 6
-# Cost of a squared correlation in a start, as a share of all that can be explained.
-_DEFLATION = 10.0
+_LONGEST, _STEPS, _RESTORATIONS = 0.5, 6, 3
+# Random starts, and entries of their matrices: small problems get more of them.
+_RANDOM_STARTS, _RANDOM_ENTRIES = 8, 2000
 # Under a limit: penalties on the square of what exceeds it, in units of what a component explains,
-# steps at each of them, and the share of the limit that is aimed at, so that what is left to
-# converge does not exceed it.
-_PENALTIES, _LIMITED_STEPS, _INSIDE = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0), 4, 0.98
+# and the share of the limit that is aimed at, so that what is left to converge does not exceed it.
+_PENALTIES, _INSIDE = np.geomspace(3.0, 1000.0, 18), 0.98
+_DUAL_STEPS = 3  # at the same multipliers
 
 
 @dataclass(frozen=True, eq=False)
 class SparseProblem:
     """What is explained, by how many components of how many places, under which constraints.
 
-    A place is a feature, or with `places` a set of features that enter together.
+    A place is a feature, or a set of features that enter together.
     """
 
     S: Array
@@ -50,11 +50,11 @@ class SparseProblem:
     Q: Array
     d: int
     k: int
+    places: Sequence[Any]
     square: Array
     bound: float
     dense: Array
     limit: float | None = None
-    places: Sequence[Any] | None = None
     means: Array | None = None  # f (C, p) that τ bounds
     mean_limit: float = 0.0  # τ
 
@@ -64,18 +64,8 @@ class SparseProblem:
         **means: Any,
     ) -> SparseProblem:  # fmt: skip
         """Compute what every k shares: S², the bound, and dense components that attain it."""
-        return cls(S, F, Q, d, k, S @ S, *explained_bound(S, F, d), limit, places, **means)
-
-    def bounded(self) -> tuple[Array, Array, Array]:
-        """Return matrices G (C, p, p) and the least and largest eigenvalues that VᵀGV may have."""
-        Q = self.Q[: 0 if self.limit is None else None]
-        F = np.zeros((0, len(self.S))) if self.means is None else self.means
-        # |fᵀv| ≤ τ/√d for v of unit length: vᵀ(ffᵀ − τ²/d)v ≤ 0 for any v.
-        square = (_INSIDE * self.mean_limit) ** 2 / self.d
-        G = F[:, :, None] * F[:, None, :] - square * np.eye(len(self.S))
-        most = np.repeat([self.limit or 0.0, 0.0], [len(Q), len(F)])
-        least = np.where(np.arange(len(most)) < len(Q), -most, -np.inf)
-        return np.concatenate([Q, G]), least, most
+        places = np.arange(len(S))[:, None] if places is None else places
+        return cls(S, F, Q, d, k, places, S @ S, *explained_bound(S, F, d), limit, **means)
 
     def excess(self, V: Array) -> float:
         """How far the gaps of components lie above their limits."""
@@ -86,27 +76,17 @@ class SparseProblem:
         return max(over, 0.0)
 
     @property
-    def n_places(self) -> int:
-        """Number of places to choose from."""
-        return len(self.S) if self.places is None else len(self.places)
-
-    @property
     def is_uncorrelated(self) -> bool:
         """Whether a support always leaves room for scores without correlation."""
-        sizes = [1] * self.k if self.places is None else sorted(map(len, self.places))[: self.k]
-        return sum(sizes) >= len(self.F) + self.d
+        return sum(sorted(map(len, self.places))[: self.k]) >= len(self.F) + self.d
 
     def features(self, supports: Any) -> Any:
-        """Features (…, m) of supports (…, k); short ones repeat a feature, which adds nothing."""
-        if self.places is None:
+        """Features (n, m) of supports (n, k); short ones repeat a feature, which adds nothing."""
+        if len(self.places) == len(self.S):
             return supports
-        chosen = [
-            np.concatenate([self.places[place] for place in support])
-            for support in supports.reshape(-1, supports.shape[-1])
-        ]
+        chosen = [np.concatenate([self.places[place] for place in some]) for some in supports]
         width = max(map(len, chosen))
-        padded = [np.pad(some, (0, width - len(some)), mode="edge") for some in chosen]
-        return np.array(padded).reshape(*supports.shape[:-1], width)
+        return np.array([np.pad(some, (0, width - len(some)), mode="edge") for some in chosen])
 
     def bases(self, T: Any, F: Array) -> Array:
         """Directions (n, m, r) on features (n, m) with Fv = 0, of unit variance, uncorrelated.
@@ -175,20 +155,20 @@ def _whitened(S: Array, V: Array) -> Array:
 
 def solve_sets(problem: SparseProblem, supports: Any, V: Array) -> list[State]:
     """Solve sets of supports (n, d, k) from components (n, p, d) near their own."""
-    sets, order = _SupportSets(problem, supports), range(supports.shape[1])
+    sets = _SupportSets(problem, supports)
     starts = [sets.near(V)]
-    if not V[..., -1].any():
-        starts = [sets.deflated(order[-1:], starts[0])]
     if problem.k <= len(problem.F) + problem.d:
         # Uncorrelated scores leave one direction on a support: there are many local optima.
-        starts += [sets.deflated(order), sets.deflated(order[::-1])]
+        count = min(_RANDOM_STARTS, _RANDOM_ENTRIES // (problem.d * problem.k) ** 2)
+        starts += list(np.random.default_rng(0).normal(size=(count, *starts[0].shape)))
     y, values = sets.solve(np.stack(starts))
     best = np.argmax(values, axis=0), np.arange(len(supports))
     states = []
     for value, W, some in zip(values[best], sets.lift(y[best]), supports, strict=True):
-        # A gap above its limit costs more than all that could be explained by breaking it.
-        excess = problem.excess(W) if np.isfinite(value) else 0.0
-        states.append(State(float(value) - 10.0 * problem.bound * excess, W, some))
+        # Nothing above a limit is worth as much as anything within it.
+        if np.isfinite(value) and (excess := problem.excess(W)):
+            value -= (1.0 + 10.0 * excess) * problem.bound
+        states.append(State(float(value), W, some))
     return states
 
 
@@ -196,31 +176,42 @@ class _SupportSets:
     """Bases on n sets of supports (n, d, k), and the problem in their coordinates (n, q)."""
 
     def __init__(self, problem: SparseProblem, supports: Any) -> None:
-        (n, self.d, _), p = supports.shape, len(problem.S)
-        self.problem, T = problem, problem.features(supports).reshape(n * self.d, -1)
+        (n, self.d, k), p = supports.shape, len(problem.S)
+        self.problem, T = problem, problem.features(supports.reshape(-1, k))
         N = problem.bases(T, problem.F)
         E = np.zeros((n * self.d, p, N.shape[2]))
         np.add.at(E, (np.arange(n * self.d)[:, None], T), N)
         self.E = np.concatenate(E.reshape(n, self.d, p, -1).swapaxes(0, 1), axis=2)
         self.column = np.repeat(np.arange(self.d), N.shape[2])
         self.one_hot = np.eye(self.d)[self.column]
-        self.M, A = (self._inside(C) for C in (problem.S, problem.square))
+        # In units of what a component explains, so that objective and constraints are comparable.
+        self.worth = problem.bound / problem.d or 1.0
+        self.M, A = (self._inside(C) for C in (problem.S, problem.square / self.worth))
+        self.B = self._limits()
         # A direction in which nothing varies is zero in E, and must not be taken for a free one.
         self.flat = 1.0 - np.diagonal(self.M, axis1=-2, axis2=-1)
         self.M = self.M + np.eye(len(self.column)) * self.flat[..., None]
-        same = self.column[:, None] == self.column
-        self.inner = np.where(same, A, 0.0)
+        self.inner = A * (self.one_hot @ self.one_hot.T)
         self.pairs: Any = np.triu_indices(self.d)
         # 1/c of each pair: scores of unit variance always, uncorrelated ones where there is room.
-        cost = 0.0 if problem.is_uncorrelated else 1.0 / (problem.bound or 1.0)
+        cost = 0.0 if problem.is_uncorrelated else 1.0 / self.d
         self.slack = np.where(self.pairs[0] == self.pairs[1], 0.0, cost)
-        G, self.least, self.most = problem.bounded()
-        self.G = np.array([self._inside(C) for C in G]).reshape(len(G), 1, *self.M.shape)
-        # Means are bounded component by component: only the diagonal of YᵀGY counts.
-        self.G = np.where(same | np.isfinite(self.least)[:, None, None, None, None], self.G, 0.0)
 
     def _inside(self, C: Array) -> Array:
         return symmetrize(np.swapaxes(self.E, -1, -2) @ (C @ self.E))
+
+    def _limits(self) -> Array:
+        """Matrices B (C, 1, n, q, q): within the limits no eigenvalue of YᵀBY is positive."""
+        # |eigenvalues| ≤ limit of the gaps of whitened scores: Yᵀ(±EᵀQE − limit·M)Y ≼ 0.
+        B, problem = [], self.problem
+        if problem.limit is not None:
+            most = _INSIDE * problem.limit * self.M
+            B += [side for Q in map(self._inside, problem.Q) for side in (Q - most, -Q - most)]
+        # |fᵀv| ≤ τ/√d for v of unit length: vᵀ(ffᵀ − τ²/d)v ≤ 0 for each component by itself.
+        square = (_INSIDE * problem.mean_limit) ** 2 / self.d * np.eye(len(problem.S))
+        for f in () if problem.means is None else problem.means:
+            B.append(self._inside(np.outer(f, f) - square) * (self.one_hot @ self.one_hot.T))
+        return np.array(B).reshape(len(B), 1, *self.M.shape)
 
     def near(self, V: Array) -> Array:
         """Coordinates (n, q) of the directions nearest to components (n, p, d)."""
@@ -231,17 +222,6 @@ class _SupportSets:
         length = np.maximum(np.linalg.norm(blocks, axis=-1, keepdims=True), _ROUNDING)
         return np.asarray((blocks / length).reshape(y.shape))
 
-    def deflated(self, order: Sequence[int], y: Any = None) -> Array:
-        """Coordinates (n, q): the best directions on some supports in turn, next to those in y."""
-        y = np.zeros(self.inner.shape[:2]) if y is None else y.copy()
-        cost = _DEFLATION * self.problem.bound
-        for j in order:
-            block = np.flatnonzero(self.column == j)
-            C = self.M[:, block] @ (y[..., None] * self.one_hot)
-            A = self.inner[:, block[:, None], block] - cost * C @ np.swapaxes(C, -1, -2)
-            y[:, block] = np.linalg.eigh(A)[1][:, :, -1]
-        return np.asarray(y)
-
     def lift(self, y: Array) -> Array:
         """Components (…, p, d) of coordinates (…, q), zero outside their supports."""
         return np.asarray(self.E @ (y[..., None] * self.one_hot))
@@ -249,84 +229,68 @@ class _SupportSets:
     def value(self, y: Array) -> Array:
         """Φ of scores of unit variance; −inf where they are correlated and need not be."""
         own = np.sum(y * (self.inner @ y[..., None])[..., 0], axis=-1)
-        residual, hard = self.constraints(y)[1], self.slack == 0.0
-        soft = np.sum(residual[..., ~hard] ** 2 / self.slack[~hard], axis=-1)
-        feasible = np.abs(residual[..., hard]).max(axis=-1) < _FEASIBLE
-        feasible &= np.abs(residual[..., ~hard]).max(axis=-1, initial=0.0) < 1.0 - 1e-6
+        residual = np.abs(self.constraints(y)[1])
+        feasible = np.all(residual < np.where(self.slack, 1.0 - 1e-6, _FEASIBLE), axis=-1)
         feasible &= np.abs(y * self.flat).max(axis=-1) < _FEASIBLE
-        return np.where(feasible, own - soft, -np.inf)
+        explained = self.worth * (own - self.d * np.sum(residual**2, axis=-1))
+        return np.where(feasible, explained, -np.inf)
 
     def solve(self, y: Array) -> tuple[Array, Array]:
         """Return coordinates (s, n, q) from starts, and Φ; −inf where it fails."""
         # Newton's method on the Lagrangian, constraint g_ij = y_iᵀM_ijy_j − δ_ij. A finite c gives
         # the same equations with g_ij = multiplier/c. Any feasible point counts, maximum or not.
         (i, j), size, at = self.pairs, len(self.column), (..., self.column[:, None], self.column)
-        multipliers, slack = None, -np.diag(self.slack + _ROUNDING)
+        slack = np.diag(self.slack + _ROUNDING)
         duals: Any = 0.0
-        worth = self.problem.bound / self.problem.d
-        penalties = np.repeat(_PENALTIES, _LIMITED_STEPS) * worth if len(self.G) else [0.0] * _STEPS
-        for step, penalty in enumerate(penalties, 1):
+        for step, penalty in enumerate(_PENALTIES if len(self.B) else np.zeros(_STEPS), 1):
             y = self._unit(y)
             J, residual = self.constraints(y)
-            gradient, H, new = (self.inner @ y[..., None])[..., 0], self.inner, duals
-            if len(self.G):
+            gradient, H = (self.inner @ y[..., None])[..., 0], self.inner
+            if len(self.B):
                 new, slope, curvature = self._penalised(y, duals, penalty)
                 gradient, H = gradient - slope, H - curvature
-            if multipliers is None:
-                multipliers = _solve(
-                    J @ np.swapaxes(J, -1, -2) - slack, (J @ gradient[..., None])[..., 0]
-                )
+                duals = duals if step % _DUAL_STEPS else new
+            transposed = np.swapaxes(J, -1, -2)
             L = np.zeros((*y.shape[:-1], self.d, self.d))
-            L[..., i, j] = L[..., j, i] = multipliers
-            slope = (multipliers[..., None, :] @ J)[..., 0, :] - gradient
-            corner = np.broadcast_to(slack, (*y.shape[:-1], len(i), len(i)))
-            H = H - L[at] * self.M
-            if len(self.G):
+            L[..., i, j] = L[..., j, i] = _solve(
+                J @ transposed + slack, (J @ gradient[..., None])[..., 0]
+            )
+            H = L[at] * self.M - H
+            if len(self.B):
                 # Uphill along directions of positive curvature too: else many steps end in saddles.
                 curvatures, X = np.linalg.eigh(H)
-                H = -(X * np.abs(curvatures)[..., None, :]) @ np.swapaxes(X, -1, -2)
-            system = np.block([[H, -np.swapaxes(J, -1, -2)], [J, corner]])
-            lacking = self.slack * multipliers - residual
-            move = _solve(system, np.concatenate([slope, lacking], axis=-1))
-            length = np.linalg.norm(move[..., :size], axis=-1, keepdims=True)
-            move = move * (_LONGEST / np.maximum(length, _LONGEST))
-            y, multipliers = y + move[..., :size], multipliers + move[..., size:]
-            duals = duals if step % _LIMITED_STEPS else new
-        y = self._restore(y)
+                H = (X * np.abs(curvatures)[..., None, :]) @ np.swapaxes(X, -1, -2)
+            corner = np.broadcast_to(-slack, (*y.shape[:-1], len(i), len(i)))
+            system = np.block([[H, transposed], [J, corner]])
+            move = _solve(system, np.concatenate([gradient, -residual], axis=-1))[..., :size]
+            length = np.linalg.norm(move, axis=-1, keepdims=True)
+            y = y + move * (_LONGEST / np.maximum(length, _LONGEST))
+        y = self._unit(y)
+        for _ in range(_RESTORATIONS * self.problem.is_uncorrelated):
+            J, residual = self.constraints(y)
+            JJ = J @ np.swapaxes(J, -1, -2) + slack
+            y = y - (_solve(JJ, residual)[..., None, :] @ J)[..., 0, :]
         return y, self.value(y)
 
     def _penalised(self, y: Array, duals: Any, penalty: float) -> tuple[Array, Array, Array]:
-        """Augmented Lagrangian of the limits: multipliers (C, …, d, d), gradient and Hessian.
+        """Multipliers (C, …, d, d) of the limits, the gradient, and a matrix above the Hessian.
 
-        penalty/4 Σ_c ‖Z_c − clip(Z_c)‖², where Z_c = YᵀG_cY + duals_c/penalty and clip moves
-        eigenvalues to the nearest that are allowed.
+        Of penalty/4 Σ_c ‖max(YᵀB_cY + duals_c/penalty, 0)‖², an augmented Lagrangian.
         """
-        Y, bounds = y[..., None] * self.one_hot, (_INSIDE * self.least, _INSIDE * self.most)
-        GY = self.G @ Y
-        z, X = np.linalg.eigh(symmetrize(np.swapaxes(Y, -1, -2) @ GY) + duals / penalty)
-        excess = z - np.clip(z, *(ends[:, None, None, None] for ends in bounds))
+        Y = y[..., None] * self.one_hot
+        BY = self.B @ Y
+        z, X = np.linalg.eigh(symmetrize(np.swapaxes(Y, -1, -2) @ BY) + duals / penalty)
+        excess = np.maximum(z, 0.0)
         duals = penalty * (X * excess[..., None, :]) @ np.swapaxes(X, -1, -2)
-        gradient = np.sum((GY @ duals) * self.one_hot, axis=(0, -1))
-        # Derivative of the excess in the basis of eigenvectors: quotients of differences.
-        apart = z[..., :, None] - z[..., None, :]
-        equal = np.abs(apart) < _FEASIBLE
-        D = (excess[..., :, None] - excess[..., None, :]) / np.where(equal, 1.0, apart)
-        D = penalty / 2.0 * np.where(equal, (excess != 0.0)[..., None], D)
-        K = X[..., self.column, :, None] * (GY @ X)[..., None, :]
-        K = (K + np.swapaxes(K, -1, -2)).reshape(*GY.shape[:-1], -1)
-        curvature = duals[..., self.column[:, None], self.column] * self.G
+        gradient = np.sum((BY @ duals) * self.one_hot, axis=(0, -1))
+        # In the basis of eigenvectors: all products with one of those that exceed.
+        over = excess > 0.0
+        D = penalty / 2.0 * (over[..., :, None] | over[..., None, :])
+        K = X[..., self.column, :, None] * (BY @ X)[..., None, :]
+        K = (K + np.swapaxes(K, -1, -2)).reshape(*BY.shape[:-1], -1)
+        curvature = duals[..., self.column[:, None], self.column] * self.B
         curvature = curvature + K * D.reshape(*D.shape[:-2], 1, -1) @ np.swapaxes(K, -1, -2)
         return duals, gradient, curvature.sum(axis=0)
-
-    def _restore(self, y: Array, steps: int = 3) -> Array:
-        """Move to the nearest point at which scores are uncorrelated, if there is room."""
-        hard = self.slack == 0.0
-        for _ in range(steps):
-            J, residual = self.constraints(y)
-            J = J[..., hard, :]
-            JJ = J @ np.swapaxes(J, -1, -2) + _ROUNDING * np.eye(J.shape[-2])
-            y = y - (_solve(JJ, residual[..., hard])[..., None, :] @ J)[..., 0, :]
-        return y
 
     def constraints(self, y: Array) -> tuple[Array, Array]:
         """Gradients (…, c, q) of y_iᵀM_ijy_j, half of it for i = j, and what they lack of δ_ij."""
@@ -349,11 +313,7 @@ def _complement(C: Array) -> Array:
 
 
 def _solve(matrices: Array, right: Array) -> Array:
-    """Solve many systems; a singular one moves nothing."""
-    try:
-        return np.asarray(np.linalg.solve(matrices, right[..., None])[..., 0])
-    except np.linalg.LinAlgError:
-        regular = np.linalg.slogdet(matrices)[0] != 0.0
-        moves = np.zeros_like(right)
-        moves[regular] = np.linalg.solve(matrices[regular], right[regular][..., None])[..., 0]
-        return moves
+    """Solve many systems, with a ridge of the size of rounding against singular ones."""
+    ridge = 1e-14 * np.abs(matrices).max(axis=(-2, -1), keepdims=True) + np.finfo(float).tiny
+    matrices = matrices + ridge * np.eye(matrices.shape[-1])
+    return np.asarray(np.linalg.solve(matrices, right[..., None])[..., 0])
