@@ -271,3 +271,12 @@ def test_folds_that_leave_one_group_say_so():
     with pytest.raises(InvalidInputError, match=r"without the rows of fold \d of 5") as caught:
         FairPCACV(1, folds=5).fit(X, sensitive_features=np.repeat(["a", "b"], [20, 40]))
     assert caught.value.parameter == "folds"
+
+
+def test_without_a_grid_six_penalties_are_tried_and_limits_replace_them():
+    rng = np.random.default_rng(1)
+    X, z = rng.normal(size=(80, 3)), np.arange(80) % 2
+    plain = FairPCACV(1).fit(X, sensitive_features=z)
+    assert list(plain.cv_results_["param_cov_weight"]) == [0.0, 0.1, 0.3, 1.0, 3.0, 10.0]
+    limited = FairPCACV(1, cov_tols=(0.1, 0.2)).fit(X, sensitive_features=z)
+    assert list(limited.cv_results_["param_cov_tol"]) == [0.1, 0.2]

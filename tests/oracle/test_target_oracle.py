@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from fairpca import FairPCA
+from fairpca.estimators._target import _bounded
 from fairpca.linalg import complement_basis
+from fairpca.moments._targets import TargetMoments
 
 cp = pytest.importorskip("cvxpy", reason="the reference extra is not installed")
 
@@ -51,3 +53,20 @@ def test_bound_is_the_tight_relaxation_with_the_target(seed, weight):
     assert with_target <= certificate.bound + paid * fair.target_kept_ + 1e-9
     assert certificate.bound + paid * fair.target_kept_ <= problem.value * (1 + 1e-5)
     assert with_target <= problem.value * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("limit", [0.3, 0.05, 1e-3])
+def test_bounded_predictors_use_the_limit_up(limit):
+    rng = np.random.default_rng(4)
+    values, G, F = rng.uniform(0.5, 3.0, 6), rng.normal(size=(6, 1)), rng.normal(size=(2, 6))
+    _, free = _bounded(values, G, F, None, 500.0)
+    _, directions = _bounded(values, G, F, limit, 500.0)
+    assert np.abs(F @ free).max() > limit
+    assert np.abs(F @ directions).max() == pytest.approx(limit, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("weight", "count"), [(7.0, 10), (10.0, 10), (40.0, 40), (99.0, 99), (101.0, 10)]
+)
+def test_weights_up_to_ten_on_average_count_repetitions(weight, count):
+    assert TargetMoments(10, weight, *[np.zeros(1)] * 6).count == count

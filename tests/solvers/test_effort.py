@@ -6,6 +6,7 @@ lost then is variance, the sharpness of the bound, or time.
 
 import numpy as np
 import pytest
+from support import random_problem
 
 from fairpca.solvers import FairProblem, solve
 from fairpca.solvers._solution import Status, relative_gap
@@ -98,3 +99,9 @@ def test_a_relaxation_that_still_gains_is_not_given_up():
     solution = solve(slow, "paper", tol=1e-5)
     assert solution.n_iter > 400
     assert solution.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize(("seed", "best"), [(6, 0.981757), (26, 0.282727), (58, 1.139516)])
+def test_ascents_from_other_starts_find_what_the_first_does_not(seed, best):
+    problem = random_problem(seed, 5, 3, 3, cov_weight=3.05, mean_tol=None)
+    assert solve(problem).certificate.objective >= best * (1.0 - 1e-5)
