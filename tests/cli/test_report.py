@@ -45,13 +45,15 @@ def test_a_table_becomes_a_page_figures_and_a_card(run, write, hired, tmp_path):
     assert "--force" in again.stderr
 
 
-def test_columns_as_they_are(run, write, people, tmp_path):
+def test_columns_as_they_are(run, refused, write, people, tmp_path):
     out = tmp_path / "r.html"
     arguments = ("--sensitive", "sex", "--features", "u,v", *LESS, "--as-is", "--out", out)
     assert run("report", write(people), *arguments, "--quiet").stdout == ""
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["fit"] is None
     assert document["data"]["n_components"] == 2
+    error = refused("report", write(people), *arguments, "--hold-out", 0.25)
+    assert "--as-is excludes --hold-out: give one of them." in error
 
 
 def test_sparse_components_have_a_page_in_their_own_words(run, refused, write, people, tmp_path):

@@ -29,9 +29,9 @@ def test_a_chance_level_is_exceeded_once_in_twenty(rng):
         .held_out
     )
     one = one.held_out
-    # Chance level and p-value come from the same error: estimate / error = isf(p).
-    error = one.estimate / norm.isf(one.p_value)
-    assert one.chance == pytest.approx(norm.isf(0.05) * error, rel=0.02)
+    # Chance level and p-value come from the same error and are two-sided, as the interval is.
+    error = one.estimate / norm.isf(one.p_value / 2)
+    assert one.chance == pytest.approx(norm.isf(0.025) * error, rel=0.02)
 
 
 def test_the_null_of_a_fitted_delta_has_its_95_percent_quantile(rng):

@@ -38,6 +38,7 @@ _EXCLUDED = (
     *(("cov_tol", "cov_weight"), ("delta", "cov_weight"), ("delta", "cov_tol")),
     *(("nonzero", "cov_weight"), ("nonzero", "delta"), ("nonzero", "rotation")),
 )
+_OF_FITS = ("hold_out", "delta", "nonzero", "rotation", "cov_tol", "cov_weight")
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
     "--adversaries", "--adversary", "--by-column", "--categorical", "--confidence", "--engine",
@@ -373,6 +374,8 @@ def check_model(settings: Mapping[str, Any]) -> None:
     for name in ("delta", "nonzero"):
         if settings[name] is not None and settings["objective"] != OBJECTIVES[0]:
             pairs.append((name, "objective"))
+    if settings.get("as_is"):  # fits nothing
+        pairs += [("as_is", name) for name in _OF_FITS if settings[name] is not None]
     for one, other in pairs:
         names = f"--{one} excludes --{other}".replace("_", "-")
         raise click.UsageError(f"{names}: give one of them.")
