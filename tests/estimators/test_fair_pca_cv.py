@@ -280,3 +280,14 @@ def test_without_a_grid_six_penalties_are_tried_and_limits_replace_them():
     assert list(plain.cv_results_["param_cov_weight"]) == [0.0, 0.1, 0.3, 1.0, 3.0, 10.0]
     limited = FairPCACV(1, cov_tols=(0.1, 0.2)).fit(X, sensitive_features=z)
     assert list(limited.cv_results_["param_cov_tol"]) == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("rounding", [1e-15, -1e-15])
+def test_rounding_does_not_choose_between_equal_settings(rounding):
+    model, gaps = FairPCACV(), np.array([0.7, 0.7 * (1.0 + rounding), 0.9])
+    model.cv_results_ = {
+        f"mean_test_{model.figure}": gaps,
+        f"error_test_{model.figure}": np.zeros(3),
+        "mean_test_variance": np.array([0.6, 0.7, 0.8]),
+    }
+    assert model._best(["", "", ""]) == 1

@@ -33,6 +33,7 @@ from fairpca.moments._held_out import HeldOutGap
 from fairpca.rows import Rows
 
 Figures: TypeAlias = dict[str, HeldOutGap]
+_ROUNDING = 1e-7  # of the largest held-out figure: batches round otherwise than rows in memory
 
 
 class FairPCACV(FairnessEstimator):
@@ -314,8 +315,8 @@ class FairPCACV(FairnessEstimator):
             raise InfeasibleError(f"no setting can be met on every fold; {status[0]}")
         limit = self.at_most
         if limit is None:
-            smallest = int(np.argmin(np.where(feasible, means, np.inf)))
-            limit = means[smallest] + error[smallest]
+            smallest = _first_largest(np.where(feasible, -means, -np.inf))
+            limit = (1.0 + _ROUNDING) * (means[smallest] + error[smallest])
         allowed = feasible & (means <= limit)
         if not allowed.any():
             raise InfeasibleError(
@@ -325,7 +326,13 @@ class FairPCACV(FairnessEstimator):
                 parameter="at_most",
             )
         kept = TARGET if self._largest_target_weight() > 0 else "variance"
-        return int(np.argmax(np.where(allowed, table[f"mean_test_{kept}"], -np.inf)))
+        return _first_largest(np.where(allowed, table[f"mean_test_{kept}"], -np.inf))
+
+
+def _first_largest(values: Array) -> int:
+    """Return the place of the largest value; rounding does not decide between equal ones."""
+    scale = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+    return int(np.argmax(values >= values.max() - _ROUNDING * scale))
 
 
 def _worst(n_folds: int, names: Sequence[str]) -> Figures:
