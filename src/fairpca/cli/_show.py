@@ -303,6 +303,11 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
             f"Largest on held-out rows: [bold]{_points(worst)}[/bold], {worst['adversary']}, "
             f"{escape(shorten(worst['pair']))}."
         )
+        if worst["n_compared"] > 1:
+            yield (
+                f"Its interval is of the largest true value of all {worst['n_compared']} "
+                "comparisons; other groups may set its upper limit."
+            )
     for other, change in zip(report["representations"][1:], report["differences"], strict=False):
         before, name = other["headline"], escape(shorten(change["against"]))
         yield (
@@ -331,7 +336,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _gaps(gaps: dict[str, Any]) -> Table:
-    bound = points(gaps["gaussian_bound"])
+    bound = points(None if gaps["gaussian_bound"] is None else min(gaps["gaussian_bound"], 1.0))
     rows = [
         *((name, number(gaps[key]), gaps.get(f"{key}_of"), meaning) for key, name, meaning in (
             ("mean_gap", "mean gap", "distance of group means"),
