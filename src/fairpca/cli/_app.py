@@ -57,7 +57,8 @@ def explain(error: Exception) -> tuple[str, int]:
     # An extra that is not installed; the message names it.
     if isinstance(error, ImportError) and not str(error.name or "").startswith("fairpca"):
         return str(error), BAD_INPUT
-    if isinstance(error, MemoryError):
+    # A thread needs memory too, and Python says so by a RuntimeError.
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
         return "not enough memory for this table: use fewer rows or columns.", FAILURE
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
