@@ -55,6 +55,8 @@ def test_identifiers_are_counted_among_the_values_that_are_there(refused, write,
     labels = [f"case {i}" if i % 2 else None for i in range(120)]
     line = refused("fit", write(people.assign(case=labels)), *SEX, "--missing", "mean")
     assert "'case' (60 values in 60 rows)" in line
+    some = people[:48].assign(code=[f"C{max(i, 1)}" for i in range(48)])
+    assert "'code' (47 values in 48 rows)" in refused("fit", write(some), *SEX)
 
 
 def test_a_date_column_names_the_option_that_drops_it(refused, write, people):

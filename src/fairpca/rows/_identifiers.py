@@ -186,6 +186,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _DATES_AMONG = 0.9  # of the values; the others may say that a date is not known
+_ALMOST_ALL = 0.9  # of the rows have a value of their own
 _FEW_ROWS, _MANY_VALUES = 4, 50
 _FEW_ROWS_BY_NAME, _MANY_VALUES_BY_NAME = 10, 20  # of a column whose name says whose rows they are
 
@@ -216,7 +217,9 @@ def names_rows(name: str, n_values: int, n_rows: int) -> bool:
     few, many = _FEW_ROWS, _MANY_VALUES
     if is_identifier(name) or names_units(name):
         few, many = _FEW_ROWS_BY_NAME, _MANY_VALUES_BY_NAME
-    return n_values == n_rows >= _MIN_ROWS or (n_values > many and few * n_values >= n_rows)
+    if n_rows >= _MIN_ROWS and n_values >= _ALMOST_ALL * n_rows:
+        return True
+    return n_values > many and few * n_values >= n_rows
 
 
 def check_no_text(X: Any, of: str = "X") -> None:
