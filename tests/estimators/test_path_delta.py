@@ -185,6 +185,11 @@ def test_with_many_rows_the_figure_reported_is_of_classifiers_with_all_of_them(m
     assert search_of(Rows.read(*shells(400)), 2, np.random.default_rng(0))._many
 
 
+def test_no_difference_of_selection_rates_exceeds_one(search, monkeypatch):
+    monkeypatch.setattr(search, "_gain", 2.0)
+    assert search._quick(search.coarse[0]).value == 1.0
+
+
 def test_no_point_within_the_request_gives_the_least(search):
     points, deltas, chosen = search.search(0.0)
     assert deltas[chosen].value > 0.0

@@ -327,7 +327,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
             f"{label(g['attribute'], g['group'])} ({g['n_rows']})" for g in report["small_groups"]
         ]
         every = worst is not None and worst["small"]
-        why = "and no comparison without them" if every else "listed but never the largest"
+        why = "and no comparison without them" if every else "never the largest"
         what = "rows" if report["n_units"] is None else "units"
         text = escape(shorten(", ".join(named)))
         yield f"Fewer than {report['min_group']} {what}, {why}: {text}"

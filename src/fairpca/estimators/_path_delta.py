@@ -138,7 +138,7 @@ class DeltaSearch:
         if key not in self._known:
             self._known[key] = self.measure(point, 1, self._train_some)
         known = self._known[key]
-        return known._replace(value=known.value + self._gain)
+        return known._replace(value=min(known.value + self._gain, 1.0))
 
     def _limit(self, point, margin=_MARGIN):
         quick = self._quick(point)

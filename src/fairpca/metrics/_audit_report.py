@@ -407,7 +407,7 @@ class AuditReport:
             lines.append(
                 f"  {self.settings['compare']}: mean gap {number(one.mean_gap)}, covariance gap "
                 f"{number(one.cov_gap)}, MMD² {number(one.mmd2)}, Gaussian bound "
-                f"{points(one.gaussian_bound)} points"
+                f"{points(min(one.gaussian_bound, 1.0))} points"
             )
         return "\n".join([*lines, *self._more_lines()])
 

@@ -110,7 +110,7 @@ def audit(
     confidence : float, default 0.95
         Of the intervals; those of all adversaries and pairs of a representation hold together.
     min_group : int, default 30
-        Pairs with a group of fewer rows (or units) are listed, but are never the largest.
+        Pairs with a group of fewer rows (or units) are never the largest.
     random_state : int, default 0
         Seed.
     progress : callable, optional
