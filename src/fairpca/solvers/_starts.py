@@ -109,7 +109,12 @@ def _first_basis(reduced: ReducedProblem, solver: str, watch: Watch | None) -> R
     if solver == "deflation" and reduced.violation(V) <= FEASIBLE:
         at = Lagrangian(reduced, multipliers)
         return Refined(V, at.M, at.b, 0, Status.CONVERGED)
-    return refine(reduced, V, multipliers, watch=watch, bound=bound)
+    ascent = refine(reduced, V, multipliers, watch=watch, bound=bound)
+    lost = reduced.objective(V) - reduced.objective(ascent.basis)
+    if reduced.violation(V) > FEASIBLE or lost <= FEASIBLE:
+        return ascent
+    # The first steps lost what deflation had found: a stiff ascent stays next to it.
+    return refine(reduced, V, multipliers, stiffness=_STIFF, watch=watch, bound=bound)
 
 
 def _ascend_again(
