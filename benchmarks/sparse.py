@@ -34,11 +34,11 @@ from fairpca import FairPCA, SparseFairPCA
 from fairpca.exceptions import InfeasibleError
 from fairpca.linalg import single_blas_thread
 from fairpca.solvers import FairProblem, solve
-from fairpca.solvers._sparse import solve_sparse
-from fairpca.solvers._sparse_problem import (
+from fairpca.solvers._sparse import (
     SparseProblem,
     explained_variances,
     independent_rows,
+    solve_sparse,
     whitened_gap,
 )
 from reproduction.datasets import UCI

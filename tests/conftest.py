@@ -34,10 +34,12 @@ def short_path(monkeypatch):
 
 @pytest.fixture(scope="module")
 def small_effort():
-    """Audits draw and permute little, for tests of commands and pages, not of their figures."""
+    """Audits and pages draw, permute and fit little, for tests of what they say."""
     with pytest.MonkeyPatch.context() as patch:
         table = tuple(Effort(name, 400, 200, 1, 200, 19, 9, 1.0) for name in EFFORTS)
         patch.setattr("fairpca.metrics._inference._TABLE", table)
+        patch.setattr("fairpca.report._summary.PENALTIES", (0.0, 1.0))
+        patch.setattr("fairpca.report._audit_report._DPI", 40)
         yield
 
 

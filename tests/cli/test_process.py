@@ -63,7 +63,11 @@ def test_bad_input_is_one_line_and_two():
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 128 + signal.SIGTERM, marks=pytest.mark.slow),
+    ],
 )
 def test_interruption_leaves_no_file_and_no_traceback(long_work, tmp_path, number, code):
     process = start(*long_work)

@@ -3,9 +3,15 @@
 import pytest
 from sklearn.utils.estimator_checks import (
     check_dataframe_column_names_consistency,
+    check_dict_unchanged,
+    check_estimators_dtypes,
+    check_estimators_pickle,
+    check_fit_idempotent,
+    check_methods_subset_invariance,
     check_param_validation,
     check_parameters_default_constructible,
     check_set_output_transform_pandas,
+    check_transformer_general,
     check_transformer_get_feature_names_out_pandas,
     parametrize_with_checks,
 )
@@ -24,6 +30,15 @@ EXTRA_CHECKS = [
     check_set_output_transform_pandas,
     check_transformer_get_feature_names_out_pandas,
     check_dataframe_column_names_consistency,
+]
+# Those that see what a fit with groups does; the others look at the interface.
+OF_FITS = [
+    check_dict_unchanged,
+    check_estimators_dtypes,
+    check_estimators_pickle,
+    check_fit_idempotent,
+    check_methods_subset_invariance,
+    check_transformer_general,
 ]
 PLAIN = DeltaFairPCA(1, missing_groups="ignore")
 # With a penalty: the checks have too few rows for groups to be measured on halves of them.
@@ -44,6 +59,13 @@ def test_plain_path(estimator, check):
     check(estimator)
 
 
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("check", OF_FITS, ids=lambda check: check.__name__)
+def test_fits_with_groups(check):
+    check(type(FAIR).__name__, FAIR)
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.SmallGroupWarning")
 @parametrize_with_checks([FAIR], expected_failed_checks=lambda estimator: RANDOM)
 def test_fair_path(estimator, check):

@@ -551,6 +551,7 @@ def test_draws_keep_proportions_and_every_cell():
     np.testing.assert_array_equal(rows.draw(10_000), np.arange(10_000))
 
 
+@pytest.mark.slow
 def test_memory_stays_below_three_times_the_rows():
     rng = np.random.default_rng(0)
     z = rng.random(250_000) < 0.4

@@ -136,7 +136,7 @@ def test_corrected_gaps_are_nearer_to_the_truth():
 def test_the_error_of_several_rounds_is_that_of_their_mean():
     """Folds of several rounds share halves: as if they were independent it would be too small."""
     V, said, shown = np.eye(6)[:2], [], []
-    for seed in range(150):
+    for seed in range(80):
         X, z = made(300, seed, gap=2.0)
         folds = [
             measure_fold(
@@ -161,7 +161,7 @@ def test_halves_meet_once():
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_chance_is_what_groups_without_a_difference_show(rounds):
     shown, chance = [], []
-    for seed in range(30):
+    for seed in range(16):
         X, z = made(400, seed)
         folded = FoldedMoments.from_arrays(X, z)
         measured = measure_held_out(FairPCA(2, cov_weight=0.0, certify=False), folded, rounds)

@@ -7,8 +7,12 @@ import pytest
 import scipy.linalg
 
 from fairpca.linalg import complement_basis
-from fairpca.solvers._sparse import solve_sparse
-from fairpca.solvers._sparse_problem import SparseProblem, explained_variances, independent_rows
+from fairpca.solvers._sparse import (
+    SparseProblem,
+    explained_variances,
+    independent_rows,
+    solve_sparse,
+)
 
 ANGLES = 45
 

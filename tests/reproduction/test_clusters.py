@@ -92,6 +92,7 @@ def fits(toy, monkeypatch, tmp_path):
     return Fits.read(tmp_path / "definitions.csv"), truth
 
 
+@pytest.mark.slow
 def test_search_finds_the_definition_that_was_hidden(fits):
     fits, truth = fits
     place = fits.names.index(truth)

@@ -190,6 +190,7 @@ def test_rows_that_are_used():
     assert random.max() > 900
 
 
+@pytest.mark.slow
 def test_search_finds_what_was_hidden(hidden):
     reader, truth = hidden
     place = reader.candidates.index(truth)
@@ -204,6 +205,7 @@ def test_search_finds_what_was_hidden(hidden):
     assert agreeing == len(cells) == 18
 
 
+@pytest.mark.slow
 def test_screening_agrees_with_the_methods(hidden):
     reader, truth = hidden
     place = reader.candidates.index(truth)
@@ -222,6 +224,7 @@ def test_thresholds_leave_rows_on_both_sides():
     assert min(cuts) >= 49
 
 
+@pytest.mark.slow
 def test_a_quick_search_fits_little(hidden, monkeypatch):
     fits, rows = [], []
     fit_all, measure = search.fit_bases, search.gaussian_released

@@ -277,6 +277,7 @@ def test_no_threads_are_left_behind(tmp_path):
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_row_group(tmp_path):
     rng = np.random.default_rng(0)
     peaks = []

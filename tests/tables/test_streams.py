@@ -211,6 +211,7 @@ def test_what_is_no_stream(tmp_path):
         moments_from_arrow(twice, "a")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows():
     drawn, held = np.random.default_rng(0), []
 

@@ -24,7 +24,6 @@ from fairpca.cli._request import (
     sum_rows,
 )
 from fairpca.cli._show import print_fit, to_json
-from fairpca.cli._show_sparse import sparse_figures
 from fairpca.estimators import FairPCA
 from fairpca.estimators._comparison import PARTS, fit_with_plain, held_out_summary, hold_out_summary
 from fairpca.estimators._data_warnings import look_at_scores
@@ -224,7 +223,9 @@ def _document(result: PlainComparison) -> dict[str, Any]:
     if fair.target_weight:
         document["target"] = {**fair.target_information_, "kept": fair.target_kept_}
     if hasattr(fair, "balance_"):
-        document["sparse"] = sparse_figures(fair)
+        names = ("n_nonzero", "balance", "reconstruction", "whitened_cov_gap", "correlation")
+        path = records(fair.path_) if hasattr(fair, "path_") else None
+        document["sparse"] = {**{name: getattr(fair, f"{name}_") for name in names}, "path": path}
     elif hasattr(fair, "path_"):
         chosen = ("penalty", "leakage", "delta", "delta_error", "delta_chance", "delta_verified")
         document["adversary"] = {

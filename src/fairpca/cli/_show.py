@@ -34,13 +34,27 @@ from fairpca._present import (
     visible,
     with_error,
 )
-from fairpca.cli._show_sparse import loadings_table, sparse_path
 from fairpca.moments.contrasts import ContrastTable
 
 # Columns of text; all others hold figures.
 _TEXT = {"", "attribute", "group", "groups", "stratum", "pair", "statistic", "adversary",
          "rate of", "largest for", "meaning", "note", "component", "feature"}  # fmt: skip
 _PERSONS = f"fewer than {MIN_ROWS} rows: nearly single persons"
+_MOST_BALANCES = 3  # columns of them
+# Of the columns of a path: their heads, and how values are written.
+_Columns = dict[str, tuple[str, Callable[[Any], str]]]
+_DELTA_PATH: _Columns = {
+    "penalty": ("penalty", number),
+    "variance": ("variance kept", percent),
+    "leakage": ("leakage (R²)", number),
+    "delta": ("Δ in points", points),
+    "delta_error": ("error", lambda error: f"± {points(error)}"),
+}
+_SPARSE_PATH: _Columns = {
+    "n_nonzero": ("loadings", str),
+    "explained_variance_ratio": ("variance explained", percent),
+    "whitened_cov_gap": ("whitened covariance gap", number),
+}
 
 
 def to_json(command: str, document: dict[str, Any]) -> str:
@@ -99,8 +113,8 @@ def print_fit(
     _print(
         heading,
         _comparison(fair, plain, held_out),
-        *((_path(fair),) if hasattr(fair, "penalty_") else ()),
-        *(_table(*content) for content in (sparse_path(fair), loadings_table(fair)) if content),
+        _path(fair) if hasattr(fair, "path_") else None,
+        _loadings(fair) if hasattr(fair, "balance_") else None,
         _target(fair, held_out) if fair.target_weight else None,
         escape(certificate_text(fair)),
         f"{expected['text'] if expected else ''}\n",
@@ -168,25 +182,38 @@ def _target(fair: Any, held_out: dict[str, Any] | None) -> Table:
 
 
 def _path(fair: Any) -> Table:
-    path = records(fair.path_)
-    rows = [
-        (number(point["penalty"]), percent(point["variance"]), number(point["leakage"]),
-         points(point["delta"]), f"± {points(point['delta_error'])}",
-         "chosen" if point["chosen"] else "")
-        for point in path
-    ]  # fmt: skip
-    head = ("penalty", "variance kept", "leakage (R²)", "Δ in points", "error", "note")
-    caption = (
-        f"{delta_request(fair)} Δ: difference in selection rates of two groups, for classifiers "
-        "trained on as many rows."
-    )
-    return _table(
-        "Leakage along the path, and the variance it costs",
-        head,
-        rows,
-        caption,
-        lambda place: bool(path[place]["chosen"]),
-    )
+    """Show the points that a penalty, or a number of loadings, was chosen from."""
+    columns, title, caption = _SPARSE_PATH, "What more non-zero loadings explain", None
+    if hasattr(fair, "penalty_"):
+        columns, title = _DELTA_PATH, "Leakage along the path, and the variance it costs"
+        caption = (
+            f"{delta_request(fair)} Δ: difference in selection rates of two groups, for "
+            "classifiers trained on as many rows."
+        )
+    chosen = fair.path_["chosen"]
+    cells = [map(write, fair.path_[name]) for name, (_, write) in columns.items()]
+    notes = ("chosen" if this else "" for this in chosen)
+    head = (*(name for name, _ in columns.values()), "note")
+    return _table(title, head, zip(*cells, notes, strict=True), caption, chosen.__getitem__)
+
+
+def _loadings(fair: Any) -> Table:
+    """Show the loadings that are not zero, and which of them cancel a group difference."""
+    compared = [entry for entry in records(fair.contrasts_) if entry["mean_gap"] is not None]
+    labels = [f"balance {e['positive']} − {e['negative']}" for e in compared[:_MOST_BALANCES]]
+    names = getattr(fair, "feature_names_in_", [f"x{i}" for i in range(fair.n_features_in_)])
+    rows = []
+    for j, component in enumerate(fair.components_):
+        first = f"{j + 1} ({percent(fair.explained_variance_ratio_[j])})"
+        for k in sorted(component.nonzero()[0], key=lambda k: -abs(component[k])):
+            balances = (f"{x:+.3f}" for x in fair.balance_[: len(labels), j, k])
+            rows.append((first, names[k], f"{component[k]:+.2f}", *balances))
+            first = ""
+    caption = "Balance: loading × group difference. It sums to zero where group means are equal."
+    if len(compared) > len(labels):
+        caption += f" {len(compared) - len(labels)} more contrasts are in the JSON document."
+    head = ("component", "feature", "loading", *labels)
+    return _table("What the components are made of", head, rows, caption)
 
 
 def _group_losses(groups: dict[str, list[Any]], of: str) -> Table:

@@ -177,13 +177,20 @@ def _measure(
                 continue
             raw = gap_statistics(sum_moments(halves), components, *options, compared=compared)
             if hasattr(fair, "reconstruction_"):
-                raw = raw._replace(variance=fair.explained_share(sum_moments(halves)))
+                raw = raw._replace(variance=_explained_share(fair, sum_moments(halves)))
             result.statistics.append(raw)
             if moments.targets:
                 from fairpca.estimators._target import held_out_information
 
                 result.target.append(held_out_information(fair, sum_moments(unscaled)))
     return result._replace(with_cov=with_cov)
+
+
+def _explained_share(fair: Any, moments: GroupMoments) -> float:
+    """Share of the variance of other rows that the regression of the fit explains."""
+    S = moments.pooled().covariance  # a regression of few new rows would explain too much
+    missed = np.eye(len(S)) - fair.reconstruction_.T @ fair.components_
+    return 1.0 - float(np.sum((missed @ S) * missed)) / (float(np.trace(S)) or 1.0)
 
 
 def _fit(model: FairPCA, count: Any, train: GroupMoments, fold: str) -> FairPCA:

@@ -410,9 +410,9 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
         warn: bool = True,
     ) -> Self:
         """Scale, pose the problem, solve it, and set the attributes that end in an underscore."""
-        whole, famd = self._whole(moments), self.standardize == FAMD
-        scaling = whole.standardization(famd=famd) if self.standardize else None
-        scaled = whole.complete() if scaling is None else whole.standardized(scaling)
+        famd = self.standardize == FAMD
+        scaling = moments.standardization(famd=famd) if self.standardize else None
+        scaled = moments.complete() if scaling is None else moments.standardized(scaling)
         inner, span = scaled.coordinates(), scaled.span  # the span of the rows, if X is wide
         _, mean, covariance = inner.pooled()
         contrasts = self._form_contrasts(inner)
@@ -441,10 +441,6 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
                 warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
             warn_of_groups(self, compared=self.mean_tol is not None or self.cov_weight != 0)
         return self
-
-    def _whole(self, moments: GroupMoments) -> GroupMoments:
-        """Moments as the solver needs them."""
-        return moments
 
     def _find_components(
         self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -20,13 +21,14 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array, spectral_norms
-from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.moments import GroupMoments
 from fairpca.solvers import Certificate, FairProblem, Solution
-from fairpca.solvers._sparse import solve_path
-from fairpca.solvers._sparse_problem import (
+from fairpca.solvers._sparse import (
     SparseProblem,
+    State,
     explained_variances,
     independent_rows,
+    solve_sparse,
     whitened_gap,
 )
 
@@ -37,14 +39,12 @@ _MOST_FEATURES = 5000
 _PER_PAIR, _PER_CUBE = 3e-6, 2e-5
 # A mean gap this small against the spread of the features is rounding, not a difference.
 _MEAN_FLOOR = 1e-11
-# How much longer supports become from one point of the path to the next, and where it ends.
-_PATH_STEP = 1.3
-_PATH_END = 0.995
-# Share of the best of the path that its chosen point explains at least.
-_CHOSEN = 0.95
-_INHERITED = (
-    *("n_components", "cov_tol", "compare", "joint", "reference", "numeric", "min_group_size"),
-    *("whiten", "standardize", "missing", "missing_groups", "verbose"),
+# How much longer supports become along the path, the share of the bound at which it ends, and the
+# share of the best of the path that its chosen point explains at least.
+_PATH_STEP, _PATH_END, _CHOSEN = 1.3, 0.995, 0.95
+_SHARED = (
+    *("n_components", "mean_tol", "cov_tol", "compare", "joint", "reference", "numeric"),
+    *("min_group_size", "whiten", "standardize", "missing", "missing_groups", "verbose"),
 )
 
 
@@ -116,15 +116,10 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
 
     path_: dict[str, list[Any]]
 
-    # What a dense fit may choose and this one does not.
-    objective, solver, cov_weight, cov_shift = "total", "sparse", None, None
-    certify, tol, max_iter = True, 1e-4, 5000
     _orthogonal = False
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **{name: FairPCA._parameter_constraints[name] for name in _INHERITED},
+        **{name: FairPCA._parameter_constraints[name] for name in _SHARED},
         "n_nonzero": [AT_LEAST_ONE, one_of({PATH})],
-        "mean_tol": FairPCA._parameter_constraints["mean_tol"],
         "feature_groups": ["array-like", one_of({COLUMNS}), None],
     }
 
@@ -147,21 +142,8 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         missing_groups: str = "raise",
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.n_nonzero = n_nonzero
-        self.mean_tol = mean_tol
-        self.cov_tol = cov_tol
-        self.feature_groups = feature_groups
-        self.compare = compare
-        self.joint = joint
-        self.reference = reference
-        self.numeric = numeric
-        self.min_group_size = min_group_size
-        self.whiten = whiten
-        self.standardize = standardize
-        self.missing = missing
-        self.missing_groups = missing_groups
-        self.verbose = verbose
+        super().__init__(**{name: value for name, value in locals().items() if name in _SHARED})
+        self.n_nonzero, self.feature_groups, self.solver = n_nonzero, feature_groups, "sparse"
 
     def to_sklearn(self) -> Any:
         """Refuse: the components are not orthogonal, as those of scikit-learn's PCA are."""
@@ -170,31 +152,22 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
             "transform as if they were: use save and load_model, or to_onnx, instead."
         )
 
-    def explained_share(self, moments: GroupMoments) -> float:
-        """Return the share of the variance of other rows that the fitted regression explains.
-
-        Parameters
-        ----------
-        moments : GroupMoments
-            Of rows that are scaled as those of the fit.
-        """
-        S = moments.pooled().covariance  # a regression of few new rows would explain too much
-        missed = np.eye(len(S)) - self.reconstruction_.T @ self.components_
-        return 1.0 - float(np.sum((missed @ S) * missed)) / (float(np.trace(S)) or 1.0)
-
     def quick_copy(self, **options: Any) -> SparseFairPCA:
         """Return a silent copy, not fitted, with the number of loadings that a path has chosen."""
         if hasattr(self, "path_"):
             options["n_nonzero"] = self.path_["n_nonzero"][self.path_["chosen"].index(True)]
         return clone(self).set_params(verbose=0, **options)
 
-    def _whole(self, moments: GroupMoments) -> GroupMoments:
+    def _fit_sums(self, moments: GroupMoments, **options: Any) -> Self:
+        """Fit from all pairs of features, also where there are more of them than rows."""
         if moments.n_features > _MOST_FEATURES:
             raise InvalidInputError(
                 f"X has {moments.n_features} features, and sparse components need a matrix of all "
                 f"pairs of them: choose at most {_MOST_FEATURES}, or use FairPCA."
             )
-        return moments.expanded()
+        super()._fit_sums(moments.expanded(), **options)
+        self.moments_ = moments
+        return self
 
     def _find_components(
         self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
@@ -202,40 +175,41 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         """Search the supports of each size; set the path, if there is one."""
         problem = pose()
         sparse = self._pose(problem, moments)
-        sizes, S = self._sizes(sparse), sparse.S
-        seconds = len(sizes) * _PER_PAIR * len(S) ** 2
-        if sparse.limit is not None:
-            seconds += sum(_PER_CUBE * (sparse.d * size) ** 3 for size in sizes)
-        if warn and seconds > LONG_FIT:
-            settings = [("n_nonzero", sizes[0])] if len(sizes) > 1 else []
-            what = f"{sparse.d} components of at most {sizes[-1]} of {len(S)} features"
-            warn_of_time(seconds, f"{what} may take about {{}}: choose fewer features.", settings)
-        states = solve_path(sparse, sizes, _PATH_END)
-        V, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
+        S, Q, sizes = sparse.S, sparse.Q, self._sizes(sparse)
+        if warn:
+            _warn_of_time(sparse, sizes)
+        states: dict[int, State] = {}
+        for size in sizes:  # from the last solution, which is kept where it is better
+            state = solve_sparse(replace(sparse, k=size), list(states.values())[-1:])
+            if state is not None:
+                states[size] = state
+                if state.value >= _PATH_END * sparse.bound:
+                    break
+        found, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
         path = {
             "n_nonzero": list(states),
-            "explained_variance_ratio": [explained_variances(S, W).sum() / total for W in V],
-            "whitened_cov_gap": [whitened_gap(S, sparse.Q, W) for W in V],
+            "explained_variance_ratio": [explained_variances(S, V).sum() / total for V in found],
+            "whitened_cov_gap": [whitened_gap(S, Q, V) for V in found],
         }
-        chosen = self._choose(sparse, V, path)
+        chosen = self._choose(sparse, found, path)
         for name in ("path_", "path_components_"):  # a fit of one size has none
             self.__dict__.pop(name, None)
         if self.n_nonzero == PATH:
-            self.path_ = {**path, "chosen": [place == chosen for place in range(len(V))]}
-            self.path_components_ = np.array([W.T for W in V])
-        correlation = largest_correlation(V[chosen].T @ S @ V[chosen])
+            self.path_ = {**path, "chosen": [place == chosen for place in range(len(found))]}
+            self.path_components_ = np.array([V.T for V in found])
+        V = found[chosen]
+        correlation = largest_correlation(V.T @ S @ V)
         if warn and correlation > UNCORRELATED:
             warn_user(
                 f"two scores have a correlation of {correlation:.2f}: {sparse.d} components are "
                 f"uncorrelated with n_nonzero={len(sparse.F) + sparse.d} or more.",
                 CorrelatedScoresWarning,
             )
+        mean_gap = float(np.linalg.norm(problem.mean_gaps @ V, axis=1).max(initial=0.0))
+        cov_gap = float(spectral_norms(V.T @ Q @ V).max(initial=0.0))
         explained = total * path["explained_variance_ratio"][chosen]
-        mean_gaps = np.linalg.norm(problem.mean_gaps @ V[chosen], axis=1)
-        cov_gaps = spectral_norms(V[chosen].T @ sparse.Q @ V[chosen])
-        gaps = [float(some.max(initial=0.0)) for some in (mean_gaps, cov_gaps)]
-        figures = (explained, sparse.bound, gaps[0], gaps[1], sparse.bound, 0.0, self.solver)
-        return Solution(V[chosen], Certificate(*figures, True, True, "explained"), 1)
+        figures = (explained, sparse.bound, mean_gap, cov_gap, sparse.bound, 0.0, self.solver)
+        return Solution(V, Certificate(*figures, True, True, "explained"), 1)
 
     def _pose(self, problem: FairProblem, moments: GroupMoments) -> SparseProblem:
         """Pose the problem of all features, for any number of places."""
@@ -255,14 +229,14 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
             )
         return sparse
 
-    def _places(self, moments: GroupMoments) -> list[Array] | None:
-        """Features of each label; None: every feature counts by itself."""
-        if self.feature_groups is None:
+    def _places(self, moments: GroupMoments) -> Array | None:
+        """Features of each label, of which short rows repeat one; None: each counts by itself."""
+        labels, p = self.feature_groups, moments.n_features
+        if labels is None:
             return None
-        p, labels = moments.n_features, self.feature_groups
         if isinstance(labels, str):
-            names = moments.feature_names or [f"x{place}" for place in range(p)]
-            labels = moments.columns or [str(name).split("=", 1)[0] for name in names]
+            names = map(str, moments.feature_names or range(p))
+            labels = moments.columns or [name.split("=", 1)[0] for name in names]
         if len(labels) != p:
             raise InvalidInputError(
                 f"feature_groups has {len(labels)} labels for {p} features: give one for each.",
@@ -271,7 +245,8 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         members: dict[Any, list[int]] = {}
         for place, label in enumerate(labels):
             members.setdefault(label, []).append(place)
-        return [np.array(some) for some in members.values()]
+        most = max(map(len, members.values()))
+        return np.array([[*some, *some[-1:] * (most - len(some))] for some in members.values()])
 
     def _sizes(self, problem: SparseProblem) -> list[int]:
         """Numbers of places to solve for; refuse those that cannot have equal means."""
@@ -292,38 +267,30 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
             )
         return [size]
 
-    def _choose(self, problem: SparseProblem, V: list[Array], path: dict[str, list[Any]]) -> int:
+    def _choose(
+        self, problem: SparseProblem, found: list[Array], path: dict[str, list[Any]]
+    ) -> int:
         """Return the place of the smallest size that explains enough within the limits."""
         shares, gaps = path["explained_variance_ratio"], path["whitened_cov_gap"]
-        within = [place for place, W in enumerate(V) if not problem.excess(W)]
+        within = [place for place, V in enumerate(found) if not problem.excess(V)]
         if within:
             enough = _CHOSEN * max(shares[place] for place in within)
             return next(place for place in within if shares[place] >= enough)
-        name, least = "mean_tol", None
-        advice = "was not met by any components found. Raise mean_tol or n_nonzero."
-        if not V:
-            name = "n_nonzero"
-            advice = "leaves no equal group means in so many components. Raise n_nonzero."
-        elif problem.limit is not None and min(gaps) > problem.limit:
-            name, least = "cov_tol", min(gaps)
-            advice = (
-                "was not met by any components found: the smallest whitened covariance gap is "
-                f"{least:.4g}. Raise cov_tol or n_nonzero."
-            )
-        raise InfeasibleError(f"{name}={getattr(self, name)} {advice}", least, parameter=name)
+        name, least, cause = "n_nonzero", None, "leaves no equal group means in so many components"
+        if found:
+            name, cause = "mean_tol", "was not met by any components found"
+            if problem.limit is not None and min(gaps) > problem.limit:
+                name, least = "cov_tol", min(gaps)
+                cause += f": the smallest whitened covariance gap is {least:.4g}"
+        remedy = "n_nonzero" if name == "n_nonzero" else f"{name} or n_nonzero"
+        message = f"{name}={getattr(self, name)} {cause}. Raise {remedy}."
+        raise InfeasibleError(message, least, parameter=name)
 
-    def _keep(
-        self,
-        covariance: Array,
-        contrasts: ContrastSet,
-        solution: Solution,
-        total: float,
-        span: Any = None,
-    ) -> None:
+    def _keep(self, covariance: Array, contrasts: Any, solution: Solution, *others: Any) -> None:
         """Set the attributes of any components, and those of sparse ones."""
-        super()._keep(covariance, contrasts, solution, total, span)
+        super()._keep(covariance, contrasts, solution, *others)
         S, V = covariance, solution.basis
-        self.explained_variance_ratio_ = explained_variances(S, V) / (total or 1.0)
+        self.explained_variance_ratio_ = explained_variances(S, V) / (np.trace(S) or 1.0)
         self.reconstruction_ = np.linalg.solve(V.T @ S @ V, (S @ V).T)
         self.n_nonzero_ = np.count_nonzero(V, axis=0)
         self.balance_ = contrasts.mean_gaps[:, None, :] * self.components_
@@ -332,8 +299,18 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
 
     def _written_state(self, min_rows: int) -> dict[str, Any]:
         """Leave out what balances the mean gap of a small group: it shows the gap itself."""
-        gaps = self.contrasts_["mean_gap_before"]
-        flags = zip(self.contrasts_.small(min_rows), gaps, strict=True)
-        small = [flag for flag, gap in flags if gap is not None]
-        kept = np.logical_not(small).reshape(-1, 1, 1)
-        return {**super()._written_state(min_rows), "balance_": self.balance_ * kept}
+        small, gaps = self.contrasts_.small(min_rows), self.contrasts_["mean_gap_before"]
+        kept = [not few for few, gap in zip(small, gaps, strict=True) if gap is not None]
+        balance = self.balance_ * np.reshape(kept, (-1, 1, 1))
+        return {**super()._written_state(min_rows), "balance_": balance}
+
+
+def _warn_of_time(problem: SparseProblem, sizes: list[int]) -> None:
+    """Warn before a search that may take long."""
+    limited = sizes if problem.limit is not None else ()
+    seconds = sum(_PER_CUBE * (problem.d * size) ** 3 for size in limited)
+    seconds += len(sizes) * _PER_PAIR * len(problem.S) ** 2
+    if seconds > LONG_FIT:
+        settings = [("n_nonzero", sizes[0])] if len(sizes) > 1 else []
+        what = f"{problem.d} components of at most {sizes[-1]} of {len(problem.S)} features"
+        warn_of_time(seconds, f"{what} may take about {{}}: choose fewer features.", settings)

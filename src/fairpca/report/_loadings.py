@@ -17,11 +17,11 @@ from fairpca.report._display import (
     PLAIN,
     Display,
     feature_names,
-    group_style,
     name_groups,
     plain_model,
     same_sign,
 )
+from fairpca.report._scores import draw_groups
 
 _PANELS = 4  # components in one picture
 
@@ -184,10 +184,8 @@ class BiplotDisplay(Display):
 
     Parameters
     ----------
-    components : ndarray of shape (d, p)
-        Fair components, at least two.
-    feature_names : sequence of str
-        Names of the features.
+    components, feature_names
+        As for `LoadingsDisplay`; at least two components.
     scores : ndarray of shape (n, d), optional
         Fair scores of rows.
     groups, codes : tuple of str and ndarray of shape (n,), optional
@@ -205,18 +203,17 @@ class BiplotDisplay(Display):
     >>> diabetes = load_diabetes_sex()
     >>> X, sex = diabetes.data, diabetes.sensitive_features
     >>> fair = SparseFairPCA(2, n_nonzero=3, standardize=True).fit(X, sensitive_features=sex)
-    >>> display = BiplotDisplay.from_estimator(fair, X, sensitive_features=sex)
-    >>> display.ax_.get_xlabel()
+    >>> BiplotDisplay.from_estimator(fair, X, sensitive_features=sex).ax_.get_xlabel()
     'component 1'
     """
 
     def __init__(
         self,
-        components: NDArray[Any],
+        components: Any,
         feature_names: Any,
-        scores: NDArray[Any] | None = None,
-        groups: tuple[str, ...] = (),
-        codes: NDArray[Any] | None = None,
+        scores: Any = None,
+        groups: Any = (),
+        codes: Any = None,
     ) -> None:
         self.components, self.feature_names = components, tuple(map(str, feature_names))
         self.scores, self.groups, self.codes = scores, groups, codes
@@ -236,19 +233,17 @@ class BiplotDisplay(Display):
 
         Parameters
         ----------
-        estimator : FairPCA, SparseFairPCA or DeltaFairPCA
-            Fitted.
-        X, sensitive_features : array-like, optional
-            Rows and their groups.
-        feature_names : sequence of str, optional
-            Names, where the estimator has none.
+        estimator, X, sensitive_features, feature_names
+            As for `LoadingsDisplay.from_estimator`; X are the rows to draw.
         ax, **options
             As for `plot`.
         """
         components, names = _loadings(estimator, feature_names)
-        scores = None if X is None else np.asarray(estimator.transform(X))
-        groups: tuple[tuple[str, ...], Any] = ((), None)
-        if scores is not None and sensitive_features is not None:
+        if X is None:
+            return cls(components, names).plot(ax, **options)
+        scores = np.asarray(estimator.transform(X))
+        groups: Any = (("all rows",), np.zeros(len(scores), int))
+        if sensitive_features is not None:
             groups = name_groups(sensitive_features, len(scores))
         return cls(components, names, scores, *groups).plot(ax, **options)
 
@@ -269,37 +264,26 @@ class BiplotDisplay(Display):
         chosen = np.argsort(-length, kind="stable")[:max_features]
         chosen = chosen[length[chosen] > 0.0]
         with self._canvas(ax, (6.6, 5.6)) as ax:
-            reach = self._draw_scores(ax)
+            reach = 1.0
+            if self.scores is not None:
+                U = self.scores[:, :2]
+                shown = np.random.default_rng(0).permutation(len(U))[:2000]
+                draw_groups(ax, U, self.groups, self.codes, shown)
+                ax.legend(loc="best")
+                reach = float(np.quantile(np.linalg.norm(U, axis=1), 0.97))
             tips = arrows[chosen] * reach / max(length.max(), 1e-12)
-            for tip in tips:
+            for tip, (x, y), index in zip(tips, _spread(tips, 0.13 * reach), chosen, strict=True):
                 arrow = {"arrowstyle": "-|>", "color": ACCENT, "linewidth": 1.4, "shrinkA": 0}
                 ax.annotate("", xy=tip, xytext=(0.0, 0.0), arrowprops=arrow)
-            for (x, y), index in zip(_spread(tips, 0.13 * reach), chosen, strict=True):
                 box = {"facecolor": "white", "alpha": 0.75, "pad": 0.8, "linewidth": 0}
                 style = {"ha": "left" if x >= 0 else "right", "va": "center", "bbox": box}
-                ax.text(1.06 * x, y, self.feature_names[index], **style)
+                ax.text(1.06 * x, y, self.feature_names[index], zorder=5, **style)
             ax.axhline(0.0, color="0.85", linewidth=0.8, zorder=0)
             ax.axvline(0.0, color="0.85", linewidth=0.8, zorder=0)
-            ax.set(xlabel="component 1", ylabel="component 2")
             ax.set(xlim=(-1.5 * reach, 1.5 * reach), ylim=(-1.25 * reach, 1.25 * reach))
+            ax.set(xlabel="component 1", ylabel="component 2")
             ax.set_title("Features in the plane of the fair components")
-            for handle in ax.legend(loc="best").legend_handles if self.groups else ():
-                handle.set(alpha=1.0, sizes=[30.0])
         return self
-
-    def _draw_scores(self, ax: Any) -> float:
-        """Draw the rows by group; return how far arrows may reach."""
-        if self.scores is None:
-            return 1.0
-        codes = np.zeros(len(self.scores), int) if self.codes is None else self.codes
-        shown = np.random.default_rng(0).permutation(len(codes))[:2000]
-        for index, name in enumerate(self.groups or ("",)):
-            style, mine = group_style(index), shown[codes[shown] == index]
-            ax.scatter(
-                *self.scores[mine, :2].T, s=9, alpha=0.35, linewidths=0, color=style.colour,
-                marker=style.marker, label=name or None,
-            )  # fmt: skip
-        return float(np.quantile(np.linalg.norm(self.scores[:, :2], axis=1), 0.97))
 
 
 def _loadings(estimator: Any, names: Any) -> tuple[NDArray[Any], Any]:
@@ -332,12 +316,10 @@ def largest_balance(estimator: Any) -> tuple[NDArray[Any] | None, str]:
 
 def _spread(tips: Any, least: float) -> Any:
     """Places of labels at the tips of arrows, moved up or down until they do not overlap."""
-    places = np.array(tips, dtype=float)
+    places = np.array(tips)
     for side in (places[:, 0] >= 0, places[:, 0] < 0):
         order = np.flatnonzero(side)[np.argsort(places[side, 1], kind="stable")]
-        before = places[order, 1].mean() if len(order) else 0.0
         for lower, upper in pairwise(order):
             places[upper, 1] = max(places[upper, 1], places[lower, 1] + least)
-        if len(order):
-            places[order, 1] += before - places[order, 1].mean()
+        places[order, 1] += np.sum(tips[order, 1] - places[order, 1]) / max(len(order), 1)
     return places

@@ -195,9 +195,7 @@ class BeforeAfterDisplay(Display):
             self._distributions(right, U[shown, 1], shown, limits[1], upright=True)
             top.set_axis_off()
             right.set_axis_off()
-        for index, name in enumerate(self.groups):
-            drawn = shown[self.codes[shown] == index]
-            _draw_group(main, U[drawn], U[self.codes == index], name, index)
+        draw_groups(main, U, self.groups, self.codes, shown)
         main.set(xlim=limits[0], ylim=limits[1])
         return main, top
 
@@ -275,6 +273,13 @@ def _common_limits(tables: list[Any], component: int) -> tuple[float, float]:
     high = max(np.quantile(column, 0.998) for column in columns)
     margin = 0.08 * (high - low) or 1.0
     return float(low - margin), float(high + margin)
+
+
+def draw_groups(ax: Any, U: Any, groups: Sequence[str], codes: Any, shown: Any) -> None:
+    """Draw those rows that are shown, and the mean and spread of all rows, of each group."""
+    for index, name in enumerate(groups):
+        drawn = shown[codes[shown] == index]
+        _draw_group(ax, U[drawn], U[codes == index], name, index)
 
 
 def _draw_group(ax: Any, points: Any, rows: Any, name: str, index: int) -> None:

@@ -68,6 +68,7 @@ class Fitted(NamedTuple):
     folded: FoldedMoments | None
     held_out: FoldedMoments | None = None
     path: tuple[PathPoint, ...] = ()
+    figures: dict[str, float] | None = None  # of the fair fit on rows that were held out
 
     def measured(self, model: Any) -> dict[str, float] | None:
         """Return figures of rows that a model was not fitted to, as ``fairpca fit`` has them."""
@@ -91,6 +92,7 @@ def fit_both(
         plain = fit_with_plain(fair, total)
         plain.components_ = same_sign(plain.components_, fair.components_)
         fitted = Fitted(fair, plain, total, folded, measured)
+        fitted = fitted._replace(figures=fitted.measured(fair))
         look_at_scores(fair, rows)
         return fitted._replace(path=_path(fitted) if folds else ())
     total = GroupMoments.from_rows(rows)
@@ -103,6 +105,7 @@ def fit_both(
         plain.fit_moments(total)
     plain.components_ = same_sign(plain.components_, fair.components_)
     fitted = Fitted(fair, plain, total, None, measured)
+    fitted = fitted._replace(figures=fitted.measured(fair))
     return fitted._replace(path=tuple(_points_of(fair, fitted)))
 
 
@@ -126,7 +129,8 @@ def _path(fitted: Fitted) -> tuple[PathPoint, ...]:
     path = []
     for penalty in penalties:
         model = fair if penalty == chosen else at_penalty(fair, penalty, fitted.moments)
-        if (figures := fitted.measured(model)) is not None:
+        figures = fitted.figures if model is fair else fitted.measured(model)
+        if figures is not None:
             about = {"penalty": penalty, "chosen": penalty == chosen}
             path.append(PathPoint(model.components_, {**about, **figures}))
     return tuple(path)
@@ -289,7 +293,7 @@ def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
     """Gather variance, gaps, certificate, contrasts, loadings and the trade-off of a fit."""
     fair, plain, moments = fitted[:3]
-    held_out = fitted.measured(fair)
+    held_out = fitted.figures
     return {
         "n_components": int(fair.n_components_),
         "standardized": bool(fair.standardize),
