@@ -16,6 +16,7 @@ from fairpca.adversary import (
 )
 from fairpca.adversary._leakage import RIDGE
 from fairpca.exceptions import InfeasibleError
+from fairpca.linalg import fix_signs
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 
@@ -244,6 +245,23 @@ def test_penalties_are_ascended_up_and_down_from_the_best_basis_for_each(monkeyp
         value = point.target.value(point.variance, point.leakage)
         others = [point.target.value(p.variance, p.leakage) for p in path.points]
         assert value == max(others)
+
+
+def test_signs_that_rounding_chooses_do_not_matter():
+    # eigh and QR choose them: rows that are summed in another order may have others.
+    rows = Rows.read(everything(120).X, np.arange(120) % 2)
+    moments = GroupMoments.from_rows(rows)
+    space = find_space(moments, moments.contrasts(), 1, 0.0)
+    for basis in (space.inner, *space.starts()):
+        np.testing.assert_array_equal(fix_signs(basis), basis)
+    targets, order = form_targets(rows, contrasts_of)
+    X, S = space.coordinates(rows.take(order).X), np.diag(space.variances)
+    start = np.full((len(S), 1), len(S) ** -0.5)
+    one, other = (
+        Ascent(X, S, space.total, targets, np.random.default_rng(0)).ascend(V, PathTarget(1.0))
+        for V in (start, -start)
+    )
+    np.testing.assert_allclose(one, -other, atol=1e-5)
 
 
 def test_an_ascent_does_not_lose():

@@ -134,7 +134,9 @@ class Ascent:
             # Both averages start at zero, which is divided out.
             pace = momentum / (1.0 - _MEMORY**step) / np.sqrt(size / (1.0 - _SLOW_MEMORY**step))
             length = 0.5 * _LENGTH * (1.0 + np.cos(np.pi * step / _STEPS))
-            V = np.linalg.qr(V + length * pace)[0]
+            # With the signs of V, which momentum goes on from, and not those that QR chooses.
+            V, R = np.linalg.qr(V + length * pace)
+            V *= np.sign(np.diag(R))
         return V
 
     def point(self, V: Array, test: Leakage) -> Point:
@@ -183,7 +185,8 @@ class Space:
         while first < r:
             bases.append(np.eye(r)[:, min(first, r - d) :][:, :d])
             first *= 2
-        return [*bases, *self._without_leading_gaps()]
+        # Rounding chooses signs, and random features see them.
+        return [fix_signs(V) for V in (*bases, *self._without_leading_gaps())]
 
     def _without_leading_gaps(self) -> list[Array]:
         """Bases of the most variance without the first 1, 2, 4, … directions of covariance gaps."""
@@ -243,7 +246,7 @@ def find_space(
     N = reduce_problem(replace(problem, cov_weight=0.0)).basis
     variances, turn = np.linalg.eigh(N.T @ covariance @ N)
     kept = variances > _ZERO * max(float(np.trace(covariance)), 0.0)
-    inner = (N @ turn[:, kept])[:, ::-1]
+    inner = fix_signs((N @ turn[:, kept])[:, ::-1])
     if inner.shape[1] < n_components:
         raise InfeasibleError(
             f"n_components={n_components}, but the number of directions in which the rows vary "
