@@ -8,14 +8,15 @@ import scipy.linalg
 from support import random_problem
 
 from fairpca.linalg import complement_basis
-from fairpca.solvers._sparse import solve_path, solve_sparse
-from fairpca.solvers._sparse_problem import (
+from fairpca.solvers._sparse import (
     SparseProblem,
+    _solve_sets,
     _SupportSets,
     explained_bound,
     explained_variances,
     independent_rows,
-    solve_sets,
+    solve_path,
+    solve_sparse,
     whitened_gap,
 )
 
@@ -117,7 +118,7 @@ def test_components_on_a_support_are_optimal_there(n_means, k):
     V = np.stack([problem.dense] * 2)
     sets = _SupportSets(problem, supports)
     _, values = sets.solve(np.stack([sets.near(V)]))
-    states = solve_sets(problem, supports, V)
+    states = _solve_sets(problem, supports, V)
     for n, state in enumerate(states):
         assert state.value >= values[0, n] * (1.0 - 1e-12)
         W = state.V
@@ -166,7 +167,7 @@ def test_two_components_are_those_of_the_best_supports(seed):
     problem = posed(seed, p=6, k=3, n_means=1)
     some = list(combinations(range(6), 3))
     pairs = np.array([(one, other) for one in some for other in some])
-    states = solve_sets(problem, pairs, np.stack([problem.dense] * len(pairs)))
+    states = _solve_sets(problem, pairs, np.stack([problem.dense] * len(pairs)))
     best = solve_sparse(problem)
     assert best.value >= max(state.value for state in states) * (1.0 - 1e-6)
     assert best.value <= problem.bound * (1.0 + 1e-12)
@@ -196,7 +197,7 @@ REACHED = {
 @pytest.mark.parametrize(("seed", "d", "k", "n_means", "limit", "mean_limit"), REACHED)
 def test_nothing_is_lost_on_a_support(seed, d, k, n_means, limit, mean_limit):
     problem = limited(seed, d, k, n_means, limit, mean_limit)
-    states = solve_sets(problem, SETS[:, :d, :k], np.stack([problem.dense] * len(SETS)))
+    states = _solve_sets(problem, SETS[:, :d, :k], np.stack([problem.dense] * len(SETS)))
     reached = REACHED[seed, d, k, n_means, limit, mean_limit]
     for state, value in zip(states, reached, strict=True):
         assert state.value >= value - 1e-4 * abs(value)
@@ -279,7 +280,7 @@ def test_a_direction_without_variance_is_not_used():
     X = np.column_stack([X, X[:, 0] + X[:, 1], np.zeros(60)])
     problem = SparseProblem.pose(np.cov(X.T), np.zeros((0, 7)), np.zeros((0, 7, 7)), 2, 3)
     supports = np.array([[[0, 1, 5], [2, 3, 6]], [[0, 1, 6], [1, 2, 5]]])
-    for state in solve_sets(problem, supports, np.stack([problem.dense] * 2)):
+    for state in _solve_sets(problem, supports, np.stack([problem.dense] * 2)):
         np.testing.assert_allclose(state.V.T @ problem.S @ state.V, np.eye(2), atol=1e-8)
         assert state.value == pytest.approx(explained(problem.S, state.V), rel=1e-8)
         assert np.abs(state.V).max() < 10.0
