@@ -207,7 +207,7 @@ CASES = {
         FairPCACV(2, cov_tols=(1.0, 3.0), mean_tols=(0.0,), folds=3), names=["cv_results_"]
     ),
     "forecast": lambda: forecast(FairPCA(2), refits=3),
-    "forecast of a sample": lambda: forecast(FairPCA(2, cov_tol=1.0), refits=3, n_new=60),
+    "forecast of a sample": lambda: forecast(FairPCA(2, cov_weight=2.0), refits=3, n_new=60),
     "forecast without means": lambda: forecast(
         FairPCA(2, mean_tol=None), refits=2, confidence=0.8
     ),
