@@ -136,7 +136,7 @@ class Ascent:
             length = 0.5 * _LENGTH * (1.0 + np.cos(np.pi * step / _STEPS))
             # With the signs of V, which momentum goes on from, and not those that QR chooses.
             V, R = np.linalg.qr(V + length * pace)
-            V *= np.sign(np.diag(R))
+            V *= np.copysign(1.0, np.diag(R))
         return V
 
     def point(self, V: Array, test: Leakage) -> Point:
