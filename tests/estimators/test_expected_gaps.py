@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from fairpca import FairPCA, GroupMoments, load_model
-from fairpca.estimators._expected_gaps import expected_figures
+from fairpca.estimators._comparison import expected_figures
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments._new_data import compared_contrasts, draw_moments, forecast_means, hotelling
 

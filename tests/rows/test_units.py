@@ -9,7 +9,7 @@ from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError, UnitsWarning
 from fairpca.metrics import audit
 from fairpca.rows import Rows
-from fairpca.rows._columns import split_named
+from fairpca.rows._containers import split_named
 from fairpca.rows._identifiers import suggests_units
 
 LABELS = {

@@ -25,9 +25,14 @@ from fairpca.cli._request import (
 )
 from fairpca.cli._show import print_fit, to_json
 from fairpca.estimators import FairPCA
-from fairpca.estimators._comparison import PARTS, fit_with_plain, held_out_summary, hold_out_summary
+from fairpca.estimators._comparison import (
+    PARTS,
+    expected_figures,
+    fit_with_plain,
+    held_out_summary,
+    hold_out_summary,
+)
 from fairpca.estimators._data_warnings import look_at_scores
-from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.moments.contrasts import ContrastTable, without_small_groups

@@ -16,7 +16,8 @@ from fairpca.cli._console import Stages, as_typed
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._columns import MISSING_GROUP, check_names
+from fairpca.rows._checks import MISSING_GROUP
+from fairpca.rows._containers import check_names
 from fairpca.rows._identifiers import check_no_dates, check_words
 from fairpca.tables import Roles, Table, open_table
 from fairpca.tables._roles import is_text, possible_features, suggested_units

@@ -37,17 +37,16 @@ from fairpca.linalg import Array, fix_signs, varimax
 from fairpca.moments import ContrastSet, GroupCovariances, GroupMoments, Span
 from fairpca.moments.contrasts import ContrastTable
 from fairpca.rows import UNKNOWN_GROUP, Rows
-from fairpca.rows._checks import check_container, check_finite, check_no_dates_or_masks
-from fairpca.rows._columns import (
-    ALIGNED,
+from fairpca.rows._checks import (
     MISSING_GROUP,
-    PARTS,
+    check_container,
+    check_finite,
+    check_no_dates_or_masks,
     find_missing,
     missing_in_parts,
     no_rows_error,
-    split_named,
-    without_columns,
 )
+from fairpca.rows._containers import ALIGNED, PARTS, split_named, without_columns
 from fairpca.rows._identifiers import check_no_text, warn_of_units
 from fairpca.solvers import Certificate, FairProblem, Solution, solve
 from fairpca.tables import input_kind

@@ -25,7 +25,7 @@ from fairpca.moments import ContrastSet, FoldedMoments, GroupMoments
 from fairpca.moments._cells import merge
 from fairpca.moments._new_data import compared_contrasts
 from fairpca.rows import Rows
-from fairpca.rows._columns import fill_means
+from fairpca.rows._checks import fill_means
 
 _ZERO = 1e-12  # of a variance: rounding
 _DOMINANT = 0.9

@@ -31,7 +31,7 @@ from fairpca.exceptions import DeltaNotReachedWarning, InfeasibleError, InvalidI
 from fairpca.linalg import Array
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._columns import fill_means
+from fairpca.rows._checks import fill_means
 from fairpca.solvers import FairProblem
 from fairpca.solvers._problem import count_components
 from fairpca.tables import input_kind

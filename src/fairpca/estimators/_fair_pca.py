@@ -21,8 +21,7 @@ from fairpca.estimators._data_warnings import (
     warn_of_origin,
     warn_of_solve,
 )
-from fairpca.estimators._expected_gaps import ExpectedGapsMixin, check_moments
-from fairpca.estimators._linear import FAMD, LinearEstimator
+from fairpca.estimators._linear import FAMD, LinearEstimator, check_moments
 from fairpca.estimators._sklearn import NON_NEGATIVE, fit_context, one_of
 from fairpca.exceptions import (
     GroupsError,
@@ -32,14 +31,14 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import GroupMoments
+from fairpca.moments import ExpectedGaps, GroupMoments
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution
 from fairpca.solvers._problem import count_components
 from fairpca.solvers._solve import check_covariance_terms, check_objective
 
 
-class FairPCA(ExpectedGapsMixin, LinearEstimator):
+class FairPCA(LinearEstimator):
     """Principal components from which a protected attribute is hard to predict.
 
     Finds the orthonormal basis of largest variance in which the groups of every protected
@@ -373,6 +372,40 @@ class FairPCA(ExpectedGapsMixin, LinearEstimator):
             For instance the sum of the moments of many batches, or of a distributed table.
         """
         return self._fit_moments(moments)
+
+    def expected_gaps(
+        self, n_new: int | None = None, confidence: float = 0.95, refits: int = 30
+    ) -> ExpectedGaps:
+        """Say what gaps to expect on new data, from `moments_` alone.
+
+        The expected mean gap is a closed form. The bound on it holds for every subspace at once,
+        and so for the components, although they were chosen by the same rows; it is for normal
+        rows, or groups of many rows. The covariance gap is the average over fits to moments drawn
+        around those at hand, measured on the latter; it is too small where rows have heavy tails.
+
+        Parameters
+        ----------
+        n_new : int or None, default=None
+            Number of new rows the mean gap will be measured on, which adds their noise.
+        confidence : float, default=0.95
+            Of the bound, over all contrasts together.
+        refits : int, default=30
+            Number of fits for the covariance gap; 0: it is not computed. Nor is it where `fit`
+            was given units, since draws count rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fairpca import FairPCA
+        >>> rng = np.random.default_rng(0)
+        >>> sex, X = np.arange(500) % 2, rng.normal(size=(500, 6))
+        >>> gaps = FairPCA().fit(X, sensitive_features=sex).expected_gaps(refits=5)
+        >>> bool(0.0 < gaps.features.mean_gap < gaps.features.mean_bound)
+        True
+        """
+        from fairpca.estimators._comparison import forecast_gaps  # not needed by a fit
+
+        return forecast_gaps(self, n_new, confidence, refits)
 
     def quick_copy(self, **options: Any) -> FairPCA:
         """Return a silent copy without bound, not fitted, with other options."""

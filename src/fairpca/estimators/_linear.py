@@ -20,7 +20,8 @@ from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Rows
-from fairpca.rows._columns import PARTS, fill_means, find_missing, holds_nan, scored_text
+from fairpca.rows._checks import fill_means, find_missing, holds_nan, scored_text
+from fairpca.rows._containers import PARTS
 from fairpca.rows._identifiers import unique_columns, warn_of_identifiers
 from fairpca.tables import input_kind
 
@@ -362,6 +363,15 @@ class LinearEstimator(PCAInterfaceMixin, FairnessEstimator):
         if state.get("group_variance_") is not None:
             state["group_variance_"] = without_small_groups(state["group_variance_"], min_rows)
         return {**state, "contrasts_": self.contrasts_.without_small(min_rows)}
+
+
+def check_moments(model: Any, user: str) -> None:
+    """Refuse what needs moments where a model was saved without them."""
+    if getattr(model, "moments_", None) is None:
+        raise InvalidInputError(
+            f"this model was saved without its moments, which {user} needs: fit it again, or save "
+            "it with with_moments=True."
+        )
 
 
 def sum_in_memory(rows: Rows, *, impute: bool = False, folds: int = 0) -> Any:

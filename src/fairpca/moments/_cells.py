@@ -120,7 +120,12 @@ def sum_cell(
     is_sparse = issparse(matrix)
 
     def take(part: NDArray[np.intp]) -> Any:
-        x: Any = matrix[part] if is_sparse else take_rows(matrix, part)
+        if is_sparse:
+            x: Any = matrix[part]
+        elif matrix.flags.f_contiguous:  # columns of a data frame: six times faster along them
+            x = matrix.T.take(part, axis=1).T
+        else:
+            x = matrix.take(part, axis=0)
         x = x.astype(np.float64, copy=False)
         if further is None:
             return x
@@ -168,13 +173,6 @@ def _summarise_plain(
     scatter -= n * np.outer(shift, shift)
     no_attributes = (*np.zeros((3, 0)), np.zeros((0, len(shift))), np.zeros((0, *scatter.shape)))
     return Cell(n, float(n), 1.0, *sum_exactly(guess, shift), symmetrize(scatter), *no_attributes)
-
-
-def take_rows(matrix: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
-    """Copy rows along the layout of the matrix: six times faster on the columns of a data frame."""
-    if matrix.flags.f_contiguous:
-        return matrix.T.take(rows, axis=1).T
-    return matrix.take(rows, axis=0)
 
 
 def _summarise_batch(x: FloatArray, z: FloatArray, weights: FloatArray | None) -> Cell:

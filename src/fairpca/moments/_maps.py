@@ -30,7 +30,7 @@ from fairpca.moments._cells import (
     merge,
 )
 from fairpca.moments._table import CellTable
-from fairpca.rows._columns import no_value_error
+from fairpca.rows._checks import no_value_error
 
 # Below this many features a matrix of all of them is smaller than the bookkeeping of a span.
 MIN_FEATURES = 128

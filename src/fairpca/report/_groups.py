@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairpca._present import label, number, records, shorten
-from fairpca.estimators._expected_gaps import check_moments
+from fairpca.estimators._linear import check_moments
 from fairpca.exceptions import InvalidInputError
 from fairpca.report._display import FAIR, PLAIN, SHADES, Display, plain_model
 

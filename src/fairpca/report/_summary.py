@@ -25,12 +25,12 @@ from fairpca._present import (
 from fairpca.estimators import FairPCA
 from fairpca.estimators._comparison import (
     PARTS,
+    expected_figures,
     fit_with_plain,
     held_out_summary,
     hold_out_summary,
 )
 from fairpca.estimators._data_warnings import look_at_scores
-from fairpca.estimators._expected_gaps import expected_figures
 from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array
 from fairpca.metrics import AuditReport

@@ -1,9 +1,11 @@
-"""Containers of any library become named, complete columns of groups, strata or units."""
+"""Containers of any library: their columns by name, complete columns of groups, strata or units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import combinations
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -12,6 +14,12 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
+
+PARTS = ("sensitive_features", "control_features", "sample_weight")
+"""The arguments that go with the features, in the order of every signature."""
+
+ALIGNED = (*PARTS, "units", "y")
+"""All that may go with the features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,3 +211,116 @@ def missing_groups_error(name: str, count: int, argument: str) -> GroupsError:
         parameter=argument,
         settings=settings,
     )
+
+
+# Columns by name.
+
+
+def split_named(X: Any, parts: Mapping[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """Take the columns that parts name out of a table; return the rest, the parts and the names."""
+    # A text names a column. A list of texts names columns where X does not have as many rows as the
+    # list has texts, and one of them is a column of X, nearly one, or the only one; otherwise it
+    # holds the labels of the rows.
+    if not any(isinstance(part, str | list | tuple) for part in parts.values()):
+        return X, dict(parts), ()
+    columns = column_names(X)
+    named = {
+        argument: (part,) if isinstance(part, str) else tuple(part)
+        for argument, part in parts.items()
+        if _is_named(part, columns, X)
+    }
+    for argument, names in named.items():
+        check_names(names, columns, argument)
+    check_apart(named)
+    taken = tuple(dict.fromkeys(name for names in named.values() for name in names))
+    if not taken:
+        return X, dict(parts), ()
+    selected = {argument: _select(X, list(names)) for argument, names in named.items()}
+    for argument in {"sample_weight", "units"} & named.keys():
+        if len(named[argument]) > 1:
+            raise InvalidInputError(
+                f"{argument} names {list(named[argument])}: give one column.", parameter=argument
+            )
+        selected[argument] = X[named[argument][0]]
+    return without_columns(X, taken), {**parts, **selected}, taken
+
+
+def check_names(names: Sequence[str], known: Sequence[Any], parameter: str) -> None:
+    """Refuse names of columns that are given twice, or that no column has."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    unknown = [name for name in names if name not in known]
+    if repeated:
+        problem = f"{parameter} names {repeated} more than once."
+    elif unknown:
+        listed = _known(unknown[0], known)
+        problem = f"{parameter} names {unknown}, which is not among the columns: {listed}"
+    else:
+        return
+    kind = GroupsError if parameter in PARTS[:2] else InvalidInputError
+    # A header that seems to be a single column may have another separator.
+    marks = [mark for mark in ";\t|" if len(known) == 1 and mark in str(known[0])]
+    settings = [("separator", mark) for mark in marks[:1]]
+    raise kind(problem, parameter=parameter, settings=settings, is_subject=True)
+
+
+def _known(name: str, known: Sequence[Any], limit: int = 40) -> str:
+    """Say which columns there are, and which of them may be meant."""
+    if not known:
+        return "X has no named columns."
+    more = f" and {len(known) - limit} more" if len(known) > limit else ""
+    text = f"they are {', '.join(map(repr, known[:limit]))}{more}."
+    if close := close_names(name, known):
+        text += f" Did you mean {' or '.join(map(repr, close))}?"
+    return text
+
+
+def close_names(name: str, known: Sequence[Any]) -> list[Any]:
+    """Return the columns that a name may stand for by a slip."""
+    by_case = {str(column).lower(): column for column in known}
+    return [by_case[close] for close in get_close_matches(name.lower(), list(by_case))]
+
+
+def check_apart(parts: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a column that plays two parts at once; it would be compared to itself."""
+    words = dict(zip(ALIGNED, ("sensitive", "control", "weight", "unit", "target"), strict=True))
+    for first, second in combinations(words, 2):
+        if (first, second) == (PARTS[1], "y"):
+            continue  # strata of the target: equalised odds
+        both = [name for name in parts.get(first, ()) if name in parts.get(second, ())]
+        if both:
+            raise GroupsError(
+                f"{both} are {words[first]} and {words[second]} columns at the same time.",
+                parameter=second,
+            )
+
+
+def check_numeric(numeric: Iterable[str], names: Sequence[str], part: str) -> None:
+    """Refuse the names of numbers that are no groups."""
+    stray = sorted(str(name) for name in set(numeric) - set(names))
+    if stray:
+        raise GroupsError(
+            f"{stray} is not among the columns of {part}: they are {list(names)}.",
+            parameter="numeric",
+        )
+
+
+def without_columns(X: Any, names: Iterable[str]) -> Any:
+    """Leave columns out of a table; X itself where it has none of them."""
+    columns, left_out = column_names(X), set(names)
+    rest = [name for name in columns if name not in left_out]
+    return X if len(rest) == len(columns) else _select(X, rest)
+
+
+def _is_named(part: Any, columns: list[Any], X: Any) -> bool:
+    if isinstance(part, str):
+        return True
+    if not isinstance(part, list | tuple) or not all(isinstance(name, str) for name in part):
+        return False
+    n_rows = X.shape[0] if columns else len(part)  # not a number where Dask does not know it yet
+    if not columns or (isinstance(n_rows, int) and n_rows == len(part)):
+        return False
+    return len(part) == 1 or any(name in columns or close_names(name, columns) for name in part)
+
+
+def _select(X: Any, names: list[str]) -> Any:
+    return X[names] if hasattr(X, "iloc") else X.select(names)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from fairpca._choices import MAX_CELLS
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows._columns import check_numeric
-from fairpca.rows._containers import Column, read_columns
+from fairpca.rows._containers import Column, check_numeric, read_columns
 from fairpca.rows._sampling import label_keys
 
 Level: TypeAlias = str | int | bool | float

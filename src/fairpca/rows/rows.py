@@ -11,9 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows._checks import Floats, check_matrix, check_weights, dense_matrix, without_rounding
-from fairpca.rows._columns import PARTS, find_missing, missing_in_parts
-from fairpca.rows._containers import no_groups_error
+from fairpca.rows._checks import (
+    Floats,
+    check_matrix,
+    check_weights,
+    dense_matrix,
+    find_missing,
+    missing_in_parts,
+    without_rounding,
+)
+from fairpca.rows._containers import PARTS, no_groups_error
 from fairpca.rows._pairs import Stratum, form_pairs, known_rows
 from fairpca.rows._sampling import Seed, draw, draw_units, fold_of, halves
 from fairpca.rows.groups import (

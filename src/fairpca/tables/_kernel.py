@@ -20,8 +20,8 @@ from fairpca.moments import GroupMoments
 from fairpca.moments._maps import fill_missing
 from fairpca.moments.folds import with_folds
 from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
-from fairpca.rows._checks import check_weights, infinite_error
-from fairpca.rows._columns import PARTS, Mask, find_missing, weights_error
+from fairpca.rows._checks import Mask, check_weights, find_missing, infinite_error, weights_error
+from fairpca.rows._containers import PARTS
 from fairpca.rows._identifiers import Unique, check_no_dates, merge_unique, unique_columns
 from fairpca.rows._sampling import hash_rows
 from fairpca.rows.groups import check_cells, encode_units, join_targets, too_many_cells

@@ -14,8 +14,7 @@ from fairpca._choices import MISSING, UNKNOWN
 from fairpca._models import ModelFile, read_model_file
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import project
-from fairpca.rows._checks import infinite_error
-from fairpca.rows._columns import find_missing
+from fairpca.rows._checks import find_missing, infinite_error
 from fairpca.tables._kernel import absent, distinct, level_text, numbers
 from fairpca.tables._roles import decoded, is_number
 

@@ -20,7 +20,7 @@ from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
-from fairpca.rows._columns import ALIGNED
+from fairpca.rows._containers import ALIGNED
 from fairpca.rows._sampling import MIN_DRAWN, smallest_keys
 from fairpca.tables._kernel import Partial, count_missing, positive_rows, to_rows
 from fairpca.tables._roles import Columns, Roles, check_numbers, decoded

@@ -16,15 +16,15 @@ from fairpca._choices import GROUPLESS, MAX_CELLS, MAX_LEVELS, MISSING, Grouples
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.moments.folds import check_folds
 from fairpca.rows import UNKNOWN_GROUP
-from fairpca.rows._columns import (
+from fairpca.rows._checks import MISSING_GROUP
+from fairpca.rows._containers import (
     ALIGNED,
-    MISSING_GROUP,
     PARTS,
     check_apart,
     check_names,
     check_numeric,
+    check_unique,
 )
-from fairpca.rows._containers import check_unique
 from fairpca.rows._identifiers import (
     DATES,
     TEXT,

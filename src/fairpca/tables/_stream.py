@@ -24,7 +24,7 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.moments import FoldedMoments
-from fairpca.rows._columns import MissingReport, no_rows_error
+from fairpca.rows._checks import MissingReport, no_rows_error
 from fairpca.rows._containers import check_unique
 from fairpca.rows._identifiers import check_text_features, warn_of_identifiers
 from fairpca.tables._kernel import Partial, merge_partials, refused, sum_batch

@@ -20,8 +20,8 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, encode_groups
-from fairpca.rows._checks import check_matrix
-from fairpca.rows._columns import PARTS, fill_means
+from fairpca.rows._checks import check_matrix, fill_means
+from fairpca.rows._containers import PARTS
 from fairpca.tables import input_kind
 from fairpca.tables._kernel import merge_partials, to_rows
 from fairpca.tables._partitions import (

@@ -28,7 +28,7 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import single_blas_thread
-from fairpca.rows._columns import scored_text
+from fairpca.rows._checks import scored_text
 from fairpca.tables._files import SUFFIXES, open_filesystem, resolved
 from fairpca.tables._kernel import held_out_column
 from fairpca.tables._model import AnyModel, read_model

@@ -18,7 +18,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import single_blas_thread
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows
-from fairpca.rows._columns import fill_means, known_means, no_rows_error
+from fairpca.rows._checks import fill_means, known_means, no_rows_error
 from fairpca.rows._identifiers import check_text_features, unique_columns, warn_of_identifiers
 from fairpca.tables._kernel import (
     Partial,
