@@ -54,8 +54,8 @@ def test_without_a_weight_nothing_changes(people):
     ("options", "words"),
     [
         (("-s", "sex", "--target-weight", "1"), "give --target COL"),
-        ((*FIT, "--target-weight", "1", "--nonzero", "3"), "--nonzero knows no target"),
-        ((*FIT, "--target-weight", "1", "--delta", "0.1"), "--delta knows no target"),
+        ((*FIT, "--target-weight", "1", "--nonzero", "3"), "--nonzero excludes --target-weight"),
+        ((*FIT, "--target-weight", "1", "--delta", "0.1"), "--delta excludes --target-weight"),
         ((*FIT, "--target-weight", "-1"), "--target-weight"),
         ((*FIT, "--target-weight", "1", "--objective", "worst-loss"), "needs objective='total'"),
     ],

@@ -374,6 +374,8 @@ def check_model(settings: Mapping[str, Any]) -> None:
     for name in ("delta", "nonzero"):
         if settings[name] is not None and settings["objective"] != OBJECTIVES[0]:
             pairs.append((name, "objective"))
+        if settings[name] is not None and settings["target_weight"]:
+            pairs.append((name, "target_weight"))
     if settings.get("as_is"):  # fits nothing
         pairs += [("as_is", name) for name in _OF_FITS if settings[name] is not None]
     for one, other in pairs:

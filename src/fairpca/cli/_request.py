@@ -125,9 +125,10 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     """Open the files, the query or the embedded data, and settle the role of each column."""
     sql = options.get("sql")
     check_query(options, bool(data))
-    _check_target(options, has_table=bool(data or sql))
     if (data or sql) and not options["sensitive"]:
         raise click.UsageError("name the protected column (or columns) with --sensitive COL.")
+    if (data or sql) and options.get("target_weight") and not options["target"]:
+        raise click.UsageError("--target-weight needs the columns to predict: give --target COL.")
     if data:
         table = open_table(data if len(data) > 1 else data[0], separator=options["separator"])
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
@@ -183,17 +184,6 @@ def _open_against(
             raise click.ClickException(f"--against {path}: there are no columns of numbers.")
         tables[path.name if path.name not in tables else str(path)] = (table, names)
     return tables
-
-
-def _check_target(options: Mapping[str, Any], *, has_table: bool) -> None:
-    """Refuse a weight without a target, and with components that know none."""
-    if not options.get("target_weight"):
-        return
-    if has_table and not options["target"]:
-        raise click.UsageError("--target-weight needs the columns to predict: give --target COL.")
-    for name in ("delta", "nonzero"):
-        if options.get(name) is not None:
-            raise click.UsageError(f"--{name} knows no target: leave --target-weight out.")
 
 
 def sum_rows(

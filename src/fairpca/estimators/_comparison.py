@@ -82,7 +82,7 @@ class HeldOutFit(NamedTuple):
     statistics: list[GapStatistics]
     folds: list[Fold]
     with_cov: frozenset[str]  # contrasts whose covariances are compared
-    target: list[dict[str, float]]  # R² of y, where there is a target
+    target: list[dict[str, float | None]]  # R² of y, where there is a target
     pooled: bool = False  # one model, and not one for each fold
 
     def figures(self) -> dict[str, HeldOutGap]:
@@ -98,11 +98,7 @@ class HeldOutFit(NamedTuple):
     def information(self) -> dict[str, HeldOutGap]:
         """R² of y from the components, from all features and from all fair directions."""
         names = self.target[0] if self.target else ()
-        values = {name: [fold[name] for fold in self.target] for name in names}
-        return {
-            name: _average([None if math.isnan(value) else value for value in folds])
-            for name, folds in values.items()
-        }
+        return {name: _average([fold[name] for fold in self.target]) for name in names}
 
     def shares(self) -> dict[str, float]:
         """Mean of each R² of y over the folds, where it is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -457,8 +457,8 @@ class FairPCA(LinearEstimator):
                 count = count_components(pose(1), count)
             # Directions outside the span are all alike: no basis needs more than d of them.
             padding = 0 if span is None else min(count, moments.n_features - len(span))
-            pose = partial(pose, count, padding=padding)
-            solution = self._find_components(pose, inner, tabulate=tabulate, warn=warn)
+            problem = pose(count, padding=padding)
+            solution = self._find_components(problem, inner, tabulate=tabulate, warn=warn)
         except InfeasibleError as error:
             raise hint_numeric_attribute(error, moments) from None
         mean = mean if span is None else span.place(mean)
@@ -476,11 +476,10 @@ class FairPCA(LinearEstimator):
         return self
 
     def _find_components(
-        self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
+        self, problem: FairProblem, moments: GroupMoments, *, tabulate: bool, warn: bool
     ) -> Solution:
         """Solve for the objective; set what only some objectives have."""
-        problem, size = pose(), moments.n_features
-        n_gaps = len(problem.cov_gaps)
+        size, n_gaps = moments.n_features, len(problem.cov_gaps)
         if warn and n_gaps and self.cov_weight != 0:
             is_limit = self.cov_tol is not None
             warn_of_solve(size, problem.n_components, n_gaps, is_limit=is_limit)
@@ -492,5 +491,5 @@ class FairPCA(LinearEstimator):
         if self.target_weight:
             from fairpca.estimators._target import solve_with_target  # not needed by others
 
-            return solve_with_target(self, pose, problem.mean_gaps[:, :size], moments)
+            return solve_with_target(self, problem, moments)
         return self._solve(problem)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairpca.estimators._base import FairnessEstimator
-from fairpca.estimators._comparison import FIGURES, TARGET, HeldOutFit, measure_held_out, plain_of
+from fairpca.estimators._comparison import FIGURES, TARGET, measure_held_out, plain_of
 from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import (
     AT_LEAST_ONE,
@@ -244,19 +244,18 @@ class FairPCACV(FairnessEstimator):
     ) -> Self:
         """Measure every setting, and fit the best one to all rows."""
         with fit_task(self, len(settings) + 1) as context:
-            measured, plain, status = [], [], []
-            by_fold: list[HeldOutFit | None] = []
+            measured, plain, status, shares = [], [], [], []
             names = (*FIGURES, TARGET) if folded.cells.targets else FIGURES
             plain_by_size: dict[Any, Figures] = {}
             for setting in settings:
                 model, size = self._new_estimator(**setting), setting["n_components"]
                 try:
                     held_out = measure_held_out(model, folded)
-                    by_fold.append(held_out)
+                    shares.append(held_out.shares())
                     measured.append(held_out.figures())
                     status.append("")
                 except InfeasibleError as error:
-                    by_fold.append(None)
+                    shares.append({})
                     measured.append(_worst(len(folded.folds), names))
                     status.append(f"infeasible: {error}")
                 if size not in plain_by_size:
@@ -269,8 +268,8 @@ class FairPCACV(FairnessEstimator):
             best = self._new_estimator(**self.best_params_)
             with propagate_callbacks(self, context, "refit", best):
                 self.best_estimator_ = best.fit_moments(folded.total)
-            if best.target_information_ is not None and (chosen := by_fold[self.best_index_]):
-                best.target_information_["held_out"] = chosen.shares()
+            if best.target_information_ is not None:
+                best.target_information_["held_out"] = shares[self.best_index_]
         best._set_other_columns(others)
         for name, value in vars(best).items():
             if name.endswith("_"):

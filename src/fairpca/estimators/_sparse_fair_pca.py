@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -170,10 +170,9 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         return self
 
     def _find_components(
-        self, pose: Callable[..., FairProblem], moments: GroupMoments, *, tabulate: bool, warn: bool
+        self, problem: FairProblem, moments: GroupMoments, *, tabulate: bool, warn: bool
     ) -> Solution:
         """Search the supports of each size; set the path, if there is one."""
-        problem = pose()
         sparse = self._pose(problem, moments)
         S, Q, sizes = sparse.S, sparse.Q, self._sizes(sparse)
         if warn:

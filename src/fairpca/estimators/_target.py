@@ -9,8 +9,8 @@ largest eigenvalue 1, where ρ² is the variance of the target that u explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -123,15 +123,15 @@ def _bounded(
     return at(10.0**high * values.max())
 
 
-def solve_with_target(
-    model: Any, pose: Callable[..., FairProblem], F: Array, moments: GroupMoments
-) -> Solution:
+def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
     """Maximise the variance of all rows, and what predicts the target."""
     target, S = read_target(moments), moments.pooled().covariance
-    term = fair_target(S, target, F, model.mean_tol)
+    term = fair_target(S, target, problem.mean_gaps[:, : len(S)], model.mean_tol)
     warn_of_target(term, moments, model.mean_tol)
     weight = model.target_weight * float(term.variances.max(initial=0.0))
-    problem = pose(target=term.T, target_weight=weight)
+    padding = len(problem.covariance) - len(S)
+    T = np.pad(term.T, (0, padding)) if padding else term.T
+    problem = replace(problem, target=T, target_weight=weight)
     # The target's part of the objective must not buy tolerance for the rest.
     plain = float(term.variances[-problem.n_components :].sum())
     tol = max(model.tol * plain / (plain + weight or 1.0), _SMALLEST_TOL)
@@ -154,10 +154,9 @@ class TargetInformation(dict[str, Any]):
     _fitted: tuple[Any, Rows] | None = None
 
     def by_folds(self, model: Any, rows: Rows) -> None:
-        """Measure a model on folds of the rows it was fitted to, once that is asked."""
-        fitted: Any = object.__new__(type(model))  # a copy without this: no cycle keeps the rows
-        vars(fitted).update(vars(model), target_information_=None)
-        self._fitted = fitted, rows
+        """Measure a copy of a model on folds of the rows it was fitted to, once that is asked."""
+        self._fitted = copy(model), rows
+        self._fitted[0].target_information_ = None  # no cycle keeps the rows
 
     def __missing__(self, key: str) -> dict[str, float]:
         if key != "held_out":
@@ -209,9 +208,9 @@ def warn_of_target(term: FairTarget, moments: GroupMoments, mean_tol: float | No
             "means allows more of it.",
             TargetWarning,
         )
-    columns, cells = enumerate(moments.table.targets), moments.table.cells.items()
-    labels = {place: name for place, (name, label) in columns if label is not None}
+    cells = moments.table.cells.items()
     known = [(key, cell.targets.y_mean) for key, cell in cells if cell.targets is not None]
+    labels = {i: name for i, (name, label) in enumerate(moments.table.targets) if label is not None}
     for position, name in enumerate(moments.controls, start=len(moments.categorical_attributes)):
         pairs = {(key[position], i) for key, share in known for i in labels if share[i] > 0.0}
         levels = {level for level, _ in pairs}
@@ -223,8 +222,8 @@ def warn_of_target(term: FairTarget, moments: GroupMoments, mean_tol: float | No
             )
 
 
-def held_out_information(model: Any, held_out: GroupMoments) -> dict[str, float]:
-    """R² on other rows of predictions that the moments of a fitted model make of y.
+def held_out_information(model: Any, held_out: GroupMoments) -> dict[str, float | None]:
+    """R² on other rows of predictions that the moments of a fitted model make of y, if it varies.
 
     From the components, and where features are not more than rows from all features and all fair
     directions; the penalty of each ridge regression is chosen on the fitted rows.
@@ -239,21 +238,20 @@ def held_out_information(model: Any, held_out: GroupMoments) -> dict[str, float]
         F = model._form_contrasts(fitted).mean_gaps
         term = fair_target(fitted.pooled().covariance, target, F, model.mean_tol)
         known |= {"all": np.eye(fitted.n_features), "fair": term.directions.T}
-    parts = {name: (fitted.projected(V), held_out.projected(V)) for name, V in known.items()}
-    return {name: _predicted(*moments) for name, moments in parts.items()}
+    return {n: _predicted(fitted.projected(V), held_out.projected(V)) for n, V in known.items()}
 
 
-def _predicted(train: GroupMoments, test: GroupMoments) -> float:
-    """R² on test rows of the ridge regression of y on all features; NaN where y is constant."""
+def _predicted(train: GroupMoments, test: GroupMoments) -> float | None:
+    """R² on test rows of the ridge regression of y on all features; None where y is constant."""
     target = train.target_moments()
     other = None if target is None else test.target_moments(train.table.targets)
     if target is None or other is None:
-        return np.nan
+        return None
     W = target.root
     values, E = _principal(train.pooled().covariance, np.eye(train.n_features))
     total = float(np.trace(W.T @ other.y_covariance @ W))
     if not len(values) or not total > 0.0:
-        return np.nan
+        return None
     G = E.T @ target.whitened
     B = E @ (G / (values + ridge(values, G, target.count))[:, None])
     shift = (other.y_mean - target.y_mean) @ W - (other.mean - target.mean) @ B

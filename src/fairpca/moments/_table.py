@@ -58,11 +58,6 @@ class CellTable:
         """Levels that occur at one position of the keys, sorted."""
         return sort_levels({key[position] for key in self.cells})
 
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """Names of the columns to predict, sorted."""
-        return tuple(sorted({name for name, _ in self.targets}))
-
     def name_key(self, key: Key) -> str:
         """Name the cell of a key."""
         return levels_text(self.key_names, key) or "all rows"
@@ -126,7 +121,7 @@ def merge_tables(left: CellTable, right: CellTable) -> CellTable:
     if left.targets:
         from fairpca.moments._targets import align_targets, join_columns
 
-        targets = join_columns((left, right))
+        targets = join_columns(left, right)
         left, right = align_targets(left, targets), align_targets(right, targets)
     right = _reorder(right, left)
     parts = list(left.cells.items()) + list(right.cells.items())
@@ -148,7 +143,7 @@ def _check_columns(left: CellTable, right: CellTable) -> None:
     pairs = (
         ("sensitive_features", left.attributes, right.attributes),
         ("control_features", left.controls, right.controls),
-        ("y", left.target_names, right.target_names),
+        ("y", *(sorted({name for name, _ in table.targets}) for table in (left, right))),
     )
     for argument, ours, theirs in pairs:
         if set(ours) != set(theirs):
@@ -194,12 +189,11 @@ def _reorder(table: CellTable, model: CellTable) -> CellTable:
 
 def _merge_cells(cells: Sequence[Cell]) -> Cell:
     """Merge cells and their targets."""
-    parts = [cell.targets for cell in cells]
-    if len(cells) == 1 or not any(parts):
+    if len(cells) == 1 or not any(cell.targets for cell in cells):
         return merge(cells)
     from fairpca.moments._targets import merge_targets
 
-    return replace(merge(cells), targets=merge_targets(parts))
+    return replace(merge(cells), targets=merge_targets([cell.targets for cell in cells]))
 
 
 def _merge_same(parts: Sequence[tuple[Key, Cell]]) -> dict[Key, Cell]:
@@ -314,7 +308,7 @@ class MomentsReprMixin:
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the columns to predict, sorted."""
-        return self.table.target_names
+        return tuple(sorted({name for name, _ in self.table.targets}))
 
     @property
     def n_samples(self) -> int:

@@ -119,12 +119,10 @@ def merge_targets(parts: Sequence[TargetMoments | None]) -> TargetMoments | None
     return TargetMoments(n_rows, total, *mean, *y_mean, symmetrize(scatter), cross)
 
 
-def join_columns(tables: Sequence[CellTable]) -> tuple[TargetColumn, ...]:
-    """Columns that the targets of all tables together have: numbers, then labels."""
+def join_columns(left: CellTable, right: CellTable) -> tuple[TargetColumn, ...]:
+    """Columns that the targets of both tables together have: numbers, then labels."""
     labels_of: dict[str, list[Any]] = {}
-    for name, label in sorted(
-        (column for table in tables for column in table.targets), key=itemgetter(0)
-    ):
+    for name, label in sorted(left.targets + right.targets, key=itemgetter(0)):
         labels_of.setdefault(name, []).append(label)
     numbers: list[TargetColumn] = []
     indicators: list[TargetColumn] = []

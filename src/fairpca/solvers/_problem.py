@@ -138,8 +138,6 @@ class FairProblem:
         cov_weight: float | None = None,
         cov_tol: float | None = None,
         padding: int = 0,
-        target: Array | None = None,
-        target_weight: float = 0.0,
     ) -> FairProblem:
         """Pose the problem of contrasts that are formed already.
 
@@ -149,7 +147,7 @@ class FairProblem:
             Pooled covariance.
         contrasts : ContrastSet
             What is compared.
-        n_components, mean_tol, cov_weight, cov_tol, target, target_weight
+        n_components, mean_tol, cov_weight, cov_tol
             As for the class; a `cov_weight` of None is 1.
         padding : int, default 0
             Directions without variance to append: those outside the span of the rows.
@@ -165,7 +163,6 @@ class FairProblem:
         mean_gaps, cov_gaps, ends = contrasts.mean_gaps, contrasts.cov_gaps, (0, padding)
         if padding:  # np.pad copies p×p matrices also where it adds nothing
             covariance = np.pad(covariance, (ends, ends))
-            target = None if target is None else np.pad(target, (ends, ends))
             mean_gaps = np.pad(mean_gaps, ((0, 0), ends))
             cov_gaps = np.pad(cov_gaps, ((0, 0), ends, ends))
         return cls(
@@ -176,8 +173,6 @@ class FairProblem:
             mean_tol=mean_tol,
             cov_weight=1.0 if cov_weight is None else float(cov_weight),
             cov_tol=cov_tol,
-            target=target,
-            target_weight=target_weight,
         )
 
 

@@ -379,7 +379,7 @@ class _SupportSets:
         # Newton's method on the Lagrangian, constraint g_ij = y_iᵀM_ijy_j − δ_ij. A finite c gives
         # the same equations with g_ij = multiplier/c. Any feasible point counts, maximum or not.
         (i, j), size, at = self.pairs, len(self.column), (..., self.column[:, None], self.column)
-        slack = np.diag(self.slack)
+        slack = np.diag(self.slack + _ROUNDING)
         duals: Any = 0.0
         for step, penalty in enumerate(_PENALTIES if len(self.B) else np.zeros(_STEPS), 1):
             y = self._unit(y)
