@@ -23,12 +23,7 @@ TOO_FEW = (
 
 
 def visible(text: str) -> str:
-    r"""Write out what a terminal would obey instead of show.
-
-    >>> from fairpca._present import visible
-    >>> visible("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
+    """Write out what a terminal would obey instead of show."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -46,12 +41,7 @@ def shorten(name: Any, longest: int = _LONGEST) -> str:
 
 
 def label(attribute: Any, group: Any, other: Any = "", stratum: Any = "") -> str:
-    """Name a group, or two that are compared, and the stratum they are compared in.
-
-    >>> from fairpca._present import label
-    >>> label("sex", "f", "m", {"age": "old"}), label("sex", "f")
-    ('sex: f vs m where age=old', 'sex: f')
-    """
+    """Name a group, or two that are compared, and the stratum they are compared in."""
     if isinstance(stratum, Mapping):
         stratum = levels_text(stratum, stratum.values())
     text = f"{attribute}: {group}" if attribute else str(group)
@@ -60,22 +50,12 @@ def label(attribute: Any, group: Any, other: Any = "", stratum: Any = "") -> str
 
 
 def levels_text(columns: Iterable[Any], levels: Iterable[Any]) -> str:
-    """Name a cell by its columns and their levels.
-
-    >>> from fairpca._present import levels_text
-    >>> levels_text(["sex", "age"], ["f", "old"])
-    'sex=f, age=old'
-    """
+    """Name a cell by its columns and their levels."""
     return ", ".join(f"{name}={level}" for name, level in zip(columns, levels, strict=True))
 
 
 def number(value: float | None, scale: float | None = None) -> str:
-    """Write a number with at most four significant digits; rounding errors of `scale` are 0.
-
-    >>> from fairpca._present import number
-    >>> number(0.12345), number(123.456), number(2e-5), number(1e-17, 1.0), number(None)
-    ('0.123', '123.5', '2.0e-05', '0', '–')
-    """
+    """Write a number with at most four significant digits; rounding errors of `scale` are 0."""
     if value is None or not math.isfinite(value):
         return NOTHING
     size = abs(value)
@@ -114,12 +94,7 @@ def with_error(value: float, error: float, unit: Any = number) -> str:
 
 
 def points_text(estimate: float, low: float, high: float) -> str:
-    """Write a difference of shares with its interval.
-
-    >>> from fairpca._present import points_text
-    >>> points_text(-0.091, -0.12, -0.063)
-    '−9.1 points (−12.0 to −6.3)'
-    """
+    """Write a difference of shares with its interval."""
     return f"{points(estimate)} points ({points(low)} to {points(high)})"
 
 
@@ -151,26 +126,14 @@ def delta_request(model: Any) -> str | None:
 
 
 def optimality(gap: float) -> str:
-    """Say how far from the best possible a certified value can be; the percentage is rounded up.
-
-    >>> from fairpca._present import optimality
-    >>> optimality(0.0), optimality(0.01761)
-    ('optimal', 'within 1.8 % of optimal')
-    """
+    """Say how far from the best possible a certified value can be; the percentage is rounded up."""
     return (
         "optimal" if gap < 5e-7 else f"within {math.ceil(1000 * gap - 1e-9) / 10:.1f} % of optimal"
     )
 
 
 def verdict(certificate: Mapping[str, Any]) -> str:
-    """Say what a certificate proves: how close to optimal, or what is possible at most and why.
-
-    >>> from fairpca import Certificate
-    >>> from fairpca._present import verdict
-    >>> verdict(Certificate(9.0, 10.0, 0.0, 0.1, 10.0, 0.0, "refined", True, True).as_dict())
-    'a local optimum; at most 11.2 % more is possible, and more iterations will not narrow this: the
-    bound is loose or a better optimum is elsewhere'
-    """
+    """Say what a certificate proves: how close to optimal, or what is possible at most and why."""
     if certificate["proven"]:
         return f"{optimality(certificate['gap'])} (proven)"
     objective, left = certificate["objective"], certificate["bound"] - certificate["objective"]
@@ -289,10 +252,6 @@ class Counter:
             )
         self.total, self.done = total, 0
         self._progress = progress
-
-    def skip(self, count: int) -> None:
-        """Leave out what was done before, or need not be done."""
-        self.total = None if self.total is None else self.total - count
 
     def add(self, count: int = 1) -> None:
         """Count, and call the callback."""

@@ -20,7 +20,6 @@ from fairpca.report import (
     BiplotDisplay,
     CertificateDisplay,
     ContrastsDisplay,
-    DeltaBar,
     DeltaDisplay,
     GroupLossDisplay,
     LoadingsDisplay,
@@ -28,6 +27,7 @@ from fairpca.report import (
     SolveHistory,
     TradeoffDisplay,
 )
+from fairpca.report._delta import Bar
 from fairpca.report._display import group_style
 
 
@@ -288,7 +288,7 @@ def test_an_audit_has_a_line_for_each_adversary_next_to_plain(data, fair):
     assert bar.held_out[0] == strongest.estimate
     with pytest.raises(InvalidInputError, match="nothing to draw"):
         DeltaDisplay([]).plot()
-    assert labels(DeltaDisplay([DeltaBar("x", 0.5)]).plot().ax_) == []
+    assert labels(DeltaDisplay([Bar("x", 0.5)]).plot().ax_) == []
 
 
 @NEEDS_SKLEARN_1_9

@@ -11,7 +11,8 @@ import pytest
 from scipy import sparse
 
 from fairpca.exceptions import GroupsError, InvalidInputError
-from fairpca.rows import encode_groups, groups, sort_levels
+from fairpca.rows import encode_groups, groups
+from fairpca.rows.groups import sort_levels
 
 
 def only(values, **options):

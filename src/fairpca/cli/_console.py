@@ -56,12 +56,7 @@ def option_of(parameter: str) -> str:
 
 
 def as_typed(parameter: str, value: Any) -> str:
-    """Write a setting of the library as an option.
-
-    >>> from fairpca.cli._console import as_typed
-    >>> as_typed("missing", "mean"), as_typed("drop", ["id", "date"]), as_typed("force", True)
-    ('--missing mean', '--drop id,date', '--force')
-    """
+    """Write a setting of the library as an option."""
     option = option_of(parameter)
     if value is True:
         return option
@@ -105,13 +100,7 @@ def add_note(notes: list[str], text: str) -> None:
 
 
 class Stages:
-    """Shows a stage as a bar on terminals, elsewhere as lines; it is a ``progress(done, total)``.
-
-    >>> from fairpca.cli._console import Stages
-    >>> with Stages(enabled=True) as stages:
-    ...     stages.begin("fitting")
-    ...     stages(10, 20)
-    """
+    """Shows a stage as a bar on terminals, elsewhere as lines; a ``progress(done, total)``."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled

@@ -229,12 +229,7 @@ def _embedded() -> tuple[Table, str, str]:
 
 
 def split_names(values: str | Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    """Read ``a,b,c`` into column names; one that contains a comma is taken whole if it exists.
-
-    >>> from fairpca.cli._request import split_names
-    >>> split_names(["a,b", "height, cm", "a"], ["a", "b", "height, cm"])
-    ('a', 'b', 'height, cm', 'a')
-    """
+    """Read ``a,b,c`` into column names; one that contains a comma is taken whole if it exists."""
     names: list[str] = []
     for value in [values] if isinstance(values, str) else values or ():
         names += [value] if value in known else [part.strip() for part in value.split(",")]
@@ -278,12 +273,7 @@ def _features(parts: Mapping[str, tuple[str, ...]], known: Sequence[str]) -> tup
 
 
 def read_only(values: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """Read ``COLUMN=VALUE``; the column is checked where all columns are.
-
-    >>> from fairpca.cli._request import read_only
-    >>> read_only(["held_out=true", "a=b=c"], ["held_out", "a=b"])
-    {'held_out': 'true', 'a=b': 'c'}
-    """
+    """Read ``COLUMN=VALUE``; the column is checked where all columns are."""
     pairs = {}
     for text in values:
         column, equals, value = text.partition("=")
@@ -299,12 +289,7 @@ def read_only(values: Sequence[str], known: Sequence[str]) -> dict[str, str]:
 
 
 def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dict[str, str] | None:
-    """Read ``LEVEL`` or ``COLUMN=LEVEL``; text before = that is no column belongs to the level.
-
-    >>> from fairpca.cli._request import read_reference
-    >>> read_reference(["white"], ["race"]), read_reference(["race=white"], ["race", "sex"])
-    ('white', {'race': 'white'})
-    """
+    """Read ``LEVEL`` or ``COLUMN=LEVEL``; text before = that is no column belongs to the level."""
     if not values:
         return None
     pairs: dict[str, str] = {}

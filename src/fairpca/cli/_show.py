@@ -58,13 +58,7 @@ _SPARSE_PATH: _Columns = {
 
 
 def to_json(command: str, document: dict[str, Any]) -> str:
-    """Write a document as ASCII JSON; NaN and infinity, which JSON does not have, become null.
-
-    >>> from fairpca.cli._show import to_json
-    >>> print(to_json("fit", {"gap": float("inf")}).split(",")[-1])
-      "gap": null
-    }
-    """
+    """Write a document as ASCII JSON; NaN and infinity, which JSON does not have, become null."""
     return json_text({"fairpca": __version__, "command": command, **document})
 
 

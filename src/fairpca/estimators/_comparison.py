@@ -23,14 +23,8 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import (
-    ExpectedGaps,
-    FoldedMoments,
-    GapStatistics,
-    GroupMoments,
-    Standardization,
-    gap_statistics,
-)
+from fairpca.moments import ExpectedGaps, FoldedMoments, GapStatistics, GroupMoments, gap_statistics
+from fairpca.moments._cells import Standardization
 from fairpca.moments._held_out import (
     Fold,
     HeldOutGap,

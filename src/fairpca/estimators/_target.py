@@ -17,7 +17,8 @@ import numpy as np
 
 from fairpca.exceptions import DroppedRowsWarning, GroupsError, TargetWarning, warn_user
 from fairpca.linalg import Array, complement_basis
-from fairpca.moments import GroupMoments, Standardization
+from fairpca.moments import GroupMoments
+from fairpca.moments._cells import Standardization
 from fairpca.moments._targets import TargetMoments
 from fairpca.rows import Rows
 from fairpca.solvers import FairProblem, Solution

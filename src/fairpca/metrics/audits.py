@@ -38,10 +38,10 @@ from fairpca.metrics.gaps import (
     median_gamma,
     without_small,
 )
-from fairpca.rows import UNKNOWN_GROUP, Level, Rows, Stratum
+from fairpca.rows import UNKNOWN_GROUP, Level, Rows
 from fairpca.rows._checks import dense_matrix
 from fairpca.rows._identifiers import warn_of_units
-from fairpca.rows._pairs import intersection, known_rows
+from fairpca.rows._pairs import Stratum, intersection, known_rows
 
 _ALL_ORTHANTS = 3  # components up to which every orthant is tried
 # In-sample: family, method, whether a permutation repeats a costly fit, and its seconds for n rows.

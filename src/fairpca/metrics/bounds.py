@@ -16,7 +16,8 @@ from scipy.stats import norm
 from fairpca._choices import COMPARE
 from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array, gaussian_delta
-from fairpca.rows import Rows, Stratum
+from fairpca.rows import Rows
+from fairpca.rows._pairs import Stratum
 
 _TINY = float(np.finfo(float).eps)
 _LIMITS: dict[str, tuple[str, Any, float, float]] = {

@@ -14,10 +14,10 @@ from fairpca._present import label as group_label
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics.bounds import Share, check_limits, difference, ratio
-from fairpca.rows import UNKNOWN_GROUP, Attribute, Level, Rows, encode_groups
+from fairpca.rows import UNKNOWN_GROUP, Level, Rows, encode_groups
 from fairpca.rows._checks import check_weights
 from fairpca.rows._pairs import intersection, known_rows
-from fairpca.rows.groups import combine, encode_units
+from fairpca.rows.groups import Attribute, combine, encode_units
 
 _Flags = NDArray[np.bool_]
 MEASURES = ("selection", "above median", "true positives", "false positives")

@@ -25,7 +25,8 @@ from fairpca.metrics._result import DeltaPair, DeltaResult, NullSummary
 from fairpca.metrics._rules import Fit, Signs, Statistic
 from fairpca.metrics._search import SearchStatistic, SVMStatistic
 from fairpca.metrics.bounds import check_limits
-from fairpca.rows import Pair, Rows, Stratum
+from fairpca.rows import Rows
+from fairpca.rows._pairs import Pair, Stratum
 
 _MAX_ORTHANT_COMPONENTS = 12  # 4,096 orthants
 _ROUNDING = 1e-13  # below any difference of shares that rows can make

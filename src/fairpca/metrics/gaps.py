@@ -16,7 +16,8 @@ from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.linalg import Array
 from fairpca.metrics._rules import Signs
 from fairpca.moments import GroupMoments
-from fairpca.rows import Rows, Stratum
+from fairpca.rows import Rows
+from fairpca.rows._pairs import Stratum
 
 _NUMBERS_AT_ONCE = 1 << 22  # of a kernel matrix: 32 MB
 _MEDIAN_ROWS = 1000  # rows whose distances give the median

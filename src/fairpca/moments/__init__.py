@@ -1,10 +1,8 @@
 """Rows become moments, moments become contrasts; nothing after this package sees a row."""
 
 from fairpca._choices import COMPARE
-from fairpca.moments._cells import Pooled, Standardization
-from fairpca.moments._maps import Span
 from fairpca.moments._new_data import ExpectedGaps, GapForecast
-from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances, ProjectedGaps
+from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances
 from fairpca.moments.folds import FoldedMoments, GapStatistics, gap_statistics
 from fairpca.moments.group_moments import GroupMoments
 
@@ -18,9 +16,5 @@ __all__ = [
     "GapStatistics",
     "GroupCovariances",
     "GroupMoments",
-    "Pooled",
-    "ProjectedGaps",
-    "Span",
-    "Standardization",
     "gap_statistics",
 ]

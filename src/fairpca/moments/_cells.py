@@ -38,18 +38,7 @@ _PIECE_NUMBERS = 1 << 19  # four megabytes of float64
 
 
 class Pooled(NamedTuple):
-    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight.
-
-    See Also
-    --------
-    GroupMoments.pooled : What makes it.
-
-    Examples
-    --------
-    >>> from fairpca import GroupMoments
-    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).pooled()
-    Pooled(weight=2.0, mean=array([2.]), covariance=array([[1.]]))
-    """
+    """Moments of all rows together; the covariance is exactly symmetric, its divisor the weight."""
 
     weight: float
     mean: FloatArray
@@ -57,18 +46,7 @@ class Pooled(NamedTuple):
 
 
 class Standardization(NamedTuple):
-    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature.
-
-    See Also
-    --------
-    GroupMoments.standardized : What uses it.
-
-    Examples
-    --------
-    >>> from fairpca import GroupMoments
-    >>> GroupMoments.from_arrays([[1.0], [3.0]], ["a", "b"]).standardization().scale
-    array([1.])
-    """
+    """Pooled mean, and pooled standard deviation (1 for a constant column), of every feature."""
 
     mean: FloatArray
     scale: FloatArray

@@ -42,19 +42,7 @@ _COLUMNS_AT_ONCE = 128  # so that only the basis is as large as the rows
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The points origin + Wᵀy: `origin` (p,) and `basis` W (r, p) with orthonormal rows.
-
-    See Also
-    --------
-    GroupMoments : Keeps the span of its rows where features are many.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca.moments import Span
-    >>> Span(np.zeros(3), np.eye(3)[:1]).place(np.array([2.0]))
-    array([2., 0., 0.])
-    """
+    """The points origin + Wᵀy: `origin` (p,) and `basis` W (r, p) with orthonormal rows."""
 
     origin: FloatArray
     basis: FloatArray

@@ -24,7 +24,8 @@ from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Cell, FloatArray
 from fairpca.moments._maps import MissingIndicators, embed
 from fairpca.moments._table import CellTable, Key, relabel
-from fairpca.rows import Level, Rows, sort_levels
+from fairpca.rows import Level, Rows
+from fairpca.rows.groups import sort_levels
 
 if TYPE_CHECKING:
     from fairpca.moments.group_moments import GroupMoments

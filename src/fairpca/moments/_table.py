@@ -20,8 +20,8 @@ from fairpca.moments._cells import (
     sum_cell,
     with_attribute,
 )
-from fairpca.rows import UNKNOWN_GROUP, Level, Rows, sort_levels
-from fairpca.rows.groups import check_levels, combine, holds_numbers, is_number
+from fairpca.rows import UNKNOWN_GROUP, Level, Rows
+from fairpca.rows.groups import check_levels, combine, holds_numbers, is_number, sort_levels
 from fairpca.rows.rows import numeric_strata_error
 
 Key: TypeAlias = tuple[Level, ...]

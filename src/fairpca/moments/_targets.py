@@ -21,8 +21,8 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import symmetrize
 from fairpca.moments._cells import Cell, FloatArray, common_mean, merge, sum_cell
 from fairpca.moments._table import CellTable, TargetColumn, widest
-from fairpca.rows import Rows, sort_levels
-from fairpca.rows.groups import is_number, labels_are_numbers
+from fairpca.rows import Rows
+from fairpca.rows.groups import is_number, labels_are_numbers, sort_levels
 
 _RANK = 1e-10  # smaller shares of the largest variance of y are rounding
 

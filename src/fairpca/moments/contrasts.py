@@ -121,23 +121,7 @@ def without_small_groups(
 
 
 class ProjectedGaps(NamedTuple):
-    """Gaps that remain in a representation, one entry for each contrast; None: not compared.
-
-    `mean` has the lengths of the projected mean gaps, `cov` the spectral norms of the projected
-    covariance gaps.
-
-    See Also
-    --------
-    ContrastSet.projected_gaps : What makes it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca import GroupMoments
-    >>> moments = GroupMoments.from_arrays([[1.0], [3.0], [2.0], [4.0]], list("aabb"))
-    >>> moments.contrasts().projected_gaps(np.eye(1)).mean
-    [1.0]
-    """
+    """‖Vᵀf‖ and ‖VᵀQV‖ on a basis, one entry for each contrast; None: not compared."""
 
     mean: list[float | None]
     cov: list[float | None]

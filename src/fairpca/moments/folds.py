@@ -16,7 +16,8 @@ from fairpca.moments._cells import Cell, FloatArray, Standardization, mean_diffe
 from fairpca.moments._form_contrasts import form_contrasts
 from fairpca.moments._table import Key, merge_tables
 from fairpca.moments.group_moments import GroupMoments
-from fairpca.rows import Attribute, Groups, Rows
+from fairpca.rows import Groups, Rows
+from fairpca.rows.groups import Attribute
 
 FOLD = "(fold)"
 """Name of the hidden stratum that keeps the folds apart during a pass."""

@@ -310,7 +310,7 @@ class GroupMoments(MomentsReprMixin):
         return GroupMoments(len(directions), None, move(whole.table, turn, directions @ origin))
 
     def pooled(self) -> Pooled:
-        """Moments of all rows together."""
+        """Weight, mean and covariance (divisor: the weight) of all rows together."""
         return self._pooled
 
     @cached_property

@@ -10,7 +10,6 @@ _HOME = {
     "BiplotDisplay": "_loadings",
     "CertificateDisplay": "_variance",
     "ContrastsDisplay": "_groups",
-    "DeltaBar": "_delta",
     "DeltaDisplay": "_delta",
     "GroupLossDisplay": "_groups",
     "LoadingsDisplay": "_loadings",

@@ -33,8 +33,9 @@ from fairpca.report._page import AuditPage, Picture
 from fairpca.report._scores import BeforeAfterDisplay, caption_of, drawn_codes, protected_columns
 from fairpca.report._summary import Fitted, PathPoint, at_penalty, fit_both, scores_of, summarise
 from fairpca.report._tradeoff import TradeoffDisplay
-from fairpca.rows import UNKNOWN_GROUP, Attribute, Rows
+from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._identifiers import warn_of_units
+from fairpca.rows.groups import Attribute
 
 if TYPE_CHECKING:  # loaded only where it is fitted
     from fairpca.estimators import DeltaFairPCA

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairpca._present import shorten
 from fairpca.exceptions import InvalidInputError
@@ -13,39 +12,14 @@ from fairpca.metrics._result import statistic_name
 from fairpca.report._display import ACCENT, FAIR, PLAIN, Display
 
 
-@dataclass(frozen=True)
-class DeltaBar:
-    """One line of a `DeltaDisplay`.
+class Bar(NamedTuple):
+    """One line of a `DeltaDisplay`; spans are Δ on held-out rows and its interval."""
 
-    Parameters
-    ----------
-    label : str
-        The classifier.
-    value : float or None
-        Δ on the rows that the classifier was fitted to.
-    null : tuple of two float, or None
-        Mean and 95 % quantile of that value under permuted groups.
-    held_out : tuple of three float, or None
-        Δ on held-out rows, with the limits of its interval.
-    plain : tuple of three float, or None
-        The same of what the representation is compared with.
-
-    See Also
-    --------
-    DeltaDisplay : Where it is drawn.
-
-    Examples
-    --------
-    >>> from fairpca.report import DeltaBar
-    >>> DeltaBar("half-spaces", 0.4).held_out is None
-    True
-    """
-
-    label: str
-    value: float | None = None
-    null: tuple[float, float] | None = None
+    label: str  # the classifier
+    value: float | None = None  # Δ on the rows that the classifier was fitted to
+    null: tuple[float, float] | None = None  # mean and 95 % quantile of it under permuted groups
     held_out: tuple[float, float, float] | None = None
-    plain: tuple[float, float, float] | None = None
+    plain: tuple[float, float, float] | None = None  # of what the representation is compared with
 
 
 class DeltaDisplay(Display):
@@ -57,8 +31,8 @@ class DeltaDisplay(Display):
 
     Parameters
     ----------
-    bars : sequence of DeltaBar
-        What to draw, from top to bottom.
+    bars : sequence
+        What to draw, from top to bottom; `from_audit` and `from_results` make them.
     names : tuple of two str, default ("audited", "plain PCA")
         What the bars are of, and what it is compared with.
 
@@ -78,7 +52,7 @@ class DeltaDisplay(Display):
     """
 
     def __init__(
-        self, bars: Sequence[DeltaBar], names: tuple[str, str] = ("audited", "plain PCA")
+        self, bars: Sequence[Bar], names: tuple[str, str] = ("audited", "plain PCA")
     ) -> None:
         self.bars, self.names = tuple(bars), names
 
@@ -102,7 +76,7 @@ class DeltaDisplay(Display):
         for row in audited.by_adversary():
             same = [other.held_out for other in compared if other.comparison == row.comparison]
             bars.append(
-                DeltaBar(
+                Bar(
                     row.comparison.adversary,
                     held_out=_span(row.held_out),
                     plain=_span(same[0]) if same else None,
@@ -134,18 +108,18 @@ class DeltaDisplay(Display):
         return self
 
 
-def _bar_of(result: DeltaResult) -> DeltaBar:
+def _bar_of(result: DeltaResult) -> Bar:
     null = None if result.null is None else (result.null.mean, result.null.quantile)
     value = result.value if result.null is None else result.null.value
     name = statistic_name(result.family, result.method)
-    return DeltaBar(name, value, null, _span(result.worst.held_out))
+    return Bar(name, value, null, _span(result.worst.held_out))
 
 
 def _span(held_out: Any) -> tuple[float, float, float] | None:
     return None if held_out is None else (held_out.estimate, held_out.low, held_out.high)
 
 
-def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:
+def _draw_bar(ax: Any, bar: Bar, place: float) -> None:
     if bar.null is not None:
         ax.barh(place, bar.null[1], 0.62, color="0.87", zorder=1)
         ax.plot([bar.null[0]] * 2, [place - 0.31, place + 0.31], color="0.55", linewidth=1.2)
@@ -162,7 +136,7 @@ def _draw_bar(ax: Any, bar: DeltaBar, place: float) -> None:
                     markersize=6, zorder=3)  # fmt: skip
 
 
-def _handles(bars: Sequence[DeltaBar], audited: str, compared: str) -> list[Any]:
+def _handles(bars: Sequence[Bar], audited: str, compared: str) -> list[Any]:
     """Entries of the legend for what is drawn."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

@@ -19,7 +19,8 @@ from fairpca.report._display import (
     name_groups,
     plain_model,
 )
-from fairpca.rows import Attribute, Rows
+from fairpca.rows import Rows
+from fairpca.rows.groups import Attribute
 
 
 class BeforeAfterDisplay(Display):

@@ -34,7 +34,8 @@ from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array
 from fairpca.metrics import AuditReport
-from fairpca.moments import FoldedMoments, GroupMoments, Standardization
+from fairpca.moments import FoldedMoments, GroupMoments
+from fairpca.moments._cells import Standardization
 from fairpca.moments._form_contrasts import COMPARED, SMALL_GROUPS
 from fairpca.moments.contrasts import without_small_groups
 from fairpca.report._display import feature_names, same_sign

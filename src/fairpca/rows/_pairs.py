@@ -94,18 +94,7 @@ def face(
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two groups of one attribute: codes of its rows, and which codes are the second, the first.
-
-    See Also
-    --------
-    Rows.pairs : What makes it.
-
-    Examples
-    --------
-    >>> from fairpca.rows import Rows
-    >>> Rows.read([[1.0], [2.0], [3.0], [4.0]], list("abab")).pairs()[0].pairs[0].groups
-    ('a', 'b')
-    """
+    """Two groups of one attribute: codes of its rows, and which codes are the second, the first."""
 
     attribute: str
     groups: tuple[Level, Level]
@@ -126,18 +115,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Stratum:
-    """Rows that are compared among themselves, the (column, level) pairs that name them, pairs.
-
-    See Also
-    --------
-    Rows.pairs : What makes it.
-
-    Examples
-    --------
-    >>> from fairpca.rows import Rows
-    >>> Rows.read([[1.0], [2.0], [3.0], [4.0]], list("abab"), list("xxxx")).pairs()[0].name
-    (('control_feature', 'x'),)
-    """
+    """Rows that are compared among themselves, the (column, level) pairs that name them, pairs."""
 
     name: tuple[tuple[str, Level], ...]
     rows: Rows

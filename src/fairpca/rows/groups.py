@@ -33,20 +33,7 @@ _MAX_LABELS = 200
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """One categorical column: its name, the sorted values that occur, and a code per row.
-
-    See Also
-    --------
-    encode_groups : What makes it.
-    NumericAttribute : A column of numbers.
-
-    Examples
-    --------
-    >>> from fairpca.rows import encode_groups
-    >>> [sex] = encode_groups(["m", "f", "m"], n_rows=3).categorical
-    >>> sex.levels, sex.codes
-    (('f', 'm'), array([1, 0, 1]))
-    """
+    """One categorical column: its name, the sorted values that occur, and a code per row."""
 
     name: str
     levels: tuple[Level, ...]
@@ -55,19 +42,7 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class NumericAttribute:
-    """One numeric column: its name and a finite number per row.
-
-    See Also
-    --------
-    encode_groups : What makes it.
-    Attribute : A column of groups.
-
-    Examples
-    --------
-    >>> from fairpca.rows import encode_groups
-    >>> encode_groups([20.5, 31.0, 47.2], n_rows=3).numeric[0].values
-    array([20.5, 31. , 47.2])
-    """
+    """One numeric column: its name and a finite number per row."""
 
     name: str
     values: NDArray[np.float64]
@@ -382,18 +357,7 @@ def check_levels(name: str, levels: Sequence[Level], argument: str) -> None:
 
 
 def sort_levels(levels: Iterable[Any]) -> tuple[Any, ...]:
-    """Sort distinct levels by value, or by their text where the types do not compare.
-
-    See Also
-    --------
-    encode_groups : What uses it.
-
-    Examples
-    --------
-    >>> from fairpca.rows import sort_levels
-    >>> sort_levels([10, 9]), sort_levels(["b", 1])
-    ((9, 10), (1, 'b'))
-    """
+    """Sort distinct levels by value, or by their text where the types do not compare."""
     values = list(levels)
     try:
         return tuple(sorted(values))

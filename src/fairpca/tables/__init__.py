@@ -29,8 +29,6 @@ __all__ = [
     "Database",
     "Roles",
     "Table",
-    "check_target",
-    "input_kind",
     "moments_from_arrow",
     "moments_from_dask",
     "moments_from_files",
@@ -56,24 +54,9 @@ def __getattr__(name: str) -> Any:
 
 
 def input_kind(X: Any) -> str:
-    """Say how rows come: in "memory", as a "stream" of Arrow batches, or from "dask".
-
-    Readers, pyarrow datasets, polars LazyFrames, DuckDB relations, ADBC cursors and functions that
-    open one are streams, which are read by name only; frames and tables of pandas, polars and
-    pyarrow are in memory. No library is imported.
-
-    See Also
-    --------
-    moments_from_arrow, moments_from_dask : Sum the rows of a stream, and of Dask.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from fairpca.tables import input_kind
-    >>> table = pa.table({"height": [1.6, 1.8]})
-    >>> input_kind(table), input_kind(table.to_reader())
-    ('memory', 'stream')
-    """
+    """Say how rows come: in "memory", as a "stream" of Arrow batches, or from "dask"."""
+    # Readers, pyarrow datasets, polars LazyFrames, DuckDB relations, ADBC cursors and functions
+    # that open one are streams, which are read by name only. No library is imported.
     if hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed"):
         return "dask"
     methods = ("__arrow_c_stream__", "collect_batches", "fetch_record_batch", "get_fragments")

@@ -19,12 +19,20 @@ from fairpca.exceptions import WITH, GroupsError, InvalidInputError
 from fairpca.moments import GroupMoments
 from fairpca.moments._maps import fill_missing
 from fairpca.moments.folds import with_folds
-from fairpca.rows import Attribute, Groups, NumericAttribute, Rows, encode_groups, sort_levels
+from fairpca.rows import Groups, Rows, encode_groups
 from fairpca.rows._checks import Mask, check_weights, find_missing, infinite_error, weights_error
 from fairpca.rows._containers import PARTS
 from fairpca.rows._identifiers import Unique, check_no_dates, merge_unique, unique_columns
 from fairpca.rows._sampling import hash_rows
-from fairpca.rows.groups import check_cells, encode_units, join_targets, too_many_cells
+from fairpca.rows.groups import (
+    Attribute,
+    NumericAttribute,
+    check_cells,
+    encode_units,
+    join_targets,
+    sort_levels,
+    too_many_cells,
+)
 from fairpca.tables._roles import Columns, Roles, is_number
 
 # Up to this many distinct values in a batch their encoding is remembered.

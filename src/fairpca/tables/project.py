@@ -270,18 +270,7 @@ def _without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
 def check_target(
     table: Table, out: str | os.PathLike[str], *, force: bool = False, filesystem: Any = None
 ) -> None:
-    """Refuse what `project_table`, with these parameters, could not or must not write.
-
-    See Also
-    --------
-    project_table : What it is called before.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from fairpca.tables import check_target, open_table
-    >>> check_target(open_table(pa.table({"a": [1.0]})), "reduced.csv")
-    """
+    """Refuse what `project_table`, with these parameters, could not or must not write."""
     name = os.fspath(out)
     system, path = open_filesystem(name, filesystem)
     is_file = name.lower().endswith(OUTPUTS)
