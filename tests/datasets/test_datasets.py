@@ -22,7 +22,6 @@ from fairpca.datasets import (
     fetch_german,
     load_diabetes_sex,
     make_census,
-    make_two_gaussians,
 )
 from fairpca.datasets.__main__ import main
 from fairpca.exceptions import InvalidInputError
@@ -104,19 +103,8 @@ def test_embedded_data_as_frames():
     np.testing.assert_array_equal(frames.sensitive_features["sex"], arrays.sensitive_features)
 
 
-def test_two_gaussians_differ_in_mean_and_shape():
-    clouds = make_two_gaussians(2000)
-    X, z = clouds.data, clouds.sensitive_features
-    np.testing.assert_array_equal(X, make_two_gaussians(2000, random_state=0).data)
-    first, second = X[z == 0], X[z == 1]
-    assert np.linalg.norm(first.mean(0) - second.mean(0)) > 1.5
-    assert np.linalg.norm(np.cov(first.T) - np.cov(second.T), 2) > 1.0
-    with pytest.raises(InvalidInputError, match="n_samples"):
-        make_two_gaussians(0)
-
-
 def test_all_return_one_type(published):
-    for load in (load_diabetes_sex, make_two_gaussians, make_census, *FETCHERS.values()):
+    for load in (load_diabetes_sex, make_census, *FETCHERS.values()):
         frames = load(as_frame=True)
         assert list(frames.data.columns) == frames.feature_names
         assert list(frames.sensitive_features.columns) == frames.sensitive_names

@@ -91,10 +91,6 @@ def test_what_has_no_model_says_so():
         FairPCA().score(X)
     sparse = SparseFairPCA(2).fit(X, sensitive_features=GROUP)
     assert not any(hasattr(sparse, name) for name in ("score", "score_samples", "get_covariance"))
-    old = FairPCA(2).fit(X, sensitive_features=GROUP)
-    del old.noise_variance_
-    with pytest.raises(InvalidInputError, match="of an older version: fit it again"):
-        old.score(X)
 
 
 def test_a_bare_grid_search_chooses_by_likelihood():

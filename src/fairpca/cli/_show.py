@@ -280,17 +280,12 @@ def _points(entry: dict[str, Any]) -> str:
     return points_text(entry["estimate"], entry["low"], entry["high"])
 
 
-def _pair(entry: dict[str, Any]) -> str:
-    other, group = entry["groups"]
-    return label(entry["attribute"], group, other, entry["stratum"])
-
-
 def _adversaries(report: dict[str, Any], audited: dict[str, Any]) -> Table:
     """Show each adversary for the pair of its largest value."""
     rows = [
         (entry["adversary"], points(entry["estimate"]),
          interval(entry["low"], entry["high"], points),
-         points(entry["chance"]), p_value(entry["p_value"]), _pair(entry))
+         points(entry["chance"]), p_value(entry["p_value"]), entry["pair"])
         for entry in audited["by_adversary"]
     ]  # fmt: skip
     level = f"{100 * report['confidence']:g} % interval"
@@ -308,7 +303,7 @@ def _in_sample(audited: dict[str, Any]) -> Table:
     rows = [
         (entry["statistic"],
          *(points(entry[name]) for name in ("value", "null_mean", "null_quantile")),
-         p_value(entry["p_value"]), entry["measured_rows"], _pair(entry))
+         p_value(entry["p_value"]), entry["measured_rows"], entry["pair"])
         for entry in audited["in_sample"]
     ]  # fmt: skip
     head = ("statistic", "Δ", "null", "null 95 %", "p", "rows", "largest for")

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fairpca.datasets._made import load_diabetes_sex, make_census, make_two_gaussians
+from fairpca.datasets._made import load_diabetes_sex, make_census
 
 if TYPE_CHECKING:
     from fairpca.datasets._published import fetch_adult, fetch_compas, fetch_german
@@ -16,7 +16,6 @@ __all__ = [
     "fetch_german",
     "load_diabetes_sex",
     "make_census",
-    "make_two_gaussians",
 ]
 
 

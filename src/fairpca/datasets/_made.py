@@ -11,12 +11,6 @@ from sklearn.utils import Bunch, check_random_state
 
 from fairpca.exceptions import InvalidInputError
 
-# A ball and a cigar that crosses it at an angle: they differ in position and in shape, and the
-# difference in shape is visible in most planes in which the means are equal or nearly so.
-_HALF_GAP = 1.0
-_WIDTH, _LENGTH = 0.7, 2.0
-_AXIS = np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
-
 
 def load_diabetes_sex(*, as_frame: bool = False) -> Bunch:
     """Load scikit-learn's diabetes data with sex as the protected attribute.
@@ -64,7 +58,7 @@ def _bunch(
     content: dict[str, Any],
     features: list[str],
     sensitive: list[str],
-    target: str | None,
+    target: str,
     description: str,
     as_frame: bool,
 ) -> Bunch:
@@ -75,8 +69,7 @@ def _bunch(
         for key, names in (("data", features), ("sensitive_features", sensitive)):
             frame = pandas.DataFrame(content[key], columns=names)
             content[key] = frame.infer_objects()  # numbers of a table with text
-        if target is not None:
-            content["target"] = pandas.Series(content["target"], name=target)
+        content["target"] = pandas.Series(content["target"], name=target)
     return Bunch(
         **content,
         feature_names=features,
@@ -84,56 +77,6 @@ def _bunch(
         target_name=target,
         DESCR=description,
     )
-
-
-def make_two_gaussians(
-    n_samples: int = 1000,
-    *,
-    as_frame: bool = False,
-    random_state: int | np.random.RandomState | None = 0,
-) -> Bunch:
-    """Draw points from two different three-dimensional Gaussians.
-
-    As in figure 1 of Olfat and Aswani (2019), who do not print their means and covariances.
-
-    Parameters
-    ----------
-    n_samples : int, default=1000
-        Points in each population.
-    as_frame : bool, default=False
-        Whether `data` and `sensitive_features` are pandas objects.
-    random_state : int, RandomState or None, default=0
-        Seed.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        `data` (2 n_samples, 3): points. `target`: None. `sensitive_features` (2 n_samples,): 0 for
-        the first population, 1 for the second; (2 n_samples, 1) as a frame. `feature_names,
-        sensitive_names, target_name` (None)`, DESCR`.
-
-    See Also
-    --------
-    make_census : Text and numbers.
-
-    Examples
-    --------
-    >>> from fairpca.datasets import make_two_gaussians
-    >>> make_two_gaussians(500).data.shape
-    (1000, 3)
-    """
-    _check_count(n_samples)
-    random = check_random_state(random_state)
-    ball = _WIDTH * random.standard_normal((n_samples, 3))
-    cigar = _WIDTH * random.standard_normal((n_samples, 3))
-    cigar += _LENGTH * random.standard_normal((n_samples, 1)) * _AXIS
-    ball[:, 0] += _HALF_GAP
-    cigar[:, 0] -= _HALF_GAP
-    population = np.repeat([0, 1], n_samples)
-    points = np.vstack([ball, cigar])
-    content = {"data": points, "target": None, "sensitive_features": population}
-    about = f"two Gaussian clouds of {n_samples} points each, one round and one long"
-    return _bunch(content, ["x", "y", "z"], ["population"], None, about, as_frame)
 
 
 _EDUCATION = np.array(["primary", "secondary", "vocational", "bachelor", "master"])
@@ -181,7 +124,11 @@ def make_census(
     >>> census.data.shape, census.feature_names[:3]
     ((100, 8), ['age', 'education', 'occupation'])
     """
-    _check_count(n_samples)
+    if not isinstance(n_samples, Integral) or n_samples < 1:
+        raise InvalidInputError(
+            f"n_samples must be a whole number of at least 1: {n_samples!r}.",
+            parameter="n_samples",
+        )
     random = check_random_state(random_state)
     woman, minority = random.random_sample((2, n_samples)) < [[0.48], [0.25]]
 
@@ -211,11 +158,3 @@ def make_census(
     }
     about = f"{n_samples} made-up persons: text and numbers, sex, race and income"
     return _bunch(content, list(_FEATURES), ["sex", "race"], "income", about, as_frame)
-
-
-def _check_count(n_samples: Any) -> None:
-    if not isinstance(n_samples, Integral) or n_samples < 1:
-        raise InvalidInputError(
-            f"n_samples must be a whole number of at least 1: {n_samples!r}.",
-            parameter="n_samples",
-        )

@@ -102,10 +102,7 @@ def explained_variance(
     >>> explained_variance(X, components=[[1.0, 0.0]])
     0.8
     """
-    if (components is None) == (U is None):
-        raise InvalidInputError(
-            "Give either components or U, and not both.", parameter="components"
-        )
+    _check_one_of(components, U)
     rows = dense_matrix(X, "X")
     weights = check_weights(sample_weight, len(rows))
     share = np.ones(len(rows)) if weights is None else weights
@@ -117,18 +114,9 @@ def explained_variance(
             "X does not vary, so there is no variance to explain.", parameter="X"
         )
     if components is not None:
-        basis = _row_space(dense_matrix(components, "components"))
-        if basis.shape[1] != rows.shape[1]:
-            raise InvalidInputError(
-                f"components have {basis.shape[1]} columns, but X has {rows.shape[1]}.",
-                parameter="components",
-            )
+        basis = _basis(components, rows.shape[1])
         return float(((centred @ basis.T) ** 2).sum()) / total
-    representation = dense_matrix(U, "U")
-    if len(representation) != len(rows):
-        raise InvalidInputError(
-            f"U has {len(representation)} rows, but X has {len(rows)}.", parameter="U"
-        )
+    representation = _same_rows(U, len(rows))
     basis = _row_space((root * _centred(representation, share)).T)
     return float(((basis @ centred) ** 2).sum()) / total
 
@@ -187,10 +175,7 @@ def group_loss(
     >>> table["variance"], table["best"], table["loss"]
     ([4.0, 0.0], [4.0, 1.0], [0.0, 1.0])
     """
-    if (components is None) == (U is None):
-        raise InvalidInputError(
-            "Give either components or U, and not both.", parameter="components"
-        )
+    _check_one_of(components, U)
     if isinstance(X, Rows):
         rows = X
     else:
@@ -198,16 +183,9 @@ def group_loss(
         rows = Rows.attach(dense_matrix(X, "X"), *parts)
     if components is not None:
         groups = GroupMoments.from_rows(rows.counted()).expanded().group_covariances(joint)
-        basis = _row_space(dense_matrix(components, "components"))
-        if basis.shape[1] != groups.covariances.shape[1]:
-            raise InvalidInputError(
-                f"components have {basis.shape[1]} columns, but X has "
-                f"{groups.covariances.shape[1]}.",
-                parameter="components",
-            )
-        table = groups.as_table(basis.T)
+        table = groups.as_table(_basis(components, groups.covariances.shape[1]).T)
     else:
-        table = group_reconstruction(rows, dense_matrix(U, "U"), joint=joint)
+        table = group_reconstruction(rows, _same_rows(U, len(rows)), joint=joint)
     pairs = zip(table["total"], table["variance"], strict=True)
     return {**table, "error": [max(total - kept, 0.0) for total, kept in pairs]}
 
@@ -215,8 +193,6 @@ def group_loss(
 def group_reconstruction(rows: Rows, U: Array, *, joint: bool) -> dict[str, list[Any]]:
     """Return the table of groups for the best linear reconstruction of rows from U."""
     X = np.asarray(rows.X, dtype=np.float64)
-    if len(U) != len(X):
-        raise InvalidInputError(f"U has {len(U)} rows, but X has {len(X)}.", parameter="U")
     p = X.shape[1]
     both = rows.with_features(np.column_stack([X, U])).counted()
     moments = GroupMoments.from_rows(both).expanded()
@@ -239,6 +215,30 @@ def group_reconstruction(rows: Rows, U: Array, *, joint: bool) -> dict[str, list
     table = groups.as_table(np.zeros((p, 0)), groups.best(min(int(used.sum()), p)))
     kept = np.array(table["total"]) - left
     return {**table, "variance": kept.tolist(), "loss": (np.array(table["best"]) - kept).tolist()}
+
+
+def _check_one_of(components: Any, U: Any) -> None:
+    if (components is None) == (U is None):
+        raise InvalidInputError(
+            "Give either components or U, and not both.", parameter="components"
+        )
+
+
+def _same_rows(U: Any, n_rows: int) -> Array:
+    matrix = dense_matrix(U, "U")
+    if len(matrix) != n_rows:
+        raise InvalidInputError(f"U has {len(matrix)} rows, but X has {n_rows}.", parameter="U")
+    return matrix
+
+
+def _basis(components: Any, n_features: int) -> Array:
+    basis = _row_space(dense_matrix(components, "components"))
+    if basis.shape[1] != n_features:
+        raise InvalidInputError(
+            f"components have {basis.shape[1]} columns, but X has {n_features}.",
+            parameter="components",
+        )
+    return basis
 
 
 def _centred(rows: Array, weight: Array) -> Array:

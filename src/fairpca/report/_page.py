@@ -200,11 +200,6 @@ def _like(entries: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> An
     return next((e for e in entries if all(e[key] == wanted[key] for key in keys)), None)
 
 
-def _pair(entry: Mapping[str, Any]) -> str:
-    other, group = entry["groups"]
-    return label(entry["attribute"], group, other, entry["stratum"])
-
-
 def _contrast(entry: Mapping[str, Any]) -> str:
     return label("", entry["positive"], entry["negative"]) if entry["negative"] else "as a number"
 
@@ -230,7 +225,6 @@ _FILTERS: dict[str, Any] = {
     ),
     "like": _like,
     "heat": _heat,
-    "pair": _pair,
     "contrast": _contrast,
     "md": _markdown,
     "count": lambda value: f"{value:,}",
