@@ -162,7 +162,7 @@ def test_biplot_has_an_arrow_for_each_feature(data, fair):
     assert set(X.columns) <= texts
     assert sum(len(points.get_offsets()) for points in display.ax_.collections) == len(X)
     with pytest.raises(InvalidInputError, match="two components"):
-        BiplotDisplay(np.eye(3)[:1], "abc").plot()
+        BiplotDisplay(np.eye(3)[:1], "abc", np.zeros((4, 1)), ("all",), np.zeros(4)).plot()
 
 
 def test_sparse_loadings_are_drawn_with_their_balance(data):
@@ -176,7 +176,7 @@ def test_sparse_loadings_are_drawn_with_their_balance(data):
     assert abs(bars.sum()) < 1e-12
     legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert any(text.endswith("sums to 0") for text in legend)
-    arrows = BiplotDisplay.from_estimator(sparse).ax_.texts
+    arrows = BiplotDisplay.from_estimator(sparse, X).ax_.texts
     used = {name for name, v in zip(X.columns, sparse.components_.T, strict=True) if v.any()}
     assert {text.get_text() for text in arrows if text.get_text()} == used
 

@@ -276,8 +276,7 @@ class FairnessEstimator(
             variances = np.sum((basis @ turn) * (covariance @ basis @ turn), axis=0)
             turn = turn[:, np.argsort(-variances, kind="stable")]
             rotated = components.T @ turn
-            signs = np.sign(np.sum(fix_signs(rotated) * rotated, axis=0))
-            components, basis = (rotated * signs).T, basis @ (turn * signs)
+            components, basis = fix_signs(rotated).T, fix_signs(basis @ turn, rotated)
             self.correlation_ = largest_correlation(basis.T @ covariance @ basis)
         self.components_ = np.ascontiguousarray(components)
         self.n_components_ = len(components)

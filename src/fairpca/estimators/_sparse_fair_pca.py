@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,10 +24,9 @@ from fairpca.moments import GroupMoments
 from fairpca.solvers import Certificate, FairProblem, Solution
 from fairpca.solvers._sparse import (
     SparseProblem,
-    State,
     explained_variances,
     independent_rows,
-    solve_sparse,
+    solve_path,
     whitened_gap,
 )
 
@@ -177,13 +175,7 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         S, Q, sizes = sparse.S, sparse.Q, self._sizes(sparse)
         if warn:
             _warn_of_time(sparse, sizes)
-        states: dict[int, State] = {}
-        for size in sizes:  # from the last solution, which is kept where it is better
-            state = solve_sparse(replace(sparse, k=size), list(states.values())[-1:])
-            if state is not None:
-                states[size] = state
-                if state.value >= _PATH_END * sparse.bound:
-                    break
+        states = solve_path(sparse, sizes, _PATH_END)
         found, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
         path = {
             "n_nonzero": list(states),

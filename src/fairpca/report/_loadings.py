@@ -186,9 +186,9 @@ class BiplotDisplay(Display):
     ----------
     components, feature_names
         As for `LoadingsDisplay`; at least two components.
-    scores : ndarray of shape (n, d), optional
+    scores : ndarray of shape (n, d)
         Fair scores of rows.
-    groups, codes : tuple of str and ndarray of shape (n,), optional
+    groups, codes : tuple of str and ndarray of shape (n,)
         Their groups.
 
     See Also
@@ -211,9 +211,9 @@ class BiplotDisplay(Display):
         self,
         components: Any,
         feature_names: Any,
-        scores: Any = None,
-        groups: Any = (),
-        codes: Any = None,
+        scores: Any,
+        groups: Any,
+        codes: Any,
     ) -> None:
         self.components, self.feature_names = components, tuple(map(str, feature_names))
         self.scores, self.groups, self.codes = scores, groups, codes
@@ -222,7 +222,7 @@ class BiplotDisplay(Display):
     def from_estimator(
         cls,
         estimator: Any,
-        X: Any = None,
+        X: Any,
         *,
         sensitive_features: Any = None,
         feature_names: Any = None,
@@ -239,8 +239,6 @@ class BiplotDisplay(Display):
             As for `plot`.
         """
         components, names = _loadings(estimator, feature_names)
-        if X is None:
-            return cls(components, names).plot(ax, **options)
         scores = np.asarray(estimator.transform(X))
         groups: Any = (("all rows",), np.zeros(len(scores), int))
         if sensitive_features is not None:
@@ -264,13 +262,11 @@ class BiplotDisplay(Display):
         chosen = np.argsort(-length, kind="stable")[:max_features]
         chosen = chosen[length[chosen] > 0.0]
         with self._canvas(ax, (6.6, 5.6)) as ax:
-            reach = 1.0
-            if self.scores is not None:
-                U = self.scores[:, :2]
-                shown = np.random.default_rng(0).permutation(len(U))[:2000]
-                draw_groups(ax, U, self.groups, self.codes, shown)
-                ax.legend(loc="best")
-                reach = float(np.quantile(np.linalg.norm(U, axis=1), 0.97))
+            U = self.scores[:, :2]
+            shown = np.random.default_rng(0).permutation(len(U))[:2000]
+            draw_groups(ax, U, self.groups, self.codes, shown)
+            ax.legend(loc="best")
+            reach = float(np.quantile(np.linalg.norm(U, axis=1), 0.97))
             tips = arrows[chosen] * reach / max(length.max(), 1e-12)
             for tip, (x, y), index in zip(tips, _spread(tips, 0.13 * reach), chosen, strict=True):
                 arrow = {"arrowstyle": "-|>", "color": ACCENT, "linewidth": 1.4, "shrinkA": 0}
