@@ -52,7 +52,7 @@ EXPERT = {
 class Option(click.Option):
     """An option with its group in the help."""
 
-    def __init__(self, *names: Any, group: str, **about: Any):
+    def __init__(self, *names: Any, group: str, **about: Any) -> None:
         super().__init__(*names, **about)
         self.group = group
 

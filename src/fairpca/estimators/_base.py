@@ -34,9 +34,9 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array, fix_signs, varimax
-from fairpca.moments import ContrastSet, GroupCovariances, GroupMoments
+from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.moments._maps import Span
-from fairpca.moments.contrasts import ContrastTable
+from fairpca.moments.contrasts import ContrastTable, GroupCovariances
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import (
     MISSING_GROUP,

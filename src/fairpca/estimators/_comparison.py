@@ -23,7 +23,7 @@ from fairpca.exceptions import (
     warn_user,
 )
 from fairpca.linalg import Array
-from fairpca.moments import ExpectedGaps, FoldedMoments, GapStatistics, GroupMoments, gap_statistics
+from fairpca.moments import ExpectedGaps, FoldedMoments, GroupMoments, gap_statistics
 from fairpca.moments._cells import Standardization
 from fairpca.moments._held_out import (
     Fold,
@@ -41,7 +41,7 @@ from fairpca.moments._new_data import (
     forecast_means,
     in_deviations,
 )
-from fairpca.moments.folds import Split, sum_moments
+from fairpca.moments.folds import GapStatistics, Split, sum_moments
 from fairpca.rows import Rows
 
 FIGURES = GapStatistics._fields

@@ -29,7 +29,10 @@ from fairpca.estimators._sklearn import (
 )
 from fairpca.exceptions import DeltaNotReachedWarning, InfeasibleError, InvalidInputError, warn_user
 from fairpca.linalg import Array
-from fairpca.moments import GroupMoments
+from fairpca.metrics._cross_fit import HeldOutDelta
+from fairpca.moments import ContrastSet, GroupMoments
+from fairpca.moments._cells import Standardization
+from fairpca.moments._maps import Span
 from fairpca.rows import Rows
 from fairpca.rows._checks import fill_means
 from fairpca.solvers import FairProblem
@@ -315,13 +318,19 @@ class DeltaFairPCA(LinearEstimator):
         return self
 
     @with_callbacks
-    def _fit_path(self, space, rows, random, progress):
+    def _fit_path(
+        self,
+        space: adversary.Space,
+        rows: Rows,
+        random: np.random.Generator,
+        progress: Progress | None,
+    ) -> tuple[list[adversary.Point], list[HeldOutDelta] | None, int]:
         """Return the points of the path, Δ of each (None: not measured) and the one chosen."""
         ascents = 3 * len(PENALTIES) + ASCENTS if self.penalty is None else 1 + len(_BEFORE)
         shown = Counter(ascents, progress)
         with fit_task(self, ascents) as context:
 
-            def listen(done, total):
+            def listen(done: int, total: int | None) -> None:
                 shown.add()
                 report_step(self, context, "ascent")
 
@@ -334,7 +343,7 @@ class DeltaFairPCA(LinearEstimator):
             search = DeltaSearch(*how, self.mean_tol, self.family, random, counter)
             return search.search(self.delta)
 
-    def _verify(self):
+    def _verify(self) -> bool | None:
         """Say whether Δ is at most `delta`; warn if it is not, or cannot be known."""
         if self.delta_ is None or self.delta_chance_ is None:
             return None
@@ -345,7 +354,9 @@ class DeltaFairPCA(LinearEstimator):
             warn_user(f"{delta_request(self)} {hint}", DeltaNotReachedWarning)
         return verified
 
-    def _keep_basis(self, space, contrasts, span, basis):
+    def _keep_basis(
+        self, space: adversary.Space, contrasts: ContrastSet, span: Span | None, basis: Array
+    ) -> None:
         gaps = contrasts.projected_gaps(basis)
         mean_gap = max((gap for gap in gaps.mean if gap is not None), default=0.0)
         cov_gap = max((gap for gap in gaps.cov if gap is not None), default=0.0)
@@ -354,7 +365,9 @@ class DeltaFairPCA(LinearEstimator):
         self._keep(space.problem.covariance, contrasts, solution, space.total, span)
 
 
-def _standardized(rows, moments, scaling):
+def _standardized(
+    rows: Rows, moments: GroupMoments, scaling: Standardization
+) -> tuple[Rows, GroupMoments]:
     """Scale rows and moments alike; sparse rows are not centred, which would fill them."""
     if issparse(rows.X):
         scaling = scaling._replace(mean=np.zeros_like(scaling.mean))
@@ -365,7 +378,7 @@ def _standardized(rows, moments, scaling):
     return rows.with_features(scaled), moments.standardized(scaling)
 
 
-def _check_range(spread):
+def _check_range(spread: float) -> None:
     if spread and not 1e-15 < spread < 1e15:
         raise InvalidInputError(
             f"the rows spread by {spread:.3g}, out of reach of the single precision that the "
@@ -374,7 +387,9 @@ def _check_range(spread):
         )
 
 
-def _path_table(points, deltas, chosen):
+def _path_table(
+    points: Sequence[adversary.Point], deltas: Sequence[HeldOutDelta] | None, chosen: int
+) -> dict[str, list[Any]]:
     nothing = [None] * len(points)
     return {
         "penalty": _rising_penalties(points),
@@ -386,7 +401,7 @@ def _path_table(points, deltas, chosen):
     }
 
 
-def _rising_penalties(points):
+def _rising_penalties(points: Sequence[adversary.Point]) -> list[float]:
     """Penalties of points; one that was found for none of them gets one between its neighbours'."""
     penalties = np.array([point.target.penalty for point in points], dtype=float)
     between = np.array([point.target.rise > 0.0 for point in points]) | (penalties == 0.0)

@@ -10,22 +10,32 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairpca import adversary
 from fairpca._choices import DELTA_FAMILIES
+from fairpca._present import Counter
 from fairpca.exceptions import GroupsError, InfeasibleError, SmallGroupWarning, warn_user
+from fairpca.linalg import Array
 from fairpca.metrics._cross_fit import (
     CLASSIFIERS,
     MIN_ROWS,
     HeldOutDelta,
     Labelled,
+    Train,
     cross_fit_delta,
     largest_delta,
 )
-from fairpca.moments import GroupMoments
+from fairpca.moments import ContrastSet, GroupMoments
 from fairpca.rows import Rows
+
+FormContrasts: TypeAlias = Callable[[GroupMoments], ContrastSet]
+Target: TypeAlias = tuple[NDArray[np.int8], Array]
+"""Signs of rows, and their weights."""
 
 PENALTIES = (0.15, 1.0, 6.0, 40.0, 500.0)
 """Of the coarse path, on all rows and on halves."""
@@ -51,12 +61,20 @@ _TRIED = 4  # points whose fresh figure may exceed the request before the search
 _HIGHER = 4.0  # times the penalty, where no point is good enough
 
 
-def trainer(family, seed, max_rows=sys.maxsize):
+def trainer(family: str, seed: int, max_rows: int = sys.maxsize) -> Train:
     """Return the training of a family, on at most so many rows."""
     return CLASSIFIERS[_CLASSIFIER[family]].trainer(seed, max_rows)
 
 
-def own_delta(U, rows, labels, train, random, *, few=False):
+def own_delta(
+    U: Array,
+    rows: Rows,
+    labels: Mapping[str, Target],
+    train: Train,
+    random: np.random.Generator,
+    *,
+    few: bool = False,
+) -> HeldOutDelta | None:
     """Δ of the worst target, by classifiers that are cross-fitted on the rows.
 
     Few rows are quartered, not halved: some more to train on make a difference there. None where
@@ -72,7 +90,16 @@ def own_delta(U, rows, labels, train, random, *, few=False):
 class DeltaSearch:
     """A coarse path on all rows, optimism measured on halves, and a search around a request."""
 
-    def __init__(self, space, rows, form_contrasts, mean_tol, family, random, counter=None):
+    def __init__(
+        self,
+        space: adversary.Space,
+        rows: Rows,
+        form_contrasts: FormContrasts,
+        mean_tol: float | None,
+        family: str,
+        random: np.random.Generator,
+        counter: Counter | None = None,
+    ) -> None:
         _check_sizes(rows, form_contrasts)
         self._random, seed = random, int(random.integers(2**31))
         self._train, self._train_some = trainer(family, seed), trainer(family, seed, _TRAINED_ROWS)
@@ -97,13 +124,13 @@ class DeltaSearch:
             np.array([delta.value for delta in deltas]) for deltas in zip(*pairs, strict=True)
         )
         self._seen, self._optimism = seen, new - seen
-        self._known = {}
+        self._known: dict[int, HeldOutDelta] = {}
 
-    def _own(self, path, basis, train=None):
+    def _own(self, path: adversary.Path, basis: Array, train: Train | None = None) -> Any:
         how = (path.rows, path.labels, train or self._train_some, self._random)
         return own_delta(path.X @ basis, *how, few=self._few)
 
-    def _other(self, path, other, basis):
+    def _other(self, path: adversary.Path, other: adversary.Path, basis: Array) -> Any:
         """Δ on the rows of another path, of classifiers trained on those of this one."""
         U, new = path.X @ basis, path.space.coordinates(other.rows.X) @ basis
         deltas = []
@@ -114,7 +141,9 @@ class DeltaSearch:
                 deltas.append(largest_delta(self._train_some(trained).scores(test.rows.X), test))
         return _worst(deltas)
 
-    def measure(self, point, repeats=_REPORTED, train=None):
+    def measure(
+        self, point: adversary.Point, repeats: int = _REPORTED, train: Train | None = None
+    ) -> HeldOutDelta:
         """Δ of a point by fresh splits, with its share of the optimism."""
         train = train or self._train
         owns = [self._own(self.path, point.basis, train) for _ in range(repeats)]
@@ -132,7 +161,7 @@ class DeltaSearch:
         value = min(max(own + _SHARE * optimism, 0.0), 1.0)
         return HeldOutDelta(float(value), float(error), owns[0].chance)
 
-    def _quick(self, point):
+    def _quick(self, point: adversary.Point) -> HeldOutDelta:
         """Δ by which points are compared, of one split."""
         key = id(point.basis)
         if key not in self._known:
@@ -140,18 +169,20 @@ class DeltaSearch:
         known = self._known[key]
         return known._replace(value=min(known.value + self._gain, 1.0))
 
-    def _limit(self, point, margin=_MARGIN):
+    def _limit(self, point: adversary.Point, margin: float = _MARGIN) -> float:
         quick = self._quick(point)
         return quick.value + margin * quick.error
 
-    def _good(self, point, delta, margin=_MARGIN):
+    def _good(self, point: adversary.Point, delta: float, margin: float = _MARGIN) -> bool:
         # Labels ±1 with R² = L have Δ ≥ L, and Δ > 0.6 √L but for rare groups of rows: what leaks
         # much more than `delta` allows need not be measured.
         if point.leakage > _NOISE + (delta / _STEEP) ** 2:
             return False
         return self._limit(point, margin) <= delta
 
-    def search(self, delta, ascents=None):
+    def search(
+        self, delta: float | None, ascents: int | None = None
+    ) -> tuple[list[adversary.Point], list[HeldOutDelta], int]:
         """Return the points of the path with Δ of each, and the place of the one chosen."""
         request = self._quick(self.coarse[-1]).chance if delta is None else delta
         self.points = _frontier(self.path.points)
@@ -165,7 +196,7 @@ class DeltaSearch:
             self.points += [self.path.ascend(target, start) for start in some]
         return self._choose(request)
 
-    def _calibrate(self, delta):
+    def _calibrate(self, delta: float) -> None:
         """Measure what classifiers find more with all rows than with those that compare points."""
         points = sorted(self.points, key=lambda point: -point.variance)
         quiet = min(points, key=lambda point: point.leakage)
@@ -173,7 +204,9 @@ class DeltaSearch:
         more = self.measure(point, 1).value - self._quick(point).value
         self._gain = max(self._gain + more, 0.0)
 
-    def _around(self, delta, *, explore):
+    def _around(
+        self, delta: float, *, explore: bool
+    ) -> tuple[adversary.PathTarget | None, tuple[Array | None, ...]]:
         """Return a target next to the best point so far and bases to start from; None: no room."""
         points = sorted(self.points, key=lambda point: -point.variance)
         best = next((point for point in points if self._good(point, delta)), None)
@@ -198,10 +231,10 @@ class DeltaSearch:
         variance = float(near.variance ** (1.0 - way) * best.variance**way)
         return near.between(best, variance), (best.basis, restart, near.basis, None)
 
-    def _choose(self, delta):
+    def _choose(self, delta: float) -> tuple[list[adversary.Point], list[HeldOutDelta], int]:
         """Measure the best points anew until one is within the request, else take the least Δ."""
         points = sorted(self.points, key=lambda point: -point.variance)
-        reported = {}
+        reported: dict[int, HeldOutDelta] = {}
         for tried in range(_TRIED):  # after a disappointment, the next point needs a wider margin
             good = [p for p in points if self._good(p, delta, _MARGIN * (1 + tried / 2))]
             point = next((p for p in good if id(p.basis) not in reported), None)
@@ -218,7 +251,9 @@ class DeltaSearch:
         deltas = [reported.get(id(p.basis)) or self._quick(p) for p in line]
         return line, deltas, [p.basis is point.basis for p in line].index(True)
 
-    def _line(self, chosen, reported):
+    def _line(
+        self, chosen: adversary.Point, reported: Mapping[int, HeldOutDelta]
+    ) -> list[adversary.Point]:
         """Coarse points, the one chosen, and those of less Δ than all of more variance."""
         kept, least = {id(point.basis): point for point in self.coarse}, 2.0
         for point in sorted(self.points, key=lambda point: -point.variance):
@@ -230,7 +265,7 @@ class DeltaSearch:
         return sorted(kept.values(), key=lambda point: (-point.variance, point.leakage))
 
 
-def _frontier(points):
+def _frontier(points: Iterable[adversary.Point]) -> list[adversary.Point]:
     """Points that leak less than all of more variance."""
     kept: list[adversary.Point] = []
     for point in sorted(points, key=lambda point: (-point.variance, point.leakage)):
@@ -239,7 +274,7 @@ def _frontier(points):
     return kept
 
 
-def _worst(deltas):
+def _worst(deltas: Iterable[HeldOutDelta | None]) -> HeldOutDelta | None:
     """Return the largest of several targets, with the highest level of chance; None: of none."""
     measured = [delta for delta in deltas if delta is not None]
     if not measured:
@@ -248,17 +283,23 @@ def _worst(deltas):
     return worst._replace(chance=max(delta.chance for delta in measured))
 
 
-def _spread(U):
+def _spread(U: Array) -> Array:
     scale = U.std(axis=0)
     return np.where(scale > 0.0, scale, 1.0)
 
 
-def _labelled(U, rows, target):
+def _labelled(U: Array, rows: Rows, target: Target) -> Labelled:
     signs, weights = target
     return Labelled(Rows(U, weights=weights, units=rows.units), signs)
 
 
-def _split_rows(rows, form_contrasts, n_components, mean_tol, random):
+def _split_rows(
+    rows: Rows,
+    form_contrasts: FormContrasts,
+    n_components: int,
+    mean_tol: float | None,
+    random: np.random.Generator,
+) -> tuple[list[Rows], list[adversary.Space]]:
     """Return halves and their spaces; split anew while some feature is constant in a half."""
     for _ in range(_SPLITS):
         halves = [rows.take(half) for half in rows.halves(random)]
@@ -278,7 +319,7 @@ def _split_rows(rows, form_contrasts, n_components, mean_tol, random):
     ) from reason
 
 
-def _too_small(name):
+def _too_small(name: str) -> GroupsError:
     return GroupsError(
         f"too few rows for {name}: Δ on held-out rows needs at least {2 * MIN_ROWS} rows in each "
         "of two groups, and more where they belong to few units. Merge small groups, or set "
@@ -287,7 +328,7 @@ def _too_small(name):
     )
 
 
-def _check_sizes(rows, form_contrasts):
+def _check_sizes(rows: Rows, form_contrasts: FormContrasts) -> None:
     """Refuse groups that cannot be halved, and say which contrasts are not measured."""
     targets = adversary.form_targets(rows, form_contrasts)[0].binary()
     sizes = {name: Labelled(rows, signs).smallest for name, (signs, _) in targets.items()}

@@ -1,9 +1,9 @@
 """Rows become moments, moments become contrasts; nothing after this package sees a row."""
 
 from fairpca._choices import COMPARE
-from fairpca.moments._new_data import ExpectedGaps, GapForecast
-from fairpca.moments.contrasts import Contrast, ContrastSet, GroupCovariances
-from fairpca.moments.folds import FoldedMoments, GapStatistics, gap_statistics
+from fairpca.moments._new_data import ExpectedGaps
+from fairpca.moments.contrasts import Contrast, ContrastSet
+from fairpca.moments.folds import FoldedMoments, gap_statistics
 from fairpca.moments.group_moments import GroupMoments
 
 __all__ = [
@@ -12,9 +12,6 @@ __all__ = [
     "ContrastSet",
     "ExpectedGaps",
     "FoldedMoments",
-    "GapForecast",
-    "GapStatistics",
-    "GroupCovariances",
     "GroupMoments",
     "gap_statistics",
 ]

@@ -25,33 +25,14 @@ from fairpca.moments.group_moments import GroupMoments
 
 
 class GapForecast(NamedTuple):
-    """Expected gaps in one unit; None: not computed.
+    """Expected gaps in one unit; None: not computed."""
 
-    Parameters
-    ----------
-    mean_gap, mean_gap_new : float or None
-        Mean gap on the population, and as measured on `n_new` rows, whose noise it has.
-    mean_bound : float
-        What the mean gap on the population exceeds in at most 1 - `confidence` of all samples;
-        infinite where there are too few rows for the number of features.
-    cov_gap : float or None
-        Covariance gap on the population.
-
-    See Also
-    --------
-    ExpectedGaps : Where it is found.
-
-    Examples
-    --------
-    >>> from fairpca.moments import GapForecast
-    >>> GapForecast(mean_gap=0.16, mean_gap_new=None, mean_bound=0.54, cov_gap=0.3).mean_bound
-    0.54
-    """
-
-    mean_gap: float
-    mean_gap_new: float | None
+    mean_gap: float  # on the population
+    mean_gap_new: float | None  # as measured on `n_new` rows, whose noise it has
+    # What the mean gap on the population exceeds in at most 1 - `confidence` of all samples;
+    # infinite where there are too few rows for the number of features.
     mean_bound: float
-    cov_gap: float | None
+    cov_gap: float | None  # on the population
 
 
 @dataclass(frozen=True)
@@ -60,10 +41,11 @@ class ExpectedGaps:
 
     Parameters
     ----------
-    features : GapForecast
-        In the units of `mean_gap_` and `cov_gap_`: those of the features, as they are scaled.
-    deviations : GapForecast
-        In standard deviations of the component scores, as of whitened components.
+    features, deviations
+        The forecast in the units of `mean_gap_` and `cov_gap_`, those of the features as they are
+        scaled, and in standard deviations of the component scores, as of whitened components. Each
+        has mean_gap and cov_gap of the population, mean_gap_new of `n_new` rows, and mean_bound,
+        which holds with `confidence` and is infinite for too few rows.
     n_new : int or None
         Number of new rows.
     confidence : float
@@ -79,12 +61,13 @@ class ExpectedGaps:
 
     Examples
     --------
-    >>> from fairpca.moments import ExpectedGaps, GapForecast
-    >>> forecast = GapForecast(0.16, None, 0.54, None)
-    >>> ExpectedGaps(forecast, forecast, n_new=None, confidence=0.95, refits=0)
+    >>> import numpy as np
+    >>> from fairpca import FairPCA
+    >>> X, sex = np.random.default_rng(0).normal(size=(500, 3)), np.arange(500) % 2
+    >>> FairPCA(1).fit(X, sensitive_features=sex).expected_gaps(refits=0)
     ExpectedGaps(
-      mean gap: expected on new data 0.160, at most 0.540 (95 %), in units of the features
-      mean gap: expected on new data 0.160, at most 0.540 (95 %), in component deviations)
+      mean gap: expected on new data 0.0..., at most 0... (95 %), in units of the features
+      mean gap: expected on new data 0.0..., at most 0... (95 %), in component deviations)
     """
 
     features: GapForecast

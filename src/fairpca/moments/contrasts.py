@@ -241,36 +241,13 @@ class ContrastSet(Sequence[Contrast]):
 
 @dataclass(frozen=True, eq=False)
 class GroupCovariances:
-    """Every group by itself, inside every stratum.
-
-    Parameters
-    ----------
-    attributes, groups, strata : tuple
-        Of each group its attribute, its name and its stratum (None: there are no strata).
-    n_rows : tuple of int
-        Its rows.
-    covariances : ndarray of shape (K, p, p)
-        Its covariance about its own mean, with its weight as divisor.
-
-    See Also
-    --------
-    GroupMoments.group_covariances : What makes it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairpca import GroupMoments
-    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 2.0], [5.0, 4.0]])
-    >>> groups = GroupMoments.from_arrays(X, list("aabb")).group_covariances()
-    >>> groups.groups, groups.best(1)
-    (('a', 'b'), array([1., 1.]))
-    """
+    """Every group by itself, inside every stratum: about its own mean, its weight the divisor."""
 
     attributes: tuple[str, ...]
     groups: tuple[str, ...]
-    strata: tuple[str | None, ...]
+    strata: tuple[str | None, ...]  # None: there are no strata
     n_rows: tuple[int, ...]
-    covariances: Array
+    covariances: Array  # (K, p, p)
 
     def __len__(self) -> int:
         return len(self.groups)

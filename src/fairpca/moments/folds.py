@@ -24,32 +24,12 @@ FOLD = "(fold)"
 
 
 class GapStatistics(NamedTuple):
-    """What moments say about a representation; a gap is None where no two groups are there.
+    """What moments say about a representation; a gap is None where no two groups are there."""
 
-    Parameters
-    ----------
-    mean_gap, cov_gap : float or None
-        Largest distance of means, and largest spectral norm of a difference of covariances.
-    variance : float
-        Share of the variance of the features that is kept.
-    gaussian_bound : float or None
-        Largest bound of Δ for half-spaces, were the groups normal; may be infinite.
-
-    See Also
-    --------
-    gap_statistics : What makes it.
-
-    Examples
-    --------
-    >>> from fairpca.moments import GapStatistics
-    >>> GapStatistics(mean_gap=0.1, cov_gap=0.2, variance=0.7, gaussian_bound=None).variance
-    0.7
-    """
-
-    mean_gap: float | None
-    cov_gap: float | None
-    variance: float
-    gaussian_bound: float | None
+    mean_gap: float | None  # largest distance of means
+    cov_gap: float | None  # largest spectral norm of a difference of covariances
+    variance: float  # share of the variance of the features that is kept
+    gaussian_bound: float | None  # of Δ for half-spaces, were the groups normal; may be infinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +256,12 @@ def gap_statistics(
         As in `GroupMoments.contrasts`.
     compared : set of str, optional
         Labels of the contrasts to measure; None: all that have the rows.
+
+    Returns
+    -------
+    named tuple
+        mean_gap, cov_gap, variance (the share that is kept) and gaussian_bound (of Δ, were the
+        groups normal); a gap is None where no two groups are there.
 
     See Also
     --------

@@ -279,7 +279,7 @@ def _measured(model: Any, test: Any, groups: Any, function: Callable[[Any, Any],
     return _Point(leakage, float(np.sum(model.explained_variance_ratio_)))
 
 
-def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
+def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point | None:
     """Plain components, measured on the rows that were fitted by classifiers cross-fitted there."""
     from fairpca.adversary import form_targets
     from fairpca.estimators._path_delta import own_delta, trainer
@@ -295,4 +295,6 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point:
     scores = np.asarray(sample.X @ plain.components_.T)
     train = trainer(estimator.family, 0)
     delta = own_delta(scores, sample, targets.binary(), train, random)
+    if delta is None:  # groups too small to be halved
+        return None
     return _Point(delta.value, float(np.sum(plain.explained_variance_ratio_)))
