@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {
     "fairpca": "What most programs need",
     "fairpca.estimators": "Estimators, and models in files",
-    "fairpca.metrics": "Measures of what a representation leaks",
+    "fairpca.metrics": "Measures of how well groups are predicted",
     "fairpca.report": "Displays and pages",
     "fairpca.moments": "Moments and contrasts",
     "fairpca.tables": "Files, streams, databases and engines",

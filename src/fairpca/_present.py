@@ -112,8 +112,8 @@ def delta_request(model: Any) -> str | None:
     """Say which Δ was requested and which is estimated; None where nothing was measured."""
     if getattr(model, "delta_", None) is None:
         return None
-    asked = "as low as chance allows"
-    request = asked if model.delta is None else f"at most {points(model.delta)} points"
+    most = f"at most {points(model.delta)} points"
+    request = "as low as chance allows" if model.delta is None else most
     value = f"{with_error(model.delta_, model.delta_error_, points)} points"
     chance = f"chance alone gives up to {points(model.delta_chance_)} points"
     limit = model.delta_chance_ if model.delta is None else model.delta

@@ -32,7 +32,6 @@ from fairpca.estimators._comparison import (
     held_out_summary,
     hold_out_summary,
 )
-from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.exceptions import DroppedRowsWarning
 from fairpca.moments import FoldedMoments
 from fairpca.moments.contrasts import ContrastTable, without_small_groups
@@ -152,7 +151,7 @@ def _forecast(
     is_small = moments.n_samples * moments.n_features <= _IN_MEMORY
     has_rows = request.table is not None and not (options["engine"] or options["sql"])
     if isinstance(fair, FairPCA) and is_small and has_rows:
-        look_at_scores(fair, request.table.rows(request.roles))
+        fair.look_at_scores(request.table.rows(request.roles))
     if request.roles.unit is None or getattr(fair, "unit_noise_", None) is not None:
         return expected_figures(fair, result.held_out)
     reason = "rows of a unit are alike, and units are counted only in tables that fit into memory"

@@ -73,6 +73,7 @@ class FairnessEstimator(
     contrasts_: ContrastTable
     n_iter_: int
     n_features_in_: int
+    group_variance_: dict[str, list[Any]] | None
 
     # Of those that do not have the parameter.
     missing: str = MISSING[0]
@@ -258,6 +259,29 @@ class FairnessEstimator(
                 options["callback"] = solve_callback(self, context)
             return solve(problem, self.solver, **options)
 
+    def _solve_groups(self, problem: FairProblem, moments: GroupMoments, padding: int) -> Solution:
+        """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
+        groups = moments.group_covariances(self.joint)
+        best = groups.best(problem.n_components)
+        weights: dict[int, float] = {}
+        if self.objective == "total":  # plain PCA next to a model with another objective
+            solution = self._solve(problem)
+        else:
+            least = self.min_group_size or 2
+            counted = large_groups(moments, groups, self.objective, least)
+            covariances = groups.covariances[counted]
+            if padding:
+                covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
+            offsets = best[counted] if self.objective == "worst-loss" else None
+            problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
+            solution = self._solve(problem)
+            assert solution.weights is not None
+            weights = dict(zip(counted, solution.weights.tolist(), strict=True))
+        table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
+        share = [weights.get(place) for place in range(len(groups))]
+        self.group_variance_ = {**table, "weight": share}
+        return solution
+
     def _keep(
         self,
         covariance: Array,
@@ -309,38 +333,17 @@ class FairnessEstimator(
         return scores
 
 
-def solve_groups(
-    model: Any, problem: FairProblem, moments: GroupMoments, padding: int
-) -> tuple[Solution, dict[str, list[Any]]]:
-    """Solve, and tabulate what each group keeps; the last `padding` directions are constant."""
-    groups = moments.group_covariances(model.joint)
-    best = groups.best(problem.n_components)
-    weights: dict[int, float] = {}
-    if model.objective == "total":  # plain PCA next to a model with another objective
-        solution = model._solve(problem)
-    else:
-        counted = large_groups(model, moments, groups)
-        covariances = groups.covariances[counted]
-        if padding:
-            covariances = np.pad(covariances, ((0, 0), (0, padding), (0, padding)))
-        offsets = best[counted] if model.objective == "worst-loss" else None
-        problem = replace(problem, group_covariances=covariances, group_offsets=offsets)
-        solution = model._solve(problem)
-        assert solution.weights is not None
-        weights = dict(zip(counted, solution.weights.tolist(), strict=True))
-    table = groups.as_table(solution.basis[: groups.covariances.shape[1]], best)
-    return solution, {**table, "weight": [weights.get(i) for i in range(len(groups))]}
-
-
-def large_groups(model: Any, moments: GroupMoments, groups: GroupCovariances) -> list[int]:
+def large_groups(
+    moments: GroupMoments, groups: GroupCovariances, objective: str, least: int
+) -> list[int]:
     """Return the positions of groups with enough rows, and name the others in a warning."""
     if moments.attributes and not moments.categorical_attributes:
         raise GroupsError(
-            f"objective={model.objective!r} is about groups, but all sensitive_features are "
+            f"objective={objective!r} is about groups, but all sensitive_features are "
             "numbers: bin one of them, or use objective='total'.",
             parameter="objective",
         )
-    least, sizes = model.min_group_size or 2, groups.n_rows
+    sizes = groups.n_rows
     counted = [place for place, n_rows in enumerate(sizes) if n_rows >= least]
     if not counted:
         raise GroupsError(
@@ -350,7 +353,7 @@ def large_groups(model: Any, moments: GroupMoments, groups: GroupCovariances) ->
     if len(counted) < len(groups):
         small = [f"{groups.label(i)} ({n})" for i, n in enumerate(sizes) if n < least]
         warn_user(
-            f"objective={model.objective!r} does not count groups with fewer than "
+            f"objective={objective!r} does not count groups with fewer than "
             f"min_group_size={least} rows: {', '.join(small)}.",
             SmallGroupWarning,
         )

@@ -10,7 +10,6 @@ import numpy as np
 from fairpca.exceptions import (
     DominantFeatureWarning,
     EmptyComponentWarning,
-    ExtremeRowsWarning,
     FewRowsWarning,
     GroupFeatureWarning,
     IndexMismatchWarning,
@@ -20,12 +19,12 @@ from fairpca.exceptions import (
     SmallGroupWarning,
     warn_user,
 )
-from fairpca.linalg import Array, complement_basis, project, spectral_norms, top_eigenpairs
+from fairpca.linalg import Array, complement_basis, spectral_norms, top_eigenpairs
 from fairpca.moments import ContrastSet, FoldedMoments, GroupMoments
 from fairpca.moments._cells import merge
 from fairpca.moments._new_data import compared_contrasts
+from fairpca.moments.contrasts import ContrastTable
 from fairpca.rows import Rows
-from fairpca.rows._checks import fill_means
 
 _ZERO = 1e-12  # of a variance: rounding
 _DOMINANT = 0.9
@@ -140,16 +139,20 @@ def warn_of_origin(moments: GroupMoments) -> None:
         )
 
 
-def warn_of_groups(model: Any, *, compared: bool = True) -> None:
-    """Warn of compared groups with few rows for the components, and of rows without a group."""
-    moments, contrasts = model.moments_, model.contrasts_
-    n_rows, least = moments.n_samples, _PER_COMPONENT * model.n_components_
-    if moments.n_labelled < n_rows:
-        warn_user(
-            f"groups are known for {moments.n_labelled:,} of {n_rows:,} rows. The gaps rest on "
-            f"those alone: {model.expected_gaps(refits=0).text()}.",
-            FewRowsWarning,
-        )
+def warn_of_labels(moments: GroupMoments, forecast: str) -> None:
+    """Warn of gaps that rest on the rows whose group is known."""
+    warn_user(
+        f"groups are known for {moments.n_labelled:,} of {moments.n_samples:,} rows. The gaps rest "
+        f"on those alone: {forecast}.",
+        FewRowsWarning,
+    )
+
+
+def warn_of_groups(
+    moments: GroupMoments, contrasts: ContrastTable, n_components: int, *, compared: bool
+) -> None:
+    """Warn of compared groups with few rows for the components."""
+    n_rows, least = moments.n_samples, _PER_COMPONENT * n_components
     small = {}
     for index, status in enumerate(contrasts["status"] if compared and n_rows >= _TOY else ()):
         for side in ("positive", "negative"):
@@ -251,51 +254,17 @@ def _listed(names: Sequence[str]) -> str:
     return ("features " if len(names) > 1 else "feature ") + shown + more
 
 
-_FEW = 100  # effective rows of a component that rests on extremes; rare in the 15 sets of the paper
-_FEW_SHARE = 0.1
-_AT_ONCE = 64  # components whose scores are held at once, next to rows in single precision
 _PARTS = 50  # of the units, each left out once
 
 
-def look_at_scores(model: Any, rows: Rows) -> None:
-    """Set the effective samples of the components and, where there are units, noise by unit."""
-    X = rows.X if model.missing == "error" else fill_means(rows.X, model.mean_)
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-    # 2n / (κ - 1) for the kurtosis κ of each component, at most n; unequal weights make n smaller.
-    n = weights.sum() ** 2 / (weights**2).sum()
-    kurtosis, shares = np.full(model.n_components_, 3.0), weights / weights.sum()
-    for first in range(0, model.n_components_, _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
-        scores = project(X, model.mean_, model._directions[some]).astype(np.float64, copy=False)
-        squares = (scores - shares @ scores) ** 2
-        second, fourth = shares @ squares, shares @ squares**2
-        # 3, as of normal rows, where a component is constant.
-        np.divide(fourth, second**2, out=kurtosis[some], where=second > 0.0)
-    effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
-    few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
-    if len(few):
-        shown = ", ".join(f"component {i + 1} ({effective[i]:.0f} of {len(rows)})" for i in few)
-        warn_user(
-            f"a few extreme rows make most of the variance of {shown}: in brackets the number of "
-            "normal rows that would say as much. Look for errors in those rows, take logarithms "
-            "of skewed features, or keep fewer components.",
-            ExtremeRowsWarning,
-        )
-    model.effective_samples_ = effective
-    model.unit_noise_ = None
-    if rows.units is not None:
-        scores = project(X, model.mean_, model._directions).astype(np.float64, copy=False)
-        model.unit_noise_ = unit_noise(model, rows.with_features(scores))
-
-
-def unit_noise(model: Any, scores: Rows) -> dict[str, list[Any]]:
+def unit_noise(scores: Rows, compare: str, joint: bool, reference: Any) -> dict[str, list[Any]]:
     """Covariance of the mean gap of every contrast by a jackknife over parts of the units.
 
     Rows of a unit are alike, so that the number of rows says little about the noise of a mean. The
     gaps are those of the component scores; `free` has the degrees of freedom.
     """
     folded = FoldedMoments.from_rows(scores, _PARTS)
-    options = (model.compare, model.joint, model.reference, 2)
+    options = (compare, joint, reference, 2)
     gaps: dict[str, list[Array]] = {}
     for index in range(len(folded.folds)):
         for contrast in compared_contrasts(folded.train(index), *options):

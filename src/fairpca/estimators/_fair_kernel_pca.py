@@ -391,7 +391,7 @@ class FairKernelPCA(FairnessEstimator):
         return anchors, build(rows, anchors.gram(rows.X), options, self._form_contrasts)
 
     def _approximation(self, n_rows: int) -> tuple[int | None, int | None]:
-        """Eigenvalues to keep and landmarks, None for all; says so where it was not asked for."""
+        """Eigenvalues to keep and landmarks, None for all; says so where nobody chose."""
         if self.rank != AUTO:
             return cast("int | None", self.rank), self.n_landmarks
         if self.n_landmarks is not None or n_rows <= _ALL_EIGENVALUES:

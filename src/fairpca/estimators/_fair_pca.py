@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.base import clone
 
 from fairpca._choices import GROUPLESS, MISSING_GROUPS, OBJECTIVES
-from fairpca.estimators._base import ROUTED, solve_groups
+from fairpca.estimators._base import ROUTED
 from fairpca.estimators._data_warnings import (
     hint_numeric_attribute,
-    look_at_scores,
     warn_of_empty_components,
     warn_of_features,
     warn_of_groups,
+    warn_of_labels,
     warn_of_origin,
     warn_of_solve,
 )
@@ -313,7 +313,7 @@ class FairPCA(LinearEstimator):
         self._fit_sums(self._sum_rows(X, *parts, keep=rows, y=y))
         if rows:
             self._set_dtype(rows[0])
-            look_at_scores(self, rows[0])
+            self.look_at_scores(rows[0])
             if self.target_weight:
                 self.target_information_.by_folds(self, rows[0])
         return self
@@ -386,7 +386,7 @@ class FairPCA(LinearEstimator):
         Parameters
         ----------
         n_new : int or None, default=None
-            Number of new rows the mean gap will be measured on, which adds their noise.
+            Rows of new data the mean gap will be measured on, which adds their noise.
         confidence : float, default=0.95
             Of the bound, over all contrasts together.
         refits : int, default=30
@@ -472,7 +472,10 @@ class FairPCA(LinearEstimator):
             basis, equal_means = solution.basis[: len(covariance)], self.mean_tol == 0
             if self.cov_weight != 0:
                 warn_of_empty_components(basis, covariance, contrasts, equal_means=equal_means)
-            warn_of_groups(self, compared=self.mean_tol is not None or self.cov_weight != 0)
+            if moments.n_labelled < moments.n_samples:
+                warn_of_labels(moments, self.expected_gaps(refits=0).text())
+            compared = self.mean_tol is not None or self.cov_weight != 0
+            warn_of_groups(moments, self.contrasts_, self.n_components_, compared=compared)
         return self
 
     def _find_components(
@@ -486,8 +489,7 @@ class FairPCA(LinearEstimator):
         self.group_variance_ = self.target_kept_ = self.target_information_ = None
         if tabulate or self.objective != "total":
             padding = len(problem.covariance) - size
-            solution, self.group_variance_ = solve_groups(self, problem, moments, padding)
-            return solution
+            return self._solve_groups(problem, moments, padding)
         if self.target_weight:
             from fairpca.estimators._target import solve_with_target  # not needed by others
 

@@ -13,8 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairpca._choices import MIN_ROWS, MISSING
 from fairpca.estimators._base import FairnessEstimator
+from fairpca.estimators._data_warnings import unit_noise
 from fairpca.estimators._sklearn import AT_LEAST_ONE, POSITIVE, one_of
-from fairpca.exceptions import ImputedValuesWarning, InvalidInputError, warn_user
+from fairpca.exceptions import (
+    ExtremeRowsWarning,
+    ImputedValuesWarning,
+    InvalidInputError,
+    warn_user,
+)
 from fairpca.linalg import Array, project
 from fairpca.moments import FoldedMoments, GroupMoments
 from fairpca.moments.contrasts import without_small_groups
@@ -32,6 +38,9 @@ def _has_model(estimator: Any) -> bool:
 
 
 FAMD = "famd"
+_FEW = 100  # effective rows of a component that rests on extremes; rare in the 15 sets of the paper
+_FEW_SHARE = 0.1
+_AT_ONCE = 64  # components whose scores are held at once, next to rows in single precision
 
 
 class LinearEstimator(FairnessEstimator):
@@ -42,6 +51,8 @@ class LinearEstimator(FairnessEstimator):
     n_samples_: int
     singular_values_: Array
     noise_variance_: float
+    effective_samples_: Array | None
+    unit_noise_: dict[str, list[Any]] | None
     _orthogonal = True
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -67,6 +78,38 @@ class LinearEstimator(FairnessEstimator):
         """Keep the components in single precision where the rows are, as scikit-learn does."""
         if rows.X.dtype == np.float32:
             self.components_ = self.components_.astype(np.float32)
+
+    def look_at_scores(self, rows: Rows) -> None:
+        """Set the effective samples of the components and, where there are units, noise by unit."""
+        X = rows.X if self.missing == "error" else fill_means(rows.X, self.mean_)
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        # 2n / (κ - 1) for the kurtosis κ of a component, at most n; unequal weights make n smaller.
+        n = weights.sum() ** 2 / (weights**2).sum()
+        kurtosis, shares = np.full(self.n_components_, 3.0), weights / weights.sum()
+        for first in range(0, self.n_components_, _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            scores = project(X, self.mean_, self._directions[some]).astype(np.float64, copy=False)
+            squares = (scores - shares @ scores) ** 2
+            second, fourth = shares @ squares, shares @ squares**2
+            # 3, as of normal rows, where a component is constant.
+            np.divide(fourth, second**2, out=kurtosis[some], where=second > 0.0)
+        effective = 2.0 * n / np.maximum(kurtosis - 1.0, 2.0)
+        few = np.flatnonzero((effective < _FEW) & (effective < _FEW_SHARE * len(rows)))
+        if len(few):
+            shown = ", ".join(f"component {i + 1} ({effective[i]:.0f} of {len(rows)})" for i in few)
+            warn_user(
+                f"a few extreme rows make most of the variance of {shown}: in brackets the number "
+                "of normal rows that would say as much. Look for errors in those rows, take "
+                "logarithms of skewed features, or keep fewer components.",
+                ExtremeRowsWarning,
+            )
+        self.effective_samples_ = effective
+        self.unit_noise_ = None
+        if rows.units is not None:
+            scores = project(X, self.mean_, self._directions).astype(np.float64, copy=False)
+            self.unit_noise_ = unit_noise(
+                rows.with_features(scores), self.compare, self.joint, self.reference
+            )
 
     def _sum_rows(
         self,

@@ -47,7 +47,7 @@ class ExpectedGaps:
         has mean_gap and cov_gap of the population, mean_gap_new of `n_new` rows, and mean_bound,
         which holds with `confidence` and is infinite for too few rows.
     n_new : int or None
-        Number of new rows.
+        Number of rows of new data.
     confidence : float
         Of the bound.
     refits : int
@@ -81,7 +81,7 @@ class ExpectedGaps:
         """One sentence in one of the units, ``"features"`` or ``"deviations"``."""
         gaps = self.features if unit == "features" else self.deviations
         new = gaps.mean_gap if gaps.mean_gap_new is None else gaps.mean_gap_new
-        where = "new data" if self.n_new is None else f"{self.n_new} new rows"
+        where = "new data" if self.n_new is None else f"{self.n_new} rows of new data"
         bound = f"no bound with so few {self.counted} for so many features"
         if np.isfinite(gaps.mean_bound):
             bound = f"at most {number(gaps.mean_bound)} ({100 * self.confidence:g} %)"

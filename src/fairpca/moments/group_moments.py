@@ -440,6 +440,12 @@ class GroupMoments(MomentsReprMixin):
             Whether the groups are the cells of the cross table of all categorical attributes,
             instead of the levels of each. Numeric attributes have no groups; where there are no
             others, all rows are one.
+
+        Returns
+        -------
+        object
+            attributes, groups, strata and n_rows, one entry for each group, and covariances
+            (K, p, p); `best` and `kept` are what d components of its own, or a basis, keep of it.
         """
         whole = self.expanded()
         if not whole.table.cells:

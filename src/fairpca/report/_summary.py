@@ -30,7 +30,6 @@ from fairpca.estimators._comparison import (
     held_out_summary,
     hold_out_summary,
 )
-from fairpca.estimators._data_warnings import look_at_scores
 from fairpca.exceptions import FairnessWarning
 from fairpca.linalg import Array
 from fairpca.metrics import AuditReport
@@ -94,7 +93,7 @@ def fit_both(
         plain.components_ = same_sign(plain.components_, fair.components_)
         fitted = Fitted(fair, plain, total, folded, measured)
         fitted = fitted._replace(figures=fitted.measured(fair))
-        look_at_scores(fair, rows)
+        fair.look_at_scores(rows)
         return fitted._replace(path=_path(fitted) if folds else ())
     total = GroupMoments.from_rows(rows)
     fair.fit_sample(rows, total)

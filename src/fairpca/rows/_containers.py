@@ -126,7 +126,7 @@ def _complete_column(name: str, column: Any, argument: str, unknown: str | None)
         few, codes = _complete_column(name, coded[0], argument, unknown), coded[1]
         return Column(name, few.values[codes], np.zeros(len(codes), np.bool_), codes, few.values)
     data: NDArray[Any] = np.asarray(column.to_numpy() if is_series else column)
-    # Asked of the frame library, not of the array: pandas 3 makes a missing string a float.
+    # The frame library knows what is missing; in its array pandas 3 has floats for strings.
     mask = np.array(column.is_null().to_numpy() if is_series else np.ma.getmaskarray(column))
     kind = data.dtype.kind
     if kind in "cV":

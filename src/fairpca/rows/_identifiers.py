@@ -152,12 +152,12 @@ def warn_of_identifiers(
     Of a table, whose columns nobody has chosen, other whole numbers that all differ are named too.
     """
     # What is different in every batch may still come again: there must be room for all rows.
-    rooms = {name: column.high - column.low + 1.0 for name, column in unique.items()}
-    names = [name for name, room in rooms.items() if _MIN_ROWS <= n_rows <= room]
+    widths = {name: column.high - column.low + 1.0 for name, column in unique.items()}
+    names = [name for name, width in widths.items() if _MIN_ROWS <= n_rows <= width]
     certain = [
         name
         for name in names
-        if unique[name].pairs / rooms[name] >= _EXPECTED_PAIRS or is_identifier(name)
+        if unique[name].pairs / widths[name] >= _EXPECTED_PAIRS or is_identifier(name)
     ]
     others = [name for name in names if name not in certain] if of_table else []
     for some, value, meaning in (
