@@ -141,6 +141,15 @@ def test_parts_add_up(table):
     assert rest.n_samples == 600 - folded.folds[1].n_samples
 
 
+def test_parts_of_which_one_has_units_have_units(table):
+    plain, units = (
+        FoldedMoments.from_rows(Rows.read(table[FEATURES], table[["g", "h"]], units=units), 3)
+        for units in (None, np.arange(len(table)) // 2)
+    )
+    both = [(one + other).by_units for one in (plain, units) for other in (plain, units)]
+    assert both == [False, True, True, True]
+
+
 def test_a_weight_of_two_is_a_row_twice(table):
     weights = np.random.default_rng(0).integers(0, 3, len(table))
     repeated = table.loc[table.index.repeat(weights)]

@@ -14,8 +14,10 @@ OPERATORS = {
     ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 PAIRS = [("min", "max"), ("any", "all"), ("argmin", "argmax"), ("minimum", "maximum")]
-# Arguments that decide about checks, copies and warnings, and not about an answer.
-UNCHANGED = ("strict", "check_finite", "copy", "stacklevel", "overwrite_a", "overwrite_b")
+# Arguments that decide about checks, copies, warnings and signatures, and not about an answer.
+UNCHANGED = (
+    "strict", "check_finite", "copy", "stacklevel", "overwrite_a", "overwrite_b", "kw_only"
+)  # fmt: skip
 # Constants of how many numbers, rows or bytes are held at a time: no answer depends on them.
 BLOCKS = re.compile("AT_ONCE|BATCH|BLOCK|PIECE|STRIDE|CACHED|BUFFER|WRITE_ELEMENTS")
 SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd")  # in their arguments

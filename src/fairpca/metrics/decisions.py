@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,7 @@ def decision_rates(
         for attribute, known in attributes
         for stratum, here in strata
         for rate in _compare(
-            GroupRate(measure, attribute.name, "", 0, 0, stratum=stratum),
+            partial(GroupRate, measure, attribute.name, stratum=stratum),
             attribute,
             flags,
             (known & here, known & inside & here),
@@ -351,7 +352,7 @@ def _flags(values: NDArray[Any], positive: Any, name: str) -> _Flags:
 
 
 def _compare(
-    empty: GroupRate,
+    rate: Callable[..., GroupRate],
     attribute: Attribute,
     flags: _Flags,
     masks: tuple[_Flags, _Flags],
@@ -367,7 +368,7 @@ def _compare(
         if weights is not None:
             rows &= weights > 0
         size, hits = int(rows.sum()), int((rows & flags).sum())
-        rates[code] = replace(empty, group=attribute.levels[code], n_rows=size, n_selected=hits)
+        rates[code] = rate(attribute.levels[code], size, hits)
         share, unit = (None if part is None else part[rows] for part in (weights, units))
         shares[code] = Share.of(flags[rows], share, unit) if size else None
     large = [s for s in shares.values() if s is not None and s.n_rows >= limits[0]]

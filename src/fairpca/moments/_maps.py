@@ -108,11 +108,11 @@ def find_span(X: Any) -> tuple[Span, FloatArray]:
     rows = X.toarray() if is_sparse else X
     centred = np.array(rows, dtype=np.float64, order="C")  # its transpose is in LAPACK's order
     ones = np.ones(len(centred))
-    origin, rest = centre(centred, ones, float(len(centred)))
+    origin, _ = centre(centred, ones, float(len(centred)))
     constant = ~centred.any(axis=0)
     basis, factor = _orthonormal_rows(centred)
     basis[:, constant] = 0.0  # exactly, so that the column is seen to be constant
-    return Span(origin + rest, basis), factor.T.copy()
+    return Span(origin, basis), factor.T.copy()
 
 
 def _orthonormal_rows(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -162,7 +162,7 @@ def move(table: CellTable, T: FloatArray, t: FloatArray) -> CellTable:
     """Moments of Ty + t."""
 
     def place(mean: FloatArray, rest: FloatArray) -> FloatArray:
-        return np.asarray(T @ (mean + rest) + t)
+        return np.asarray(T @ mean + t)  # the rest is less than its rounding
 
     return table.map(lambda cell: map_features(cell, lambda values: values @ T.T, place))
 
@@ -320,8 +320,7 @@ def filled_means(content: Content, indicators: MissingIndicators) -> tuple[Float
     """Return the means of the features as they are filled, and of the indicators."""
     table, span = content
     whole = merge(list(table.cells.values()))
-    mean = whole.mean + whole.mean_rest
-    mean = mean if span is None else span.place(mean)
+    mean = whole.mean if span is None else span.place(whole.mean)
     p = len(indicators.columns)
     share = mean[p:].copy()
     share[share > 1.0 - 1e-12] = 1.0

@@ -189,7 +189,7 @@ def _reorder(table: CellTable, model: CellTable) -> CellTable:
 
 def _merge_cells(cells: Sequence[Cell]) -> Cell:
     """Merge cells and their targets."""
-    if len(cells) == 1 or not any(cell.targets for cell in cells):
+    if not any(cell.targets for cell in cells):
         return merge(cells)
     from fairpca.moments._targets import merge_targets
 

@@ -165,7 +165,7 @@ def check_no_dates_or_masks(X: Any, of: str = "X") -> None:
         kinds = {of: DATES} if X.dtype.kind in "mM" else {}
     else:
         check_unique(column_names(X), of, of)
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        frame = nw.from_native(X, pass_through=True)
         types = frame.schema.items() if isinstance(frame, nw.DataFrame) else ()
         kinds = {str(name): DATES for name, kind in types if kind.is_temporal()}
     if kinds:

@@ -224,7 +224,7 @@ def names_rows(name: str, n_values: int, n_rows: int) -> bool:
 
 def check_no_text(X: Any, of: str = "X") -> None:
     """Refuse columns of text, by name, and say which are dates or identifiers; any container."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = nw.from_native(X, pass_through=True)
     columns: dict[str, Any] = {}
     if isinstance(frame, nw.DataFrame):
         columns = {str(name): frame[name].to_numpy() for name in frame.columns}
