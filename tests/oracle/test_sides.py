@@ -1,7 +1,11 @@
 """What both sides of a rule must do: either group, either branch, any limit of rows."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from scipy.stats import chi2, t
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
@@ -14,7 +18,8 @@ from fairpca.metrics._cross_fit import Classifier, Labelled
 from fairpca.metrics._svm import KernelStatistic
 from fairpca.moments._new_data import hotelling
 from fairpca.rows import Rows
-from fairpca.tables import input_kind
+from fairpca.tables import input_kind, open_table
+from fairpca.tables._roles import Columns, suggested_units
 
 
 @pytest.fixture
@@ -91,3 +96,43 @@ def test_only_what_dask_can_split_is_a_collection_of_dask():
         to_delayed = None
 
     assert [input_kind(kind()) for kind in (Lazy, Split)] == ["memory", "dask"]
+
+
+def test_slices_of_columns_make_up_the_whole(rng):
+    names = {"features": ["x", "y"], "sensitive": ["g"], "weight": "w"}
+    batch = pa.record_batch({name: rng.normal(size=23) for name in "xygw"})
+    roles = open_table(pa.table({name: batch[name] for name in "xygw"})).assign(**names)
+    for matrix in (None, csr_array(rng.normal(size=(23, 2)))):
+        whole = replace(Columns.of(batch, roles), matrix=matrix)
+        for size in (1, 5, 22, 23, 40):
+            parts = [whole.slice(start, size) for start in range(0, 46, size)]
+            assert [part.n_rows for part in parts] == [len(part.weight["w"]) for part in parts]
+            assert sum(part.n_rows for part in parts) == 23
+            found = np.concatenate([part.features["y"].to_numpy() for part in parts])
+            np.testing.assert_array_equal(found, whole.features["y"].to_numpy())
+            if matrix is not None:
+                assert [part.matrix.shape[0] for part in parts] == [part.n_rows for part in parts]
+        used = rng.random(23) < 0.5
+        assert whole.filter(used).n_rows == used.sum()
+
+
+def test_columns_that_may_name_persons_are_found_by_values_and_by_name(rng):
+    n = 160
+    person, patient = np.arange(n) // 4, rng.integers(0, 40, n)
+    table = open_table(
+        pa.table(
+            {
+                "x": rng.integers(0, 40, n),
+                "code": person,
+                "patient": patient,
+                "half": rng.normal(size=n),
+                "sex": np.array(["f", "m"])[person % 2],
+                "race": np.array(["a", "b", "c"])[person % 3],
+            }
+        )
+    )
+    names = ["x", "code", "patient"]
+    for groups, found in ((["sex"], 2), (["sex", "race"], 2), (["half"], 1)):
+        roles = table.assign(groups, ["x"], numeric=["half"] if found == 1 else None)
+        expected = [("code", 40, n), ("patient", len(np.unique(patient)), n)]
+        assert list(suggested_units(table, roles, names)) == expected[-found:]
