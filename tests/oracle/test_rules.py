@@ -132,9 +132,8 @@ def test_a_held_out_fold_has_the_scale_of_the_others(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         search.fit(X, sensitive_features=z)
-    folded = FoldedMoments.from_arrays(X, z, folds=3)
-    for k, split in enumerate(folded.repeated_splits(1)):
-        halves, covariance = split.halves, split.train().pooled().covariance
+    for k, (train, halves) in enumerate(FoldedMoments.from_arrays(X, z, folds=3).splits):
+        covariance = train.pooled().covariance
         scale = np.sqrt(np.diag(covariance))
         V = np.linalg.eigh(covariance / np.outer(scale, scale))[1][:, -2:]
         held_out = (halves[0] + halves[1]).pooled().covariance / np.outer(scale, scale)

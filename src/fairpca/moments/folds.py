@@ -154,6 +154,11 @@ class FoldedMoments:
         """Moments of all rows but those of one fold."""
         return sum_moments(self.folds[:index] + self.folds[index + 1 :])
 
+    @cached_property
+    def splits(self) -> tuple[tuple[GroupMoments, tuple[GroupMoments, ...]], ...]:
+        """Moments to fit to, and moments of the halves to measure on, once for each fold."""
+        return tuple((split.train(), split.halves) for split in self.repeated_splits(1))
+
     def repeated_splits(self, rounds: int) -> Iterator[Split]:
         """Yield the splits of several divisions into folds: halves are paired anew in each round.
 
