@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fairpca.exceptions import DroppedRowsWarning, GroupsError, TargetWarning, warn_user
+from fairpca.exceptions import WITH, DroppedRowsWarning, GroupsError, TargetWarning, warn_user
 from fairpca.linalg import Array, complement_basis
 from fairpca.moments import GroupMoments
 from fairpca.moments._cells import Standardization
@@ -127,8 +127,9 @@ def _bounded(
 def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:
     """Maximise the variance of all rows, and what predicts the target."""
     target, S = read_target(moments), moments.pooled().covariance
-    term = fair_target(S, target, problem.mean_gaps[:, : len(S)], model.mean_tol)
-    warn_of_target(term, moments, model.mean_tol)
+    F = problem.mean_gaps[:, : len(S)]
+    term = fair_target(S, target, F, model.mean_tol)
+    warn_of_target(term, moments, F, model.mean_tol)
     weight = model.target_weight * float(term.variances.max(initial=0.0))
     padding = len(problem.covariance) - len(S)
     T = np.pad(term.T, (0, padding)) if padding else term.T
@@ -184,7 +185,7 @@ def read_target(moments: GroupMoments) -> TargetMoments:
     """Return the moments of the target, or say why there is nothing to keep."""
     target = moments.target_moments()
     if target is None or not np.trace(target.y_covariance) > 0.0:
-        problem = "the moments hold no y: sum the rows with y, or with target=… for a table"
+        problem = "the moments hold no y: sum rows whose y is known, with target=… for a table"
         if moments.targets:
             problem = "y has one value only, or none: give what differs between rows"
         raise GroupsError(f"{problem}, or set target_weight to 0.", parameter="y")
@@ -198,17 +199,20 @@ def read_target(moments: GroupMoments) -> TargetMoments:
     return target
 
 
-def warn_of_target(term: FairTarget, moments: GroupMoments, mean_tol: float | None) -> None:
+def warn_of_target(
+    term: FairTarget, moments: GroupMoments, F: Array, mean_tol: float | None
+) -> None:
     """Warn where fairness takes most of what predicts y, and where strata are y itself."""
     if term.all > _NOTHING and term.fair < _MOSTLY_LOST * term.all:
-        warn_user(
+        message = (
             f"all features explain {100 * term.all:.1f} % of the variance of the target, "
             f"directions whose group means differ by at most {mean_tol:g} explain "
             f"{100 * term.fair:.1f} %: most of what predicts the target is the difference between "
-            "the groups, which no weight of the target brings back. A larger tolerance of the "
-            "means allows more of it.",
-            TargetWarning,
+            f"the groups, which no weight of the target brings back. Let the means differ{WITH}, "
+            "or go without it."
         )
+        larger = max(2.0 * (mean_tol or 0.0), 0.5 * float(np.linalg.norm(F, axis=1).max()))
+        warn_user(TargetWarning(message, settings=[("mean_tol", float(f"{larger:.1g}"))]))
     cells = moments.table.cells.items()
     known = [(key, cell.targets.y_mean) for key, cell in cells if cell.targets is not None]
     labels = {i: name for i, (name, label) in enumerate(moments.table.targets) if label is not None}
