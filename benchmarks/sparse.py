@@ -100,7 +100,12 @@ def sets():
         ]  # fmt: skip
         print(f"{k} loadings: {len(good)} of {len(of_size)} sets explain 95 % of what FairPCA does")
     print("largest mean gap:", max(row["mean gap, sparse"] for row in rows))
-    results.save("sparse", rows, note="two components; gaps of whitened scores; all rows")
+    results.save(
+        "sparse",
+        rows,
+        command="sparse.py sets",
+        note="two components; gaps of whitened scores; all rows",
+    )
 
 
 def random_covariances(p, seed=0):
@@ -138,7 +143,12 @@ def speed():
             rows.append(row | {"ratio": sparse / dense})
             print(f"p {p} d {d} k {k}: {1e3 * dense:.0f} and {1e3 * sparse:.0f} ms, ", end="")
             print(f"{sparse / dense:.1f} times as long")
-    results.save("sparse_speed", rows, note="seconds of processor time, means only, random tables")
+    results.save(
+        "sparse_speed",
+        rows,
+        command="sparse.py speed",
+        note="seconds of processor time, means only, random tables",
+    )
 
 
 def leakage(name="wine_quality", d=5, splits=3):
@@ -160,7 +170,12 @@ def leakage(name="wine_quality", d=5, splits=3):
         mean = float(np.mean(figures)) if figures else None
         rows.append({"method": label, "splits": len(figures), "delta, boosted trees": mean})
         print(rows[-1])
-    results.save("sparse_leakage", rows, note=f"{name}, {d} components, held-out rows")
+    results.save(
+        "sparse_leakage",
+        rows,
+        command="sparse.py leakage",
+        note=f"{name}, {d} components, held-out rows",
+    )
 
 
 def main():

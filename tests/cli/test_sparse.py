@@ -69,6 +69,7 @@ def test_the_path_is_a_table_and_a_document(people):
         (("--nonzero", "3", "--rotation", "varimax"), "--nonzero excludes --rotation"),
         (("--nonzero", "3", "--delta", "0.1"), "--nonzero excludes --delta"),
         (("--nonzero", "3", "--objective", "worst-loss"), "--nonzero excludes --objective"),
+        (("--nonzero", "3", "--solver", "paper"), "--nonzero excludes --solver"),
         (("--rotation", "quartimax"), "--rotation"),
     ],
 )

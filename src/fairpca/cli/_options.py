@@ -371,11 +371,10 @@ def check_model(settings: Mapping[str, Any]) -> None:
     pairs = [pair for pair in _EXCLUDED if None not in (settings[pair[0]], settings[pair[1]])]
     if settings["famd"] and settings["no_standardize"]:
         pairs.append(("famd", "no-standardize"))
+    defaults = {"objective": OBJECTIVES[0], "solver": SOLVERS[0], "target_weight": 0.0}
+    unknown = [name for name, default in defaults.items() if settings[name] != default]
     for name in ("delta", "nonzero"):
-        if settings[name] is not None and settings["objective"] != OBJECTIVES[0]:
-            pairs.append((name, "objective"))
-        if settings[name] is not None and settings["target_weight"]:
-            pairs.append((name, "target_weight"))
+        pairs += [(name, other) for other in unknown if settings[name] is not None]
     if settings.get("as_is"):  # fits nothing
         pairs += [("as_is", name) for name in _OF_FITS if settings[name] is not None]
     for one, other in pairs:

@@ -172,14 +172,15 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
     ) -> Solution:
         """Search the supports of each size; set the path, if there is one."""
         sparse = self._pose(problem, moments)
-        S, Q, sizes = sparse.S, sparse.Q, self._sizes(sparse)
+        S, Q, bound, sizes = sparse.S, sparse.Q, sparse.bound, self._sizes(sparse)
         if warn:
             _warn_of_time(sparse, sizes)
         states = solve_path(sparse, sizes, _PATH_END)
         found, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
-        path = {
+        explained = [float(explained_variances(S, V).sum()) for V in found]
+        path: dict[str, list[Any]] = {
             "n_nonzero": list(states),
-            "explained_variance_ratio": [explained_variances(S, V).sum() / total for V in found],
+            "explained_variance_ratio": [value / total for value in explained],
             "whitened_cov_gap": [whitened_gap(S, Q, V) for V in found],
         }
         chosen = self._choose(sparse, found, path)
@@ -198,8 +199,7 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
             )
         mean_gap = float(np.linalg.norm(problem.mean_gaps @ V, axis=1).max(initial=0.0))
         cov_gap = float(spectral_norms(V.T @ Q @ V).max(initial=0.0))
-        explained = total * path["explained_variance_ratio"][chosen]
-        figures = (explained, sparse.bound, mean_gap, cov_gap, sparse.bound, 0.0, self.solver)
+        figures = (explained[chosen], bound, mean_gap, cov_gap, bound, 0.0, self.solver)
         return Solution(V, Certificate(*figures, True, True, "explained"), 1)
 
     def _pose(self, problem: FairProblem, moments: GroupMoments) -> SparseProblem:
