@@ -158,7 +158,9 @@ def test_units_are_counted_instead_of_rows():
             units = {"units": person} if by_units else {}
             fair = FairPCA(2, cov_weight=0.0).fit(X, sensitive_features=z, **units)
             true = 0.7 * np.linalg.norm(fair.components_[:, 2:].sum(axis=1))
-            held[by_units] += true <= fair.expected_gaps(refits=0).features.mean_bound
+            forecast = fair.expected_gaps(refits=0)
+            assert forecast.counted == ("units" if by_units else "rows")
+            held[by_units] += true <= forecast.features.mean_bound
     assert held[True] == 12
     assert held[False] < 10
 

@@ -10,15 +10,19 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairpca.linalg import (
     complement_basis,
+    divergence,
     fantope_eigenvalues,
     fix_signs,
+    gaussian_delta,
     ky_fan,
     project,
     release_control,
     shared_level,
+    shrink_means,
     single_blas_thread,
     spectral_norms,
     top_eigenpairs,
+    varimax,
 )
 
 vectors = arrays(float, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
@@ -91,6 +95,76 @@ def test_complement_ignores_dependent_and_zero_directions():
     assert basis.shape == (5, 4)
     np.testing.assert_allclose(basis.T @ f, 0, atol=1e-12)
     np.testing.assert_array_equal(complement_basis(np.zeros((0, 3)), 1e-10), np.eye(3))
+
+
+def test_one_column_is_not_rotated():
+    loadings = -np.arange(1.0, 5.0)[:, None]
+    np.testing.assert_array_equal(varimax(loadings), np.eye(1))
+
+
+def varimax_criterion(L):
+    return np.var(L**2, axis=0).sum()
+
+
+def test_varimax_is_as_good_as_every_angle():
+    loadings = np.random.default_rng(0).normal(size=(7, 2)) * [2.0, 1.0]
+    R = varimax(loadings)
+    np.testing.assert_allclose(R.T @ R, np.eye(2), atol=1e-12)
+    c, s = np.cos(np.linspace(0, np.pi / 2, 500)), np.sin(np.linspace(0, np.pi / 2, 500))
+    turned = np.einsum("pd,dek->kpe", loadings, np.array([[c, -s], [s, c]]))
+    best = max(map(varimax_criterion, turned))
+    assert best * (1 - 1e-4) <= varimax_criterion(loadings @ R) >= best - 1e-12
+    for few in (1, 2, 5):  # every step is one up
+        last = varimax_criterion(loadings @ varimax(loadings, max_iter=few))
+        assert last <= varimax_criterion(loadings @ varimax(loadings, max_iter=few + 1)) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_divergence_is_the_largest_over_all_directions(seed):
+    rng = np.random.default_rng(seed)
+    A, B, unit = rng.normal(size=(2, 4)), rng.normal(size=(2, 4)), 10.0 ** rng.uniform(-6, 6)
+    cov, other, gap = A @ A.T * unit**2, B @ B.T * unit**2, rng.normal(size=2) * unit
+    turns = np.linspace(0.0, np.pi, 20001)
+    w = np.array([np.cos(turns), np.sin(turns)])
+    size = np.sum(w * (other @ w), axis=0)
+    r = np.sum(w * (cov @ w), axis=0) / size
+    expected = (r - np.log(r) - 1.0 + (gap @ w) ** 2 / size).max()
+    assert divergence(gap, cov, other) == pytest.approx(expected, rel=1e-6)
+    both = min(divergence(gap, cov, other), divergence(gap, other, cov))
+    assert gaussian_delta(gap, cov, other) == pytest.approx(0.5 * np.sqrt(both))
+
+
+def test_the_divergence_in_directions_in_which_nothing_varies():
+    flat, round_, none, step = np.diag([1.0, 0.0]), np.eye(2), np.zeros(2), np.array([0.0, 1.0])
+    assert divergence(none, flat, flat) == pytest.approx(0.0, abs=1e-12)
+    assert divergence(none, round_, flat) == divergence(none, flat, round_) == np.inf
+    assert divergence(step, flat, flat) == divergence(step, 0 * flat, 0 * flat) == np.inf
+    assert divergence(none, 0 * flat, 0 * flat) == gaussian_delta(none, 0 * flat, 0 * flat) == 0.0
+    # A hundred-millionth is a variance, and rounding is none.
+    small, rounding = np.diag([1.0, 1e-8]), np.diag([1.0, 1e-14])
+    assert divergence(none, small, round_) == pytest.approx(1e-8 - np.log(1e-8) - 1.0)
+    assert divergence(none, rounding, round_) == np.inf
+
+
+@pytest.mark.parametrize(("limit", "inside"), [(1e6, True), (0.3, False), (0.0, False)])
+def test_means_are_shrunk_to_their_limit_and_no_further(limit, inside):
+    rng = np.random.default_rng(3)
+    F, V = rng.normal(size=(2, 6)), np.linalg.qr(rng.normal(size=(6, 3)))[0]
+    found = shrink_means(F, limit, V)
+    assert (found is V) == inside
+    np.testing.assert_allclose(found.T @ found, np.eye(3), atol=1e-12)
+    used = np.sum((F @ found) ** 2, axis=1).max()
+    assert used <= limit + 1e-28
+    assert inside or used >= limit * (1 - 1e-9)
+
+
+def test_means_stay_where_what_is_left_would_be_no_basis():
+    F, V = np.eye(4)[:2], np.eye(4)[:, 1:]
+    assert shrink_means(F, 0.0, V) is V  # three columns, and two dimensions without means
+    W = np.linalg.qr(np.array([[1.0], [0.0], [1e-4], [0.0]]))[0]
+    assert shrink_means(F, 0.0, W) is W  # next to nothing of it is outside
+    np.testing.assert_allclose(np.abs(shrink_means(F, 0.0, W, least=1e-5)[2]), 1.0)
+    assert shrink_means(F[:0], 0.0, V) is V
 
 
 def test_fix_signs():

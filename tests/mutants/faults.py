@@ -20,7 +20,12 @@ UNCHANGED = (
 )  # fmt: skip
 # Constants of how many numbers, rows or bytes are held at a time: no answer depends on them.
 BLOCKS = re.compile("AT_ONCE|BATCH|BLOCK|PIECE|STRIDE|CACHED|BUFFER|WRITE_ELEMENTS")
-SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd")  # in their arguments
+# Constants up to these are tolerances: up to the first a limit of rounding, of which any order of
+# magnitude between rounding and what is meant will do; up to the second no computed number is ever
+# equal to one.
+ROUNDING, TOLERANCE = 1e-6, 1e-3
+OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
+SYMMETRIC = ("min", "max", "minimum", "maximum", "hypot", "gcd", "vdot")  # in real arguments
 SWAPPED = dict(PAIRS) | {second: first for first, second in PAIRS}
 
 
@@ -57,8 +62,10 @@ def find_faults(source, packages):
         for path in sorted(Path(source).rglob("*.py"))
     }
     trees, uses = {file: ast.parse(text) for file, text in texts.items()}, {}
+    tolerances: set[str] = set()
     for file, tree in trees.items():
         _add_uses(uses, file, tree)
+        tolerances |= set(_named_tolerances(tree))
     for file, tree in trees.items():
         if file.split("/")[0] not in packages:
             continue
@@ -66,7 +73,8 @@ def find_faults(source, packages):
         for statement, node in _expressions(tree):
             place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
             used = _used(file, statement, node, tree, uses)
-            for new in {ast.unparse(changed) for changed in _changes(node)} - {ast.unparse(node)}:
+            changes = {ast.unparse(changed) for changed in _changes(node, tolerances)}
+            for new in sorted(changes - {ast.unparse(node)}):
                 line = lines[node.lineno - 1].strip()
                 yield Fault(file, place, ast.unparse(node), new, line, used)
 
@@ -119,13 +127,40 @@ def _expressions(tree):
         for field, value in ast.iter_fields(node):
             if field not in skipped:
                 children = value if isinstance(value, list) else [value]
+                if field in ("values", "args") and _stands_in_for_zero(node):
+                    children = children[:-1]
                 stack += [(statement, child) for child in children if isinstance(child, ast.AST)]
 
 
-def _changes(node):
+def _named_tolerances(tree):
+    """Names that a file gives to numbers up to 1e-3."""
+    for part in (part for part in tree.body if isinstance(part, ast.Assign)):
+        values = part.value.elts if isinstance(part.value, ast.Tuple) else [part.value]
+        names = getattr(part.targets[0], "elts", part.targets)
+        if len(names) == len(values):
+            yield from (n.id for n, v in zip(names, values, strict=True) if _is_small(v, TOLERANCE))
+
+
+def _is_small(node, limit):
+    number = getattr(node, "value", None)
+    return isinstance(node, ast.Constant) and type(number) is float and 0.0 < number <= limit
+
+
+def _stands_in_for_zero(node):
+    """Whether the last operand or argument is the 1.0 by which something zero is divided."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        return getattr(node.values[-1], "value", None) == 1.0
+    is_where = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "where"
+    return is_where and getattr(node.args[-1], "value", None) == 1.0
+
+
+def _changes(node, tolerances):
     """Wrong expressions in place of a right one."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in OPERATORS:
-        yield _with(node, ops=[OPERATORS[type(node.ops[0])](), *node.ops[1:]])
+        kinds, parts = OPERATORS, list(ast.walk(node))
+        if any(_is_small(n, TOLERANCE) or getattr(n, "id", "") in tolerances for n in parts):
+            kinds = OPERATORS | OPPOSITE
+        yield _with(node, ops=[kinds[type(node.ops[0])](), *node.ops[1:]])
     elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS and not _is_text(node):
         yield _with(node, op=OPERATORS[type(node.op)]())
         if isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
@@ -133,10 +168,14 @@ def _changes(node):
     elif isinstance(node, ast.BoolOp):
         yield _with(node, op=OPERATORS[type(node.op)]())
         yield node.values[0]
+        if _stands_in_for_zero(node):
+            yield _with(node, values=[*node.values[:-1], ast.Constant(0.0)])
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub | ast.Invert):
         yield node.operand
     elif isinstance(node, ast.IfExp):
         yield _with(node, test=ast.UnaryOp(ast.Not(), node.test))
+    elif _is_small(node, ROUNDING):
+        yield ast.Constant(float(f"{max(1e6 * node.value, ROUNDING):g}"))
     elif isinstance(node, ast.Constant) and type(node.value) is float and node.value:
         yield from (ast.Constant(node.value * 10.0), ast.Constant(node.value / 10.0))
     elif isinstance(node, ast.Constant) and type(node.value) is int:
@@ -150,6 +189,8 @@ def _changes(node):
 
 def _changed_calls(node):
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if _stands_in_for_zero(node):
+        yield _with(node, args=[*node.args[:-1], ast.Constant(0.0)])
     if name in SWAPPED:
         field = "attr" if isinstance(node.func, ast.Attribute) else "id"
         yield _with(node, func=_with(node.func, **{field: SWAPPED[name]}))

@@ -1,5 +1,8 @@
 """Both sides of limits, and parts of formulas that only few tables have."""
 
+import re
+import warnings
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,6 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from fairpca import FairPCA
+from fairpca.estimators._data_warnings import warn_of_solve
 from fairpca.exceptions import GroupsError, InvalidInputError
 from fairpca.metrics import audit, cov_gap, delta_fairness, gaussian_bound, mean_gap
 from fairpca.metrics._inference import Rates
@@ -248,3 +252,37 @@ def test_the_range_of_unique_numbers_is_that_of_all_batches():
     X = np.c_[[7.0, 3.0, 5.0, 9.0, 11.0, 4.0], [1.0, 1.0, 2.0, 3.0, 4.0, 5.0]]
     parts = [unique_columns(X[:3], ["id", "x"]), unique_columns(X[3:], ["id", "x"])]
     assert merge_unique(parts) == {"id": Unique(3.0, 11.0, 6.0)}
+
+
+@pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
+@pytest.mark.parametrize(("rows", "refused"), [(41, True), (42, False)])
+def test_an_attribute_needs_two_rows_for_each_of_many_groups(rng, rows, refused):
+    z, X = np.array([f"g{i % 21}" for i in range(rows)]), rng.normal(size=(rows, 3))
+    said = []
+    try:
+        FairPCA(1, mean_tol=None, min_group_size=2, cov_weight=0.0).fit(X, sensitive_features=z)
+    except GroupsError as error:
+        said = [str(error)]
+    assert any("identifier" in words for words in said) == refused
+
+
+@pytest.mark.parametrize(
+    ("size", "d", "contrasts", "is_limit", "said"),
+    [
+        (500, 20, 12, False, "about 2 minutes.*Or use n_components=1 or cov_weight=0"),
+        (500, 10, 12, False, "about 60 seconds.*Or use n_components=1 or cov_weight=0"),
+        (500, 10, 12, True, "about 60 seconds.*Or use n_components=1\\."),
+        (500, 9, 12, False, None),
+        (1500, 200, 1, False, "about 67 seconds.*Or use n_components=10 or cov_weight=0"),
+        (1500, 150, 1, False, None),
+        (3200, 1, 1, True, "about 66 seconds.*fewer groups\\.$"),
+    ],
+)
+def test_the_time_of_a_solve_grows_with_features_components_and_contrasts(
+    size, d, contrasts, is_limit, said
+):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_solve(size, d, contrasts, is_limit=is_limit)
+    assert len(caught) == (said is not None)
+    assert said is None or re.search(said, str(caught[0].message))

@@ -12,6 +12,8 @@ from fairpca.moments import GroupMoments
 from fairpca.solvers import SOLVERS, Certificate, FairProblem, Status, solve
 from fairpca.solvers._exact import deflate
 from fairpca.solvers._problem import reduce_problem, smallest_cov_gap
+from fairpca.solvers._solution import Bound
+from fairpca.solvers._starts import Outcome
 from fairpca.solvers._tight import _SubspaceRounds
 
 CASES = [
@@ -208,6 +210,36 @@ def test_iteration_limit_gives_a_valid_bound_and_says_so():
     assert "Raise max_iter or tol" in hasty.status.message
     assert patient.certificate.bound_solved
     assert hasty.certificate.bound >= patient.certificate.bound * (1 - 1e-9)
+
+
+def test_what_is_solved_exactly_takes_no_steps():
+    for d, contrasts in ((2, 0), (5, 2)):  # no contrast; the whole space
+        solution = solve(random_problem(1, 5, contrasts, d, mean_tol=None))
+        assert (solution.n_iter, solution.certificate.solver) == (0, "exact")
+        assert solution.certificate.gap <= 1e-12
+
+
+def test_a_gap_of_one_per_cent_is_proven_whatever_its_last_digit():
+    figures = (0.0, 0.0, 1.0, 0.0, "refined", True, True)
+    assert 1.0 - 0.99 > 0.01
+    assert Certificate(0.99, 1.0, *figures).proven
+    assert not Certificate(0.99 - 1e-9, 1.0, *figures).proven
+
+
+@pytest.mark.parametrize(("left", "settled"), [(0.5, True), (2.0, False)])
+def test_an_ascent_that_was_cut_short_counts_as_settled_next_to_its_bound(
+    left, settled, monkeypatch
+):
+    def cut_short(reduced, *_):
+        V = reduced.leading(2)[1]
+        value = reduced.objective(V) / (1.0 - 1e-3 * left)
+        return Outcome(V, Bound(value, value, V), 1, "refined", Status.UNSETTLED)
+
+    monkeypatch.setattr("fairpca.solvers._solve._find", cut_short)
+    solution = solve(random_problem(1, 8, 1, 2, mean_tol=None), tol=1e-3)
+    assert solution.certificate.gap == pytest.approx(1e-3 * left)
+    assert solution.certificate.basis_settled == settled
+    assert solution.status is (Status.CONVERGED if settled else Status.UNSETTLED)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -211,7 +211,7 @@ class Space:
         # Every basis with the means of `mean_tol` and covariances as close as here is a feasible
         # one of the problem that is bounded.
         problem = replace(self.problem, cov_weight=0.0)
-        if certify and cov_gap > 0.0:
+        if certify:
             problem = replace(problem, cov_tol=cov_gap * (1.0 + _SLACK))
         solution = solve(problem, certify=certify)
         variance = float(np.sum(V * (self.problem.covariance @ V)))

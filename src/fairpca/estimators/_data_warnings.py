@@ -231,7 +231,7 @@ def _group_features(moments: GroupMoments) -> list[int]:
     large = [cell for cell in merged if cell.n_rows >= _ENOUGH]
     if width and len(large) > 1:
         within = diagonal(sum(cell.scatter for cell in merged))
-        between = total - within
+        between = total
         if len(large) < len(merged):
             inside = sum(cell.scatter for cell in large)
             between = diagonal(merge(large).scatter) - diagonal(inside)

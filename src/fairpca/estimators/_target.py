@@ -117,11 +117,12 @@ def _bounded(
 
     if not excess(0.0):
         return at(0.0)
-    low, high = -6.0, 12.0  # κ is 10^x largest variances
+    unit = values.max() / float(np.sum(F**2, axis=1).max())
+    low, high = -6.0, 12.0  # κ is 10^x units
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if excess(10.0**middle * values.max()) else (low, middle)
-    return at(10.0**high * values.max())
+        low, high = (middle, high) if excess(10.0**middle * unit) else (low, middle)
+    return at(10.0**high * unit)
 
 
 def solve_with_target(model: Any, problem: FairProblem, moments: GroupMoments) -> Solution:

@@ -122,7 +122,7 @@ class BasisAscent:
         self.may_turn = self.problem.suits_newton and not has_groups
         self.is_stretched = self.problem.has_many_columns
         self.is_newton = is_newton and not has_groups and not self.is_stretched
-        self.next_polish = -1.0 if has_groups or self.is_stretched else _POLISH_FROM
+        self.next_polish = -np.inf if has_groups or self.is_stretched else _POLISH_FROM
         self.n_iter, self.spent, self.raised = 0, 0, 0
         self.accuracy, self.change, self.violation = _FIRST_GRADIENT, np.inf, np.inf
         self.ended: Status | None = None

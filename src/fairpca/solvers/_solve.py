@@ -209,9 +209,8 @@ def _certify(
     # A loss of nothing must not be a loss of 1e-16, of which half could be saved.
     kept = None if problem.target is None else float(np.sum(V * (problem.target @ V)))
     reward = problem.target_weight * (kept or 0.0)
-    exact = np.array([values.min(), bound.value * reduced.scale - reward])
-    variance, proven = np.where(np.abs(exact) <= _ROUNDING * size, 0.0, exact).tolist()
-    objective = variance - cov_term
+    exact = np.array([values.min() - cov_term, bound.value * reduced.scale - reward])
+    objective, proven = np.where(np.abs(exact) <= _ROUNDING * size, 0.0, exact).tolist()
     _check(
         reduced, outcome.method, V, objective - proven - _ROUNDING * size, size + cov_term + reward
     )

@@ -289,7 +289,7 @@ def _add_feature(problem: SparseProblem, A: Array, supports: Any) -> Array:
     # The last pole and the corner alone are below the root, and Newton's method never passes it.
     root = (top + corner) / 2.0 + np.sqrt((top - corner) ** 2 / 4.0 + border[:, -1])
     for _ in range(_SECULAR_STEPS):
-        away = np.maximum(root[:, None] - poles, 1e-12 * (problem.bound or 1.0))
+        away = np.maximum(root[:, None] - poles, 1e-12 * problem.bound)
         lacking = corner + np.sum(border / away, axis=1) - root
         root = root + lacking / (1.0 + np.sum(border / away**2, axis=1))
     return np.where(varies, root, top)
@@ -324,7 +324,7 @@ class _SupportSets:
         self.column = np.repeat(np.arange(self.d), N.shape[2])
         self.one_hot = np.eye(self.d)[self.column]
         # In units of what a component explains, so that objective and constraints are comparable.
-        self.worth = problem.bound / problem.d or 1.0
+        self.worth = problem.bound / problem.d
         self.M, A = (self._inside(C) for C in (problem.S, problem.square / self.worth))
         self.B = self._limits()
         # A direction in which nothing varies is zero in E, and must not be taken for a free one.
