@@ -214,11 +214,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", default=list(DATA))
     parser.add_argument("--without", nargs="*", default=[])
-    given = parser.parse_args()
-    rows = [row for row in results.load("comparison") if row["data"] not in given.names]
-    for name in given.names:
+    args = parser.parse_args()
+    rows = [row for row in results.load("comparison") if row["data"] not in args.names]
+    for name in args.names:
         try:
-            rows += compare(name, given.without)
+            rows += compare(name, args.without)
         except FileNotFoundError:
             print(f"{name}: not here")
         results.save("comparison", rows)

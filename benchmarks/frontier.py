@@ -358,13 +358,13 @@ def main():
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--components", type=int, nargs="+", default=[2, 5])
-    given = parser.parse_args()
-    if given.part == "run":
-        run(given.names, given.components, given.splits)
+    args = parser.parse_args()
+    if args.part == "run":
+        run(args.names, args.components, args.splits)
         summary()
-    elif given.part == "forget":
-        forget_ours(given.names, given.components, given.splits)
-    elif given.part == "summary":
+    elif args.part == "forget":
+        forget_ours(args.names, args.components, args.splits)
+    elif args.part == "summary":
         summary()
     else:
         speed()

@@ -218,18 +218,18 @@ def shown(rows):
     return rows
 
 
-def bench_streams(folder, asked):
+def bench_streams(folder, args):
     found, place = [], folder.parent / "streams"
-    write_table(place, asked.stream_rows, 2)
+    write_table(place, args.stream_rows, 2)
     for threads in (1, os.cpu_count()):
-        arguments = (str(place), threads, asked.repeat)
+        arguments = (str(place), threads, args.repeat)
         found += in_a_process("time_streams", *arguments, POLARS_MAX_THREADS=threads)
-    return [row | {"rows": asked.stream_rows} for row in found]
+    return [row | {"rows": args.stream_rows} for row in found]
 
 
-def bench_memory(folder, asked):
+def bench_memory(folder, args):
     sizes = {}
-    for rows in asked.memory_rows:
+    for rows in args.memory_rows:
         sizes[rows] = folder.parent / f"memory-{rows}"
         write_table(sizes[rows], rows, max(rows // 250_000, 1))
     return [
@@ -241,7 +241,7 @@ def bench_memory(folder, asked):
     ]
 
 
-def bench_postgresql(folder, asked):
+def bench_postgresql(folder, args):
     import pyarrow.dataset as ds
     from postgres_support import binaries, running_server
 
@@ -258,12 +258,12 @@ def bench_postgresql(folder, asked):
             subprocess.run(psql, stdout=subprocess.DEVNULL, check=True)
 
         # By the clock: most of the work is the server's, in a process of its own.
-        times = in_turns(asked.repeat, {"copy": copy, "query": lambda: query(uri)})
+        times = in_turns(args.repeat, {"copy": copy, "query": lambda: query(uri)})
         alone, ours = times["copy"][0].min(), times["query"][0].min()
         row = {
             "table": "postgresql",
             "input": "PostgreSQL query",
-            "rows": asked.rows,
+            "rows": args.rows,
             "seconds": ours,
             "seconds_of_copy_alone": alone,
             "share_of_the_copy_rate": alone / ours,
@@ -273,7 +273,7 @@ def bench_postgresql(folder, asked):
     return [row]
 
 
-def bench_spark(folder, asked):
+def bench_spark(folder, args):
     from pyspark.sql import SparkSession
 
     from fairpca.spark import FairPCA
@@ -286,7 +286,7 @@ def bench_spark(folder, asked):
     table = session.read.parquet(str(folder))
     stage = FairPCA(inputCols=NAMES, sensitiveCol="g", nComponents=2)
     times = in_turns(
-        asked.repeat,
+        args.repeat,
         {
             "moments": lambda: moments_from_spark(table, ["g"], NAMES),
             "stage": lambda: stage.fit(table),
@@ -296,12 +296,12 @@ def bench_spark(folder, asked):
     row = {
         "table": "spark",
         "input": "Spark ML stage, local[2]",
-        "rows": asked.rows,
+        "rows": args.rows,
         "seconds": fitted,
         "seconds_of_moments_from_spark": moments,
         "stage_against_moments": fitted / moments,
         "ratio_in_turns": quartiles(times["stage"][0] / times["moments"][0]),
-        "turns": asked.repeat,
+        "turns": args.repeat,
         "largest_difference": difference(moments_from_spark(table, ["g"], NAMES), parquet(folder)),
     }
     session.stop()
@@ -325,13 +325,13 @@ def main():
     )
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--only", nargs="*", default=list(BENCHES), choices=list(BENCHES))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "people"
-        write_table(folder, asked.rows, 2)
-        for name in asked.only:
+        write_table(folder, args.rows, 2)
+        for name in args.only:
             print(name, flush=True)
-            found = shown(BENCHES[name](folder, asked))
+            found = shown(BENCHES[name](folder, args))
             load = round(os.getloadavg()[0], 1)
             others = [row for row in results.load("inputs") if row["table"] != name]
             found = [row | {"load": load} for row in found]

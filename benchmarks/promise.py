@@ -228,15 +228,15 @@ def main():
     parser.add_argument("--tables", type=int, default=72)
     parser.add_argument("--first", type=int, default=7000)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    given = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
-    if given.part == "made":
-        run_made("promise_made", given.first, given.tables, given.sizes)
-    elif given.part == "sets":
-        run_sets(given.names)
-    elif given.part == "restarts":
-        run_restarts(given.tables, given.first)
-    if given.part != "restarts":
+    if args.part == "made":
+        run_made("promise_made", args.first, args.tables, args.sizes)
+    elif args.part == "sets":
+        run_sets(args.names)
+    elif args.part == "restarts":
+        run_restarts(args.tables, args.first)
+    if args.part != "restarts":
         summary()
 
 

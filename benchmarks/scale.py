@@ -256,38 +256,38 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--without", nargs="*", default=[], choices=["dask", "spark", "memory"])
     parser.add_argument("--folder", type=Path, help="keep the data here and use them again")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     print(f"{os.cpu_count()} cores, load average before: {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as temporary:
-        base = asked.folder or Path(temporary)
-        small, large = base / f"{asked.rows}", base / f"{asked.dask_rows}"
+        base = args.folder or Path(temporary)
+        small, large = base / f"{args.rows}", base / f"{args.dask_rows}"
         if not small.exists():
-            write_table(small, asked.rows, files=1)
+            write_table(small, args.rows, files=1)
         if not large.exists():
-            write_table(large, asked.dask_rows, files=20)
-        bench_parquet(small, asked.rows, asked.repeat)
-        if "memory" not in asked.without:
+            write_table(large, args.dask_rows, files=20)
+        bench_parquet(small, args.rows, args.repeat)
+        if "memory" not in args.without:
             huge, wide = base / "one-row-group", base / "wide"
             if not huge.exists():
-                write_table(huge, asked.rows // 5, files=1, row_group=asked.rows // 5)
+                write_table(huge, args.rows // 5, files=1, row_group=args.rows // 5)
             if not wide.exists():
-                write_table(wide, asked.rows // 25, files=1, row_group=100_000, features=WIDE)
+                write_table(wide, args.rows // 25, files=1, row_group=100_000, features=WIDE)
             bench_memory(
                 {
-                    f"{asked.rows:,} rows, row groups of 250,000": small,
-                    f"{asked.dask_rows:,} rows in 20 files": large,
-                    f"{asked.rows // 5:,} rows in one row group": huge,
-                    f"{asked.rows // 25:,} rows of {WIDE} features": wide,
+                    f"{args.rows:,} rows, row groups of 250,000": small,
+                    f"{args.dask_rows:,} rows in 20 files": large,
+                    f"{args.rows // 5:,} rows in one row group": huge,
+                    f"{args.rows // 25:,} rows of {WIDE} features": wide,
                 }
             )
         bench_shapes(base)
         seconds = None
-        if "dask" not in asked.without:
-            seconds = bench_dask(large, asked.dask_rows, asked.repeat)
-        if "spark" not in asked.without:
-            bench_spark(large, asked.dask_rows, asked.repeat, seconds)
+        if "dask" not in args.without:
+            seconds = bench_dask(large, args.dask_rows, args.repeat)
+        if "spark" not in args.without:
+            bench_spark(large, args.dask_rows, args.repeat, seconds)
     print(f"\nload average after: {os.getloadavg()[0]:.1f}")
-    results.save("scale", ROWS, sizes={"parquet": asked.rows, "dask": asked.dask_rows})
+    results.save("scale", ROWS, sizes={"parquet": args.rows, "dask": args.dask_rows})
 
 
 if __name__ == "__main__":

@@ -197,13 +197,13 @@ def print_sets():
 
 
 def main():
-    asked = sys.argv[1:] or ["speed", "credit", "sets"]
+    chosen = sys.argv[1:] or ["speed", "credit", "sets"]
     folder = os.environ.get("FAIRPCA_DATA")
     with single_blas_thread():
         for name, part in (("sets", sets), ("credit", credit)):
-            if name in asked and folder:
+            if name in chosen and folder:
                 part(folder)
-        if "speed" in asked:
+        if "speed" in chosen:
             speed()
     results.save("worst", ROWS)
 
