@@ -46,6 +46,8 @@ UNGROUPED: tuple[Ungrouped, ...] = get_args(Ungrouped)
 """The same in an audit."""
 MISSING_GROUPS = ("raise", "ignore")
 """What estimators do without groups."""
+PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""On the covariance gap, where several are tried."""
 MIN_ROWS = 10
 """Rows of a cell that may be written to a file."""
 MAX_CELLS = 1000

@@ -8,7 +8,7 @@ import click
 
 from fairpca.cli import INTERRUPTED
 from fairpca.cli._console import add_note, running
-from fairpca.cli._request import audit_settings, parse_request, read_measured
+from fairpca.cli._request import audit_settings, read_measured
 from fairpca.cli._show import print_audit, to_json
 from fairpca.exceptions import AuditInterrupted
 from fairpca.metrics import audit
@@ -22,12 +22,8 @@ def run_audit(data: tuple[str, ...], options: dict[str, Any]) -> int:
     """Read the rows, measure, show the figures and return the exit code."""
     code, standardized = 0, options["standardize"]
     with running(options) as (stages, notes):
-        stages.begin("reading")
-        request = parse_request(data, options)
-        stages.begin(f"reading {request.name}")
-        rows, measured = read_measured(request, options)
+        request, rows, measured = read_measured(data, options, stages, notes)
         names = rows.feature_names or ()
-        notes += request.encoding_notes(names)
         if standardized:
             rows = _standardize(rows, measured)
         stages.begin(f"measuring {len(rows)} rows, {len(names)} features")

@@ -20,7 +20,6 @@ from fairpca.cli._request import (
     delta_model,
     fit_settings,
     linear_model,
-    parse_request,
     read_measured,
 )
 from fairpca.report import audit_report
@@ -33,11 +32,7 @@ def run_report(data: tuple[str, ...], options: dict[str, Any]) -> None:
     out, card = options["out"], options["card"]
     _check_places(out, card, options["force"])
     with running(options) as (stages, notes):
-        stages.begin("reading")
-        request = parse_request(data, options)
-        stages.begin(f"reading {request.name}")
-        rows, measured = read_measured(request, options)
-        notes += request.encoding_notes(rows.feature_names or ())
+        request, rows, measured = read_measured(data, options, stages, notes)
         model = None if options["as_is"] else fit_settings(options, request)
         settings = audit_settings(options, request)
         stages.begin(f"fitting and measuring {len(rows)} rows")

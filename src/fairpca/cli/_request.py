@@ -308,8 +308,13 @@ def read_reference(values: Sequence[str], sensitive: Sequence[str]) -> str | dic
     return pairs
 
 
-def read_measured(request: TableRequest, options: Mapping[str, Any]) -> tuple[Rows, dict[str, Any]]:
-    """Read rows, and decisions and original features as `audit` takes them."""
+def read_measured(
+    data: tuple[str, ...], options: Mapping[str, Any], stages: Stages, notes: list[str]
+) -> tuple[TableRequest, Rows, dict[str, Any]]:
+    """Open a table; read its rows, and decisions and original features as `audit` takes them."""
+    stages.begin("reading")
+    request = parse_request(data, options)
+    stages.begin(f"reading {request.name}")
     leave_out = options["leave_out_unknown"]
     names = dict.fromkeys((*request.measured.values(), *request.original))
     roles = replace(request.roles, missing_groups="own") if leave_out else request.roles
@@ -327,7 +332,8 @@ def read_measured(request: TableRequest, options: Mapping[str, Any]) -> tuple[Ro
             table: np.column_stack([columns[f"{table}: {name}"] for name in used])
             for table, (_, used) in request.against.items()
         }
-    return _mark_unknown(rows) if leave_out else rows, measured
+    notes += request.encoding_notes(rows.feature_names or ())
+    return request, _mark_unknown(rows) if leave_out else rows, measured
 
 
 def _mark_unknown(rows: Rows) -> Rows:

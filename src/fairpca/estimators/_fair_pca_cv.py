@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from fairpca._choices import PENALTIES
 from fairpca.estimators._base import FairnessEstimator
 from fairpca.estimators._comparison import FIGURES, TARGET, measure_held_out, plain_of
 from fairpca.estimators._fair_pca import FairPCA
@@ -286,8 +287,7 @@ class FairPCACV(FairnessEstimator):
         if self.cov_tols is not None:
             grid["cov_tol"] = self.cov_tols
         if self.cov_weights is not None or self.cov_tols is None:
-            default = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
-            grid["cov_weight"] = default if self.cov_weights is None else self.cov_weights
+            grid["cov_weight"] = PENALTIES if self.cov_weights is None else self.cov_weights
         if self.target_weights is not None:
             grid["target_weight"] = self.target_weights
         for parameter, values in grid.items():

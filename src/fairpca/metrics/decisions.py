@@ -272,12 +272,7 @@ def _attributes(
         groups = encode_groups(
             sensitive_features, n_rows=n_rows, of="decision", unknown=UNKNOWN_GROUP
         )
-    if groups.numeric:
-        raise GroupsError(
-            f"sensitive_features column {groups.numeric[0].name!r} holds numbers: bin it first.",
-            parameter="sensitive_features",
-        )
-    columns = [(column, known_rows(column)) for column in groups.categorical]
+    columns = [(column, known_rows(column)) for column in groups.labelled()]
     unknown = {c.name: int((~known).sum()) for c, known in columns if not known.all()}
     if joint and len(columns) > 1:
         everywhere = np.logical_and.reduce([known for _, known in columns])
@@ -289,21 +284,15 @@ def _strata(control_features: Any, n_rows: int) -> list[tuple[str, _Flags]]:
     """Return the name and the rows of each stratum; without any, all rows."""
     if control_features is None:
         return [("", np.ones(n_rows, dtype=bool))]
-    columns = encode_groups(
-        control_features, n_rows=n_rows, of="decision", unknown=UNKNOWN_GROUP,
-        argument="control_features",
-    )  # fmt: skip
-    if columns.numeric:
-        raise GroupsError(
-            f"control_features column {columns.numeric[0].name!r} holds numbers: bin it first.",
-            parameter="control_features",
-        )
-    known = np.logical_and.reduce([known_rows(column) for column in columns.categorical])
-    member, strata = combine(columns.categorical), []
+    argument = "control_features"
+    about: dict[str, Any] = {"n_rows": n_rows, "of": "decision", "unknown": UNKNOWN_GROUP}
+    columns = encode_groups(control_features, argument=argument, **about).labelled(argument)
+    known = np.logical_and.reduce([known_rows(column) for column in columns])
+    member, strata = combine(columns), []
     for place, row in enumerate(np.unique(member, return_index=True)[1]):
         if known[row]:
-            levels = (c.levels[c.codes[row]] for c in columns.categorical)
-            strata.append((levels_text(columns.names, levels), member == place))
+            levels = {c.name: c.levels[c.codes[row]] for c in columns}
+            strata.append((levels_text(levels, levels.values()), member == place))
     return strata
 
 

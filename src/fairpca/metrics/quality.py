@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import InvalidInputError
 from fairpca.linalg import Array
 from fairpca.moments import GroupMoments
 from fairpca.rows import Rows, encode_groups
@@ -48,16 +48,11 @@ def cluster_parity_std(labels: Any, sensitive_features: Any, *, sample_weight: A
         )
     codes, n_clusters = clusters[0].codes, len(clusters[0].levels)
     groups = encode_groups(sensitive_features, n_rows=len(codes), of="labels")
-    if groups.numeric:
-        raise GroupsError(
-            f"sensitive_features column {groups.numeric[0].name!r} holds numbers: bin it first.",
-            parameter="sensitive_features",
-        )
     weights = check_weights(sample_weight, len(codes), of="labels")
     weight = np.ones(len(codes)) if weights is None else weights
     size = np.bincount(codes, weight, minlength=n_clusters)
     largest = 0.0
-    for attribute in groups.categorical:
+    for attribute in groups.labelled():
         for level in range(len(attribute.levels)):
             inside = np.where(attribute.codes == level, weight, 0.0)
             share = np.bincount(codes, inside, minlength=n_clusters)[size > 0] / size[size > 0]

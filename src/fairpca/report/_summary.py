@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from fairpca._choices import PENALTIES
 from fairpca._present import (
     certificate_text,
     certificate_words,
@@ -45,7 +46,6 @@ from fairpca.rows import Rows
 if TYPE_CHECKING:  # loaded only where it is fitted
     from fairpca.estimators import DeltaFairPCA
 
-PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PACKAGES = ("fairpca", "numpy", "scipy", "scikit-learn")
 _BLOCK = 4096
 _NAMED = 8  # groups of an attribute

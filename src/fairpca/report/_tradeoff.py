@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
+from fairpca._choices import PENALTIES
 from fairpca._present import penalty_text
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import cov_gap, delta_fairness, mean_gap
@@ -26,8 +27,6 @@ from fairpca.report._display import (
 )
 from fairpca.rows import Rows
 from fairpca.rows._checks import check_matrix
-
-PENALTIES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class _Point(NamedTuple):

@@ -126,7 +126,9 @@ def form_pairs(
     rows: Rows, *, compare: str, joint: bool, reference: Any, strict: bool
 ) -> tuple[Stratum, ...]:
     """Pair the groups of every attribute in every stratum; `Rows.pairs` says how."""
-    attributes = _attributes(rows)
+    if rows.groups is None:
+        raise no_groups_error("X")
+    attributes = rows.groups.labelled()
     references = check_compare({a.name: a.levels for a in attributes}, compare, reference)
     for attribute in attributes:
         _check_attribute(attribute, compare, strict)
@@ -151,19 +153,6 @@ def form_pairs(
             "use fewer control features, bin them more coarsely, or merge small groups."
         )
     return tuple(strata)
-
-
-def _attributes(rows: Rows) -> tuple[Attribute, ...]:
-    groups = rows.groups
-    if groups is None:
-        raise no_groups_error("X")
-    if groups.numeric:
-        raise GroupsError(
-            f"sensitive_features column {groups.numeric[0].name!r} holds numbers, but groups are "
-            "needed to compare: bin it first, for example with pandas.qcut or numpy.digitize.",
-            parameter="sensitive_features",
-        )
-    return groups.categorical
 
 
 def intersection(columns: Sequence[Attribute]) -> Attribute:

@@ -80,6 +80,16 @@ class Groups:
         """No columns at all."""
         return cls((), (), (), n_rows)
 
+    def labelled(self, argument: str = "sensitive_features") -> tuple[Attribute, ...]:
+        """Return the columns, of which none may hold numbers."""
+        if self.numeric:
+            raise GroupsError(
+                f"{argument} column {self.numeric[0].name!r} holds numbers, but groups are needed "
+                "to compare: bin it first, for example with pandas.qcut or numpy.digitize.",
+                parameter=argument,
+            )
+        return self.categorical
+
     def take(self, rows: slice | NDArray[np.intp]) -> Groups:
         """Return the groups of some of the rows; levels that no longer occur stay listed."""
         return replace(
