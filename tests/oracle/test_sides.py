@@ -1,6 +1,7 @@
 """What both sides of a rule must do: either group, either branch, any limit of rows."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,12 @@ from sklearn.preprocessing import StandardScaler
 
 from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
-from fairpca.metrics import FairScorer, explained_variance
+from fairpca.metrics import FairScorer, audit, delta_fairness, explained_variance
 from fairpca.metrics._cross_fit import Classifier, Labelled
 from fairpca.metrics._svm import KernelStatistic
-from fairpca.moments._new_data import hotelling
+from fairpca.moments._new_data import ExpectedGaps, GapForecast, hotelling
 from fairpca.rows import Rows
+from fairpca.rows._identifiers import suggests_units
 from fairpca.tables import input_kind, open_table
 from fairpca.tables._roles import Columns, suggested_units
 
@@ -136,3 +138,75 @@ def test_columns_that_may_name_persons_are_found_by_values_and_by_name(rng):
         roles = table.assign(groups, ["x"], numeric=["half"] if found == 1 else None)
         expected = [("code", 40, n), ("patient", len(np.unique(patient)), n)]
         assert list(suggested_units(table, roles, names)) == expected[-found:]
+
+
+@pytest.mark.parametrize("few", ["a", "b"])
+@pytest.mark.parametrize("by_unit", [False, True])
+def test_pairs_that_could_not_be_split_are_said_but_not_those_of_small_groups(rng, few, by_unit):
+    z = np.where(np.arange(60) < 3, few, "b" if few == "a" else "a")
+    units = np.r_[[0, 0, 1], np.arange(2, 59)] if by_unit else None
+    options = {"families": (), "adversaries": ("linear",), "effort": "quick", "units": units}
+    for least in (2, 3, 4):
+        report = audit(rng.normal(size=(60, 1)), z, min_group=least, **options)
+        said = [one.pair for one in report.missing if one.reason == "too few rows in a half"]
+        small = least > (2 if by_unit else 3)
+        assert [len(said), len(report.small_groups)] == [not small, small]
+
+
+def may_be_units(labels, groups, by_name):
+    """The rule that `suggests_units` follows, unit by unit."""
+    values = sorted(set(labels))
+    if not 10 <= len(values) <= len(labels) / 2:
+        return False
+    of_unit = [set(groups[labels == value]) for value in values]
+    if by_name or max(map(len, of_unit)) > 1:
+        return by_name
+    shares = [np.mean(groups == group) for group in set(groups)]
+    alone = [sum(share ** np.sum(labels == value) for share in shares) for value in values]
+    changes = sum(one != other for one, other in pairwise(of_unit))
+    return sum(1.0 - p for p in alone) >= 10.0 and changes >= len(shares) <= len(values) / 2
+
+
+def test_units_are_suggested_by_one_rule_whatever_they_are_called(rng):
+    answers = []
+    for _ in range(100):
+        n_units, n_groups = rng.integers(8, 30), rng.integers(2, rng.choice([8, 16]))
+        unit = np.repeat(np.arange(n_units), rng.integers(1, 5, n_units))
+        group = rng.integers(0, n_groups, n_units)
+        if rng.random() < 0.3:
+            group = np.r_[np.sort(group)[:-1], rng.choice([0, n_groups - 1])]
+        group = group[unit]
+        if rng.random() < 0.2:
+            group[0] = (group[0] + 1) % n_groups
+        for by_name in (False, True):
+            expected = may_be_units(unit, group, by_name)
+            for labels in (unit, unit - 40.0, np.char.add("u", np.char.zfill(unit.astype(str), 2))):
+                assert suggests_units(labels, group, by_name=by_name) == expected
+            answers.append(expected)
+    assert 0.3 < np.mean(answers) < 0.8
+
+
+def test_an_audit_tries_not_all_orthants_of_four_components(rng):
+    z = np.arange(24) % 2
+    U = rng.normal(size=(24, 4)) + 1.5 * z[:, None] * (-1.0) ** np.arange(4)
+    [one] = audit(U, z, families=("cdf",), adversaries=(), effort="quick").representations
+    values = {
+        some: delta_fairness(U, z, family="cdf", orthants=some).value for some in ("one", "all")
+    }
+    assert values["all"] > values["one"]
+    assert [result.value for result in one.in_sample] == [values["one"]]
+
+
+def test_forecasts_are_told_in_both_units():
+    features = GapForecast(0.16, None, 0.54, 0.31)
+    deviations = GapForecast(0.25, 0.27, np.inf, None)
+    gaps = ExpectedGaps(features, deviations, n_new=None, confidence=0.9, refits=0)
+    first = "mean gap: expected on new data 0.160, at most 0.540 (90 %); covariance gap: expected "
+    assert gaps.text("features") == gaps.text() == f"{first}0.310"
+    some = replace(gaps, n_new=60, counted="units")
+    told = "expected on 60 rows of new data 0.270, no bound with so few units for so many features"
+    assert some.text("deviations") == f"mean gap: {told} on the population"
+    assert repr(some).splitlines()[1:] == [
+        f"  {some.text('features')}, in units of the features",
+        f"  {some.text('deviations')}, in component deviations)",
+    ]
