@@ -1,5 +1,6 @@
 """Δ of bases on the rows of the fit, and the search around a request."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,6 +71,16 @@ def test_a_share_of_the_optimism_of_bases_with_the_same_own_delta_is_added(searc
     assert found.error == pytest.approx(np.linalg.norm(parts), abs=1e-3)
     search._seen, search._optimism = np.full(2, 0.2), np.full(2, -0.9)
     assert search.measure(point).value == 0.0
+
+
+def test_splits_that_differ_add_the_error_of_their_mean(search):
+    values = itertools.cycle([0.2, 0.3, 0.7])
+    search._own = lambda *_: HeldOutDelta(next(values), 0.03, 0.1)
+    search._seen, search._optimism = np.full(50, 0.4), np.zeros(50)
+    found = search.measure(search.coarse[0])
+    assert found.value == pytest.approx(0.4)
+    parts = (0.03, np.std([0.2, 0.3, 0.7]) / np.sqrt(3), 0.3 * 0.1)
+    assert found.error == pytest.approx(np.linalg.norm(parts))
 
 
 def test_the_most_variance_within_the_request_is_chosen(search):

@@ -129,6 +129,9 @@ def test_the_covariance_limit_is_on_the_whitened_scores(rows):
     with pytest.raises(InfeasibleError, match="smallest whitened covariance gap is") as caught:
         SparseFairPCA(2, n_nonzero=4, cov_tol=1e-6).fit(X, sensitive_features=group)
     assert caught.value.parameter == "cov_tol"
+    with pytest.raises(InfeasibleError) as of_path:
+        SparseFairPCA(2, n_nonzero="path", cov_tol=1e-6).fit(X, sensitive_features=group)
+    assert of_path.value.minimum < caught.value.minimum
 
 
 def test_levels_of_one_column_are_budgeted_together():

@@ -9,7 +9,7 @@ from support import problem_from_moments, random_problem
 
 from fairpca.exceptions import InfeasibleError
 from fairpca.moments import GroupMoments
-from fairpca.solvers import SOLVERS, Status, _solve, solve
+from fairpca.solvers import SOLVERS, FairProblem, Status, _solve, solve
 from fairpca.solvers._problem import reduce_problem
 from fairpca.solvers._refinement import Refined
 from fairpca.solvers._solution import Bound
@@ -141,3 +141,25 @@ def test_a_limit_that_only_the_smallest_features_meet_is_met():
     limit = 1.01 * np.abs(np.linalg.eigvalsh(quiet.cov_gaps)).max()
     problem = problem_from_moments(GroupMoments.from_arrays(X, Z), d, mean_tol=None, cov_tol=limit)
     assert solve(problem, certify=False).certificate.cov_gap <= limit * (1 + 1e-6)
+
+
+def test_directions_without_gaps_violate_nothing():
+    S, Q = np.diag([3.0, 2.0, 1.0, 0.5]), np.diag([1.0, -1.0, 0.0, 0.0])
+    for tol in (0.0, 0.1):
+        reduced = reduce_problem(FairProblem(S, np.zeros((0, 4)), Q[None], 2, cov_tol=tol))
+        inner = reduced.inside(np.eye(4)[:, 2:], 1)
+        assert inner.cov_scale == inner.violation(np.eye(2)[:, :1]) == 0.0
+
+
+@pytest.mark.parametrize(("d", "tol", "best"), [(2, 0.5, 4.85), (3, 0.7, 7.09)])
+@pytest.mark.parametrize("solver", ["refined", "tight"])
+def test_gaps_of_two_directions_only(solver, d, tol, best):
+    # Of each of the two a share of `tol`, and what is left of the columns from the others, of
+    # which two are shared: 0.7·(4 + 3) + 1.5 + 0.3·(1.2 + 1.1) for three columns.
+    Q = np.zeros((2, 5, 5))
+    Q[0, 0, 0], Q[0, 1, 1], Q[1, 0, 1], Q[1, 1, 0] = 1.0, -1.0, 1.0, 1.0
+    S = np.diag([4.0, 3.0, 1.5, 1.2, 1.1])
+    found = solve(FairProblem(S, np.zeros((0, 5)), Q, d, cov_tol=tol), solver).certificate
+    assert found.objective == pytest.approx(best, rel=1e-6)
+    assert found.cov_gap <= tol * (1 + 1e-6)
+    assert found.basis_settled == (solver == "refined")

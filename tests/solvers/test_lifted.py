@@ -11,6 +11,7 @@ from fairpca.solvers import _starts as starts
 from fairpca.solvers import solve
 from fairpca.solvers._lifted import _Lifted, lifted_bound
 from fairpca.solvers._problem import reduce_problem
+from fairpca.solvers._refinement import refine
 
 CASES = [
     (2, 7, 1, 3, {"cov_tol": 0.3}),
@@ -42,6 +43,14 @@ def test_any_multipliers_bound_every_feasible_basis(seed, p, contrasts, d, optio
     for number in range(8):  # from the first, far from the optimum
         assert lifted.prove(point) >= best - 1e-9
         point.step(number)
+
+
+def test_bounded_means_alone_are_bounded():
+    reduced = reduce_problem(random_problem(22, 5, 2, 2, mean_tol=0.1, cov_weight=0.0))
+    V = refine(reduced, reduced.leading(2)[1]).basis
+    value, status = lifted_bound(reduced, V, 1e-4, 100)
+    assert status.converged
+    assert 0.0 <= value - reduced.objective(V) <= 0.01 * value
 
 
 def all_signs(reduced):
