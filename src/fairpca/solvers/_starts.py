@@ -29,7 +29,7 @@ _STIFF = 1000.0
 # Shares at which gaps count on a path from plain PCA to the problem, and evaluations for each.
 _PATH, _PATH_WORK = (0.02, 0.05, 0.1, 0.2, 0.5), 300
 # Evaluations of a search, as a share of those before it; few dimensions cost little.
-_FEW_DIMENSIONS, _SEARCH_SHARE = 10, 0.5
+_SEARCH_SHARE, _FEW_DIMENSIONS, _SEARCHES_OF_FEW = 0.5, 10, 2
 # Evaluations that must be left for one more ascent.
 _LEAST_WORK = 1000
 # A limit of zero is aimed at as this share of the largest gap.
@@ -149,7 +149,9 @@ def _search_further(
 ) -> Refined:
     """Ascend again from the best, the last, and from others while much is left to gain."""
     left = sum(at.spent for at in candidates[:-1])
-    if reduced.size > _FEW_DIMENSIONS and not reduced.has_many_columns:
+    if reduced.size <= _FEW_DIMENSIONS:
+        left = _SEARCHES_OF_FEW * left
+    elif not reduced.has_many_columns:
         left = int(_SEARCH_SHARE * left)
     starts = _further_starts(reduced, candidates[-1].basis)
     while left > 0 and not is_certified(reduced, candidates, bound, _WORTH_A_SEARCH):
@@ -182,7 +184,10 @@ def _further_starts(reduced: ReducedProblem, best: Array) -> Iterator[tuple[Arra
     yield V, 1.0, spent
     rng, spread = np.random.default_rng(1), np.sqrt(np.abs(np.diag(reduced.S)))[:, None]
     while True:
-        yield np.linalg.qr(spread * rng.normal(size=(reduced.size, reduced.d)))[0], 1.0, 0
+        # A stiff ascent ends in an optimum close by, where others pass by those without a gap.
+        for stiffness in (1.0, _STIFF, _STIFF):
+            start = np.linalg.qr(spread * rng.normal(size=(reduced.size, reduced.d)))[0]
+            yield start, stiffness, 0
 
 
 def is_certified(
