@@ -8,8 +8,12 @@ import pandas as pd
 import pytest
 from support import cell_arrays, rewrite_npz
 
+from fairpca._files import DAMAGED
 from fairpca.exceptions import InvalidInputError
 from fairpca.moments import GroupMoments
+from fairpca.moments._release import release
+from fairpca.moments._storage import pack_moments, unpack_moments
+from fairpca.rows import Rows
 
 
 @pytest.fixture
@@ -192,3 +196,59 @@ def test_a_truncated_file_is_refused(moments, tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InvalidInputError, match="is not a file of moments"):
         GroupMoments.load(path)
+
+
+def every_kind():
+    """Moments with all that a file can hold: targets, numbers, a span, missing values, noise."""
+    rng = np.random.default_rng(1)
+    X, holed = rng.normal(size=(60, 3)), rng.normal(size=(20, 140))
+    z = pd.DataFrame({"g": np.repeat([0, 1], 30), "age": rng.normal(size=60)})
+    y = pd.DataFrame({"score": rng.normal(size=60), "label": np.arange(60) % 3})
+    y.loc[:29, "score"] = np.nan
+    w, strata = rng.uniform(0.5, 2.0, 60), np.arange(60) % 2
+    holed[3, 5] = holed[9, 100] = np.nan
+    known = {"groups": ["a", "b"], "center": np.zeros(3), "scale": np.ones(3)}
+    names = np.array(["a", "b"])[z["g"]]
+    return {
+        "plain": GroupMoments.from_arrays(X, z, strata, w, y=y),
+        "small": release(
+            GroupMoments.from_arrays(X, np.r_[[2, 2, 2, 3, 3, 3], z["g"][6:]]), 5, merge_small=True
+        ),
+        "wide": GroupMoments.from_incomplete(Rows.attach(holed, names[::3])),
+        "private": GroupMoments.privatized(X, names, epsilon=1.0, random_state=0, **known),
+    }
+
+
+@pytest.mark.parametrize("kind", ["plain", "small", "wide", "private"])
+def test_each_number_of_a_file_is_read_or_refused(kind):
+    def read(header, arrays):
+        return unpack_moments(json.loads(json.dumps(header)), dict(arrays))
+
+    header, arrays = pack_moments(every_kind()[kind])
+    same_header, same = pack_moments(read(header, arrays))
+    assert json.dumps(header) == json.dumps(same_header)
+    assert arrays.keys() == same.keys()
+    for name, values in arrays.items():
+        np.testing.assert_array_equal(values, same[name])
+        changes = [np.concatenate([values, values[:1]]), values[:-1], values.reshape(-1)[:-1]]
+        if values.dtype == float and values.size:
+            for bad in (np.nan, np.inf):
+                changes.append(values.copy())
+                changes[-1].flat[-1] = bad
+        for changed in changes if values.size else []:
+            with pytest.raises(DAMAGED):
+                read(header, arrays | {name: changed})
+        with pytest.raises(DAMAGED):
+            read(header, {other: some for other, some in arrays.items() if other != name})
+    for name, change in {
+        "n_features": header["n_features"] + 1,
+        "keys": header["keys"][:-1],
+        "feature_names": ["one"],
+        "controls": ["one", "more"],
+        "numeric": ["unknown"],
+        "origins": ["one"],
+        "noise": [1.0, 1.0],
+        "targets": [["score", None], ["score", None]],
+    }.items():
+        with pytest.raises(DAMAGED):
+            read(header | {name: change}, arrays)

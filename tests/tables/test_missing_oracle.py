@@ -1,6 +1,7 @@
 """A value that is missing in any column, by any policy, against pandas on the rows used."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,9 @@ import pyarrow as pa
 import pytest
 from table_support import assert_same_moments
 
-from fairpca import GroupMoments
+from fairpca import FairPCA, GroupMoments
 from fairpca.exceptions import InvalidInputError
-from fairpca.tables import moments_from_arrow
+from fairpca.tables import moments_from_arrow, open_table, project_table
 
 PARTS = {
     "sensitive": ["sex", "age"], "features": ["x", "y", "count"], "control": ["city"],
@@ -99,3 +100,43 @@ def test_missing_values_of_every_column(column, kind):
             assert cell.targets.n_rows == other.n_rows
             np.testing.assert_allclose(cell.targets.cross, other.cross, atol=1e-9)
             np.testing.assert_allclose(cell.targets.y_scatter, other.y_scatter, atol=1e-9)
+
+
+@pytest.mark.parametrize("by_unit", [False, True])
+@pytest.mark.parametrize("missing", ["drop-rows", "mean"])
+def test_rows_held_out_are_those_that_are_marked(missing, by_unit, tmp_path):
+    frame = people(120)
+    frame.loc[::13, "x"] = np.nan
+    frame.loc[::17, "colour"] = None
+    table = open_table(pa.Table.from_pandas(frame, preserve_index=False))
+    parts = {"sensitive": ["sex"], "features": ["x", "y"], "weight": "w", "categorical": "colour"}
+    roles = table.assign(**parts, unit="home" if by_unit else None, missing=missing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rest = replace(roles, hold_out=0.3)
+        held_out = replace(rest, only_held_out=True)
+        whole, fitted, tested = (table.moments(some) for some in (roles, rest, held_out))
+        assert whole.n_samples == fitted.n_samples + tested.n_samples
+        model = FairPCA(2, cov_weight=0.0).fit_moments(fitted.complete())
+        out = project_table(
+            table, model, tmp_path / "x.parquet", keep="*", held_out=rest, missing="mean"
+        )
+        marked = pd.read_parquet(out)
+        rows, copied = table.rows_with(held_out, ["count", "w"])
+    complete = frame[["x", "colour"]].notna().all(axis=1)
+    assert (marked["held_out"].notna() == (complete | (missing == "mean"))).all()
+    inside = marked["held_out"].fillna(False).astype(bool).to_numpy()
+    assert inside.sum() == tested.n_samples == len(rows) > 10
+    if by_unit:
+        assert marked.groupby("home")["held_out"].nunique().max() == 1
+    np.testing.assert_array_equal(copied["count"].to_numpy(), frame["count"][inside])
+    part = frame[inside]
+    X = pd.concat([part[["x", "y"]], *(
+        (part["colour"] == level).where(part["colour"].notna()).astype(float)
+        for level in ("blue", "grey", "red")
+    )], axis=1)  # fmt: skip
+    means = X.mul(part["w"], axis=0).sum() / X.notna().mul(part["w"], axis=0).sum()
+    filled = X.fillna(0.0) + X.isna() * means
+    np.testing.assert_allclose(rows.X, filled.to_numpy(), atol=1e-12)
+    pooled = tested.complete().pooled()
+    np.testing.assert_allclose(pooled.mean, np.average(filled, axis=0, weights=part["w"]))

@@ -146,7 +146,8 @@ def _check_span(span: Span, n_features: int) -> None:
         raise ValueError("the span has other features")
     if not np.isfinite(span.origin).all():
         raise ValueError("the span has no origin")
-    if np.abs(span.basis @ span.basis.T - np.eye(len(span))).max(initial=0.0) > 1e-6:
+    off = np.abs(span.basis @ span.basis.T - np.eye(len(span))).max(initial=0.0)
+    if not off <= 1e-6:  # nor NaN
         raise ValueError("the span is not orthonormal")
 
 
