@@ -1,5 +1,6 @@
 """Silent wrong answers become words: each warning once, by name, and none on ordinary data."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -382,3 +383,82 @@ def test_small_groups_are_said_where_something_compares_them(mean_tol, cov_weigh
         FairPCA(3, mean_tol=mean_tol, cov_weight=cov_weight).fit(X, sensitive_features=z)
     is_said = any("groups with fewer than 9 rows" in str(one.message) for one in caught)
     assert is_said == ((mean_tol, cov_weight) != (None, 0.0))
+
+
+def kinds_of(X, groups, model=None):
+    model = model or FairPCA(1, cov_weight=0.0)
+    return [kind for kind, _ in _said(lambda: model.fit(X, sensitive_features=groups))]
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(0.905, True), (0.895, False)])
+def test_nine_tenths_of_the_variance_is_nearly_all(share, is_said):
+    signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]).repeat(10, axis=0)
+    X = 7.0 + signs * np.sqrt([share, 1.0 - share])
+    assert kinds_of(X, np.arange(40) % 2) == [DominantFeatureWarning] * is_said
+    assert not kinds_of(X[:, :1], np.arange(40) % 2, FairPCA(1, mean_tol=None))  # no other feature
+
+
+@pytest.mark.parametrize(
+    ("few", "rows", "is_said"), [(8, 30, True), (9, 30, False), (8, 20, True), (8, 19, False)]
+)
+def test_a_group_needs_three_rows_for_each_component(few, rows, is_said):
+    X, groups = np.random.default_rng(0).normal(size=(rows, 5)), np.arange(rows) < few
+    model = FairPCA(3, cov_weight=0.0)
+    assert kinds_of(X, groups, model) == [FewRowsWarning] * is_said
+
+
+@pytest.mark.parametrize(("small", "said"), [(5, r"\(4 rows\)\. Their"), (6, " and 1 more. Their")])
+def test_five_small_groups_are_named(small, said):
+    groups = np.r_[np.repeat([f"g{i}" for i in range(small)], 4), ["large"] * 30]
+    X = np.random.default_rng(0).normal(size=(len(groups), 9))
+    model = FairPCA(2, cov_weight=0.0)
+    [(kind, text)] = _said(lambda: model.fit(X, sensitive_features=groups))
+    assert kind is FewRowsWarning
+    assert text.count("(4 rows)") == 5
+    assert re.search(said, text)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_said"),
+    [((20, 5), True), ((20, 4), False), ((20, 5, 4), True), ((20, 5, 5), True), ((25,) * 2, True)],
+)
+def test_a_feature_is_a_function_of_groups_of_five_rows_or_more(sizes, is_said):
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    X = np.random.default_rng(0).normal(size=(len(groups), 6))
+    for copy in (groups**2 + 3.0, np.where(groups == 0, 1.0, 2.0)):
+        X[:, 0] = copy
+        assert (GroupFeatureWarning in kinds_of(X, groups)) == is_said
+    X[:, 0] = 3.0 * (groups == 2)  # of a small group alone: nothing can be said
+    assert (GroupFeatureWarning in kinds_of(X, groups)) == (is_said and sizes[2:] == (5,))
+    X[:, 0] = groups + 1e-3 * X[:, 1]
+    assert GroupFeatureWarning not in kinds_of(X, groups)
+
+
+@pytest.mark.parametrize(("rows", "is_said"), [(10, True), (9, False)])
+def test_a_feature_is_a_function_of_a_number_from_ten_rows_on(rows, is_said):
+    rng = np.random.default_rng(0)
+    age, X = rng.normal(size=rows), rng.normal(size=(rows, 4))
+    X[:, 1] = 5.0 - 2.0 * age
+    model = FairPCA(1, numeric=["sensitive_feature"], cov_weight=0.0)
+    assert (GroupFeatureWarning in kinds_of(X, age, model)) == is_said
+    X[:, 1] += 1e-3 * X[:, 2]
+    assert GroupFeatureWarning not in kinds_of(X, age, model)
+
+
+@pytest.mark.parametrize(("apart", "is_said"), [(10.7, False), (11.1, True)])
+def test_few_rows_far_out_make_a_component_of_few_effective_rows(apart, is_said):
+    # ±1, and two pairs of rows at ±apart: 2n/(κ − 1), with κ from sums of powers.
+    n = 1200
+    x = np.tile([1.0, -1.0], n // 2)
+    x[:4] *= apart
+    kappa = n * np.sum(x**4) / np.sum(x**2) ** 2
+    model = FairPCA(1, cov_weight=0.0)
+    X = np.column_stack([x, np.repeat([0.3, -0.3], n // 2)])
+    groups = np.arange(n) // 2 % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DominantFeatureWarning)
+        said = _said(lambda: model.fit(X, sensitive_features=groups))
+    expected = 2 * n / max(kappa - 1, 2)
+    assert (expected < 100) == is_said
+    assert (ExtremeRowsWarning in [kind for kind, _ in said]) == is_said
+    assert model.effective_samples_[0] == pytest.approx(expected, rel=0.02)

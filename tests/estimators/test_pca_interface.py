@@ -176,3 +176,13 @@ def test_batches_in_single_precision_give_components_in_it():
     assert fair.components_.dtype == np.float32
     chosen = FairPCACV(2).fit(X, sensitive_features=group)
     np.testing.assert_allclose(chosen.to_sklearn().transform(X), chosen.transform(X))
+
+
+def test_little_noise_is_noise_and_rounding_is_none():
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(60, 4)) * [3.0, 2.0, 1.0, 1e-4], np.arange(60) % 2
+    options = {"mean_tol": None, "cov_weight": 0.0}
+    little = FairPCA(3, **options).fit(X, sensitive_features=z).noise_variance_
+    assert little == pytest.approx(np.linalg.eigvalsh(np.cov(X.T, bias=True))[0], rel=1e-6)
+    X[:, 3] = X[:, 0] + X[:, 1]
+    assert FairPCA(3, **options).fit(X, sensitive_features=z).noise_variance_ == 0.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairpca import FairPCA
-from fairpca.estimators._target import _bounded
+from fairpca.estimators._target import _bounded, ridge
 from fairpca.linalg import complement_basis
 from fairpca.moments._targets import TargetMoments
 
@@ -55,14 +55,18 @@ def test_bound_is_the_tight_relaxation_with_the_target(seed, weight):
     assert with_target <= problem.value * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("limit", [0.3, 0.05, 1e-3])
-def test_bounded_predictors_use_the_limit_up(limit):
+@pytest.mark.parametrize("share", [0.9999, 0.5, 0.05, 1e-4])
+def test_bounded_predictors_use_the_limit_up(share):
     rng = np.random.default_rng(4)
     values, G, F = rng.uniform(0.5, 3.0, 6), rng.normal(size=(6, 1)), rng.normal(size=(2, 6))
     _, free = _bounded(values, G, F, None, 500.0)
-    _, directions = _bounded(values, G, F, limit, 500.0)
-    assert np.abs(F @ free).max() > limit
-    assert np.abs(F @ directions).max() == pytest.approx(limit, rel=1e-3)
+    limit = share * np.abs(F @ free).max()
+    strength, directions = _bounded(values, G, F, limit, 500.0)
+    assert np.abs(F @ directions).max() == pytest.approx(limit, rel=1e-8)
+    np.testing.assert_allclose(_bounded(values, G, F, limit / share * 1.0001, 500.0)[1], free)
+    # The strength is what the direction explains of G, with variances as they are.
+    B = np.linalg.solve(np.diag(values + ridge(values, G, 500.0)), G)
+    assert share < 0.9 or strength == pytest.approx(np.sum(values[:, None] * B**2), rel=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def reduce_problem(problem: FairProblem) -> ReducedProblem:
 def _reduced_groups(groups: GroupObjectives, N: Array, scale: float) -> GroupObjectives:
     scaled = GroupObjectives(groups.S / scale, groups.offsets / scale)
     # K products of p×p matrices cost more than the solve where there is nothing to rotate.
-    is_all = N.shape[0] == N.shape[1] and np.array_equal(N, np.eye(len(N)))
+    is_all = np.array_equal(N, np.eye(len(N)))
     return scaled if is_all else scaled.inside(N)
 
 
