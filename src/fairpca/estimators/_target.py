@@ -9,7 +9,6 @@ largest eigenvalue 1, where ρ² is the variance of the target that u explains.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -89,10 +88,11 @@ def fair_target(S: Array, target: TargetMoments, F: Array, mean_tol: float | Non
 
 def _added(S: Array, C: Array, values: Array, E: Array, F: Array) -> float:
     """R² that the rows of F add to that of principal directions, from what these leave of them."""
-    cross = E.T @ S @ F.T
+    across = S @ F.T
+    cross, own = E.T @ across, F @ across
     known = cross / values[:, None]
-    left, excess = np.linalg.eigh(F @ S @ F.T - cross.T @ known)
-    kept = left > _RANK * max(np.trace(F @ S @ F.T), _TINY)
+    left, excess = np.linalg.eigh(own - cross.T @ known)
+    kept = left > _RANK * max(np.trace(own), _TINY)
     H = excess[:, kept].T @ (F @ C - known.T @ (E.T @ C))
     return float(np.sum(H**2 / left[kept, None])) / C.shape[1]
 
@@ -158,8 +158,9 @@ class TargetInformation(dict[str, Any]):
 
     def by_folds(self, model: Any, rows: Rows) -> None:
         """Measure a copy of a model on folds of the rows it was fitted to, once that is asked."""
-        self._fitted = copy(model), rows
-        self._fitted[0].target_information_ = None  # no cycle keeps the rows
+        fitted = object.__new__(type(model))  # as `copy` makes it, at a tenth of the time
+        vars(fitted).update(vars(model), target_information_=None)  # no cycle keeps the rows
+        self._fitted = fitted, rows
 
     def __missing__(self, key: str) -> dict[str, float]:
         if key != "held_out":

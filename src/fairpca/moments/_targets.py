@@ -92,12 +92,11 @@ def sum_with_targets(
     have = members[known[members]] if len(lack) else members
     if len(have):  # targets are further features, until all is summed
         whole = sum_cell(rows.X, numeric, rows.weights, have, rows.targets)
-        means = (whole.mean[:p], whole.mean_rest[:p], whole.mean[p:], whole.mean_rest[p:])
-        seconds = (whole.scatter[p:, p:], whole.scatter[p:, :p])
-        targets = TargetMoments(whole.n_rows, whole.weight, *means, *seconds)
-        own: dict[str, Any] = {"mean": means[0], "mean_rest": means[1], "targets": targets}
-        own |= {"scatter": whole.scatter[:p, :p], "cross": whole.cross[:, :p]}
-        parts.append(replace(whole, **own, third=whole.third[:, :p, :p]))
+        count, x = (whole.n_rows, whole.weight), (whole.mean[:p], whole.mean_rest[:p])
+        of_y = (whole.mean[p:], whole.mean_rest[p:], whole.scatter[p:, p:], whole.scatter[p:, :p])
+        z = (whole.z_mean, whole.z_mean_rest, whole.z_scatter, whole.cross[:, :p])
+        own = (*count, whole.heaviest, *x, whole.scatter[:p, :p], *z, whole.third[:, :p, :p])
+        parts.append(Cell(*own, targets=TargetMoments(*count, *x, *of_y)))
     if len(lack):
         parts.append(sum_cell(rows.X, numeric, rows.weights, lack))
     return replace(merge(parts), targets=parts[0].targets) if len(parts) > 1 else parts[0]
