@@ -58,12 +58,12 @@ def number(value: float | None, scale: float | None = None) -> str:
     """Write a number with at most four significant digits; rounding errors of `scale` are 0."""
     if value is None or not math.isfinite(value):
         return NOTHING
-    size = abs(value)
+    sign, size = "−" if value < 0 else "", abs(value)
     if size == 0 or (scale and size <= _ROUNDING * scale):
         return "0"
     if 1e-3 <= size < 10:
-        return f"{value:.3f}"
-    return f"{value:.4g}" if 10 <= size < 1e4 else f"{value:.1e}"
+        return f"{sign}{size:.3f}"
+    return sign + (f"{size:.4g}" if 10 <= size < 1e4 else f"{size:.1e}")
 
 
 def penalty_text(penalty: float) -> str:

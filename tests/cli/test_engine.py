@@ -96,7 +96,7 @@ def test_refusals(refused, write, people, table, tmp_path):
         "--max-cells", "50",
     )  # fmt: skip
     assert "column 'id' has more than 50 distinct values" in line
-    assert "raise max_cells" in line
+    assert "raise --max-cells" in line
     people.loc[3, "u"] = np.nan
     line = refused("fit", write(people, "p3.parquet"), *ASKED[:4])
     assert "'u' 1" in line

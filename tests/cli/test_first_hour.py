@@ -1,10 +1,12 @@
 """What a newcomer meets first: columns that are no features, groups that are missing."""
 
 import gzip
+import json
 import re
 import sys
 import tomllib
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,8 @@ import pytest
 from support import data_folder
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, load_model
-from fairpca.exceptions import GroupsError, ImputedValuesWarning
+from fairpca.exceptions import GroupsError, ImputedValuesWarning, InvalidInputError
+from fairpca.rows._identifiers import is_large_category
 from fairpca.tables import open_table, project_table
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -87,6 +90,46 @@ def test_codes_are_no_dates(run, write, people):
     assert result.exit_code == 0, result.stderr
 
 
+@pytest.mark.parametrize("values", [["0,5", "1", "-1,5", "2"], ["1,250", "12,500.5", "999"]])
+@pytest.mark.parametrize("many", [False, True])
+def test_numbers_with_commas_are_refused_with_the_option_that_reads_them(
+    run, refused, write, people, values, many
+):
+    numbers = [f"{i},{i:03d}" for i in range(120)] if many else np.resize(values, 120)
+    path = write(people.assign(pay=numbers))
+    line = refused("fit", path, *SEX)
+    assert "column 'pay' holds numbers with commas, such as" in line
+    assert "Or use --decimal , or --drop pay" in line
+    if not many:  # one-hot encoded where that is wanted
+        wanted = run("fit", path, *SEX, "--categorical", "pay", "--folds", 0)
+        assert "or --categorical pay." in line
+        assert wanted.exit_code == 0
+
+
+def test_another_decimal_mark(run, tmp_path, people):
+    path, model, out = (tmp_path / name for name in ("a.csv", "model.npz", "out.csv"))
+    people.to_csv(path, sep=";", decimal=",", index=False)
+    marks = ("--separator", ";", "--decimal", ",")
+    result = run("fit", path, *SEX, *marks, "--save", model, "--json")
+    with_points = tmp_path / "b.csv"
+    people.to_csv(with_points, index=False)
+    same = json.loads(run("fit", with_points, *SEX, "--json").stdout)
+    assert json.loads(result.stdout)["components"] == same["components"]
+    assert run("transform", model, path, out, *marks).exit_code == 0
+    assert len(pd.read_csv(out)) == len(people)
+    with pytest.raises(InvalidInputError, match="decimal='': give one character"):
+        open_table(path, decimal="")
+
+
+def test_text_that_is_nearly_an_identifier_is_named(run, write, people):
+    frame = pd.concat([people] * 10)
+    town, charge = [f"t{i % 40}" for i in range(1200)], [f"c{i % 60}" for i in range(1200)]
+    path = write(frame.assign(town=town, charge=charge))
+    said = run("fit", path, *SEX, "--folds", 0, "--no-certify").stderr
+    assert "In 'charge' few rows have the same value" in said
+    assert "leave the text out with --drop charge." in said
+
+
 @pytest.mark.parametrize("model", [FairPCA(), FairPCACV(), DeltaFairPCA(), FairKernelPCA()])
 def test_identifiers_and_dates_of_a_data_frame_are_called_that(people, model):
     X, sex = people[list("uvw")], people["sex"]
@@ -94,6 +137,7 @@ def test_identifiers_and_dates_of_a_data_frame_are_called_that(people, model):
     for more, said in (
         ({"code": ids}, r"'code' \(120 values in 120 rows: an identifier or free text\). Leave it"),
         ({"day": dates}, r"'day' \(dates\). Leave it out, or turn dates into numbers"),
+        ({"pay": ["1,5", "2"] * 60}, r"'pay' \(numbers with commas\). Leave it out, or read"),
         ({"town": ["a", "b"] * 60}, r"'town' \(text\). Leave it out, or one-hot encode text"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -142,7 +186,11 @@ def test_real_tables_are_not_refused(name, tmp_path):
     roles = table.assign(sensitive, features, categorical=text, missing="mean")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert table.moments(roles).n_features >= len(features)
+        moments = table.moments(roles)
+    assert moments.n_features >= len(features)
+    counts = Counter(moments.columns)  # only the descriptions of charges are hardly a category
+    large = {one for one in counts if is_large_category(counts[one], moments.n_samples)}
+    assert large == ({"c_charge_desc", "r_charge_desc"} & set(text))
 
 
 @pytest.mark.parametrize("command", ["fit", "audit"])

@@ -105,7 +105,7 @@ def test_an_unsolved_relaxation_is_a_note(run, write, people):
     result = run("fit", *arguments, *options)
     assert result.exit_code == 0
     assert "fairpca: note: " in result.stderr
-    assert "Raise max_iter or tol." in result.stderr
+    assert "Raise --max-iter or tol." in result.stderr
     assert "not solved to tol" in result.stdout
     document = fit_json(run, *arguments, *options)
     assert document["certificate"]["bound_solved"] is False

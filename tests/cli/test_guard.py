@@ -9,7 +9,15 @@ import pytest
 from fairpca import _choices, metrics, rows, solvers
 from fairpca._present import visible
 from fairpca.cli._app import explain, known_options
-from fairpca.cli._console import LONGEST, RENAMED, error_message, one_line, option_of
+from fairpca.cli._console import (
+    LONGEST,
+    RENAMED,
+    SAME,
+    as_options,
+    error_message,
+    one_line,
+    option_of,
+)
 from fairpca.cli._options import EXPERT
 from fairpca.exceptions import GroupsError, InvalidInputError
 
@@ -60,18 +68,18 @@ def test_the_traceback_is_there_for_who_asks(run, monkeypatch):
     [
         (
             InvalidInputError("cov_tol=0 cannot be met.", parameter="cov_tol"),
-            "--cov-tol: cov_tol=0 cannot",
+            "--cov-tol 0 cannot",
         ),
         (
             InvalidInputError("n_components=9 …", parameter="n_components"),
-            "--components: n_components=9 …",
+            "--components 9 …",
         ),
         (GroupsError("column 'a' is …", parameter="sensitive_features"), "--sensitive: column 'a'"),
         (InvalidInputError("tolerance is …", parameter="tol"), "--tol: tolerance is …"),
         (InvalidInputError("other …", parameter="cov_shift"), "other …"),
         (
             GroupsError("sensitive_features column 'a' …", parameter="sensitive_features").at("f"),
-            "--sensitive: f: sensitive_features column 'a' …",
+            "--sensitive: f: --sensitive column 'a' …",
         ),
     ],
 )
@@ -81,7 +89,24 @@ def test_errors_name_the_option(error, line):
 
 
 def test_every_option_that_an_error_can_name_exists():
-    assert {option_of(parameter) for parameter in RENAMED} <= known_options()
+    assert {option_of(parameter) for parameter in (*RENAMED, *SAME)} <= known_options()
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("lower n_components, raise mean_tol, or", "lower --components, raise --mean-tol, or"),
+        ("cov_tol=1e-05 and n_nonzero=-3.", "--cov-tol 1e-05 and --nonzero -3."),
+        ("reference='a b' is", "--reference 'a b' is"),
+        ("set joint=True (mean_tol=0)", "set --joint (--mean-tol 0)"),
+        # Names in quotes are columns; a single word may be of the language, or a level.
+        ("column 'mean_tol', 'tol'", "column 'mean_tol', 'tol'"),
+        ("the solver, tol or units; reference=old", "the solver, tol or units; reference=old"),
+        ("X_mean_tol, mean_tols, mean_tol_", "X_mean_tol, mean_tols, mean_tol_"),
+    ],
+)
+def test_parameters_in_messages_are_options(message, shown):
+    assert as_options(message) == shown
 
 
 def test_control_characters_are_written_out():

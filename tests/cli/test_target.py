@@ -57,7 +57,7 @@ def test_without_a_weight_nothing_changes(people):
         ((*FIT, "--target-weight", "1", "--nonzero", "3"), "--nonzero excludes --target-weight"),
         ((*FIT, "--target-weight", "1", "--delta", "0.1"), "--delta excludes --target-weight"),
         ((*FIT, "--target-weight", "-1"), "--target-weight"),
-        ((*FIT, "--target-weight", "1", "--objective", "worst-loss"), "needs objective='total'"),
+        ((*FIT, "--target-weight", "1", "--objective", "worst-loss"), "needs --objective total"),
     ],
 )
 def test_mistakes(people, options, words):

@@ -9,6 +9,7 @@ from fairpca import FairPCA, GroupMoments, SparseFairPCA, load_model
 from fairpca.datasets import load_diabetes_sex
 from fairpca.exceptions import (
     CorrelatedScoresWarning,
+    FairnessWarning,
     InfeasibleError,
     InvalidInputError,
     LongFitWarning,
@@ -110,6 +111,14 @@ def test_correlated_scores_are_announced(rows):
         fair = SparseFairPCA(3, n_nonzero=4).fit(X, sensitive_features=group)
     assert 0 < fair.correlation_ < 0.9
     assert fair.mean_gap_ < 1e-12
+
+
+def test_more_loadings_than_features_are_announced(rows):
+    X, group = rows
+    said = f"n_nonzero=99 leaves nothing out: there are {X.shape[1]} features."
+    with pytest.warns(FairnessWarning, match=said):
+        SparseFairPCA(1, n_nonzero=99).fit(X, sensitive_features=group)
+    SparseFairPCA(1, n_nonzero=X.shape[1]).fit(X, sensitive_features=group)
 
 
 def test_the_covariance_limit_is_on_the_whitened_scores(rows):

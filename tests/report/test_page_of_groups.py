@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fairpca import FairPCA, SparseFairPCA
+from fairpca._present import number, with_error
 from fairpca.report import audit_report
 from fairpca.report._display import COLOURS, group_style
 from fairpca.rows import Rows
@@ -71,8 +72,8 @@ def test_a_group_with_too_few_rows_to_say_is_marked_in_the_table():
     U = np.random.default_rng(2).normal(size=(1032, 2))
     U[groups == "c", 0] += 0.3
     page = audit_report(U, groups, **QUICK)
-    marked = {group["group"]: group["undecided"] for group in page.summary["data"]["groups"]}
-    assert marked == {"a": False, "b": False, "c": True}
+    marked = {group["group"]: group["in_audit"] for group in page.summary["data"]["groups"]}
+    assert marked == {"a": "compared", "b": "compared", "c": "too few rows to say"}
     text = text_of(page.html())
     assert "c 32 3.1 % too few rows to say" in text
     assert page.summary["audit"]["design"]["n_rows"] == 400  # of an audit that measures little
@@ -177,10 +178,47 @@ def test_equalised_odds_say_what_they_rest_on():
     page = audit_report(X, sex, model=FairPCA(2, target_weight=1.0), y=y, **NO_PATH)
     model = page.summary["fit"]["target"]["models"][-1]
     assert model["odds_of"] == ["true positives"]
-    assert (
-        "For fair PCA with target it is of true positives only: fewer than two groups"
-        in text_of(page.html())
-    )
+    said = "Of true positives only, since fewer than two groups have enough rows for the other"
+    sizes = sorted(int(y[sex == group].sum()) for group in "fm")
+    rests_on = f"rate, it compares 2 rates, each of a group of {sizes[0]} to {sizes[1]} rows."
+    for text in (text_of(page.html()), page.markdown()):
+        assert f"{said} {rests_on}" in text
+
+
+def test_a_target_with_groups_that_are_numbers_has_no_rates_by_group():
+    X, groups, outcome = table(400)
+    age = pd.DataFrame({"age": np.random.default_rng(0).normal(size=400)})
+    model = FairPCA(2, target_weight=1.0)
+    page = audit_report(X, age, model=model, y=outcome, numeric=["age"], **NO_PATH)
+    assert "difference in selection rates</th>" not in page.html()
+    assert "| fair PCA with target | 0." in page.markdown()
+
+
+def test_a_card_has_the_chance_levels_of_a_page():
+    X, groups, _ = table(400)
+    page = audit_report(X, groups["sex"], model=FairPCA(2), **NO_PATH | {"folds": 3})
+    held_out = page.summary["fit"]["held_out"]
+    for name in ("mean gap", "covariance gap"):
+        [line] = [line for line in page.markdown().splitlines() if line.startswith(f"| {name} ")]
+        key = "mean_gap" if name == "mean gap" else "cov_gap"
+        shown = [with_error(held_out[k], held_out[f"{k}_error"]) for k in (f"plain_{key}", key)]
+        shown.append(number(held_out[f"chance_{key}"]))
+        assert line.endswith(f"| {' | '.join(shown)} |")
+
+
+def test_groups_without_a_pair_are_not_measured():
+    X, _, _ = table(400)
+    race = np.repeat(["a", "b", "c", "d"], [200, 177, 20, 3])
+    page = audit_report(X, race, model=FairPCA(2), **NO_PATH)
+    said = {group["group"]: group["in_audit"] for group in page.summary["data"]["groups"]}
+    assert said == {
+        "a": "compared",
+        "b": "compared",
+        "c": "fewer than 30 rows: never the headline",
+        "d": "not measured: too few rows",
+    }
+    for text in (page.html(), page.markdown()):
+        assert "not measured: too few rows" in text
 
 
 def test_the_certificate_of_a_page_is_that_of_the_terminal():

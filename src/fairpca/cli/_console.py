@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import threading
@@ -34,6 +35,17 @@ RENAMED = {
     "random_state": "seed",
 }
 
+# The others that messages name.
+SAME = (
+    *("compare", "cov_tol", "cov_weight", "delta", "joint", "max_cells", "max_iter", "max_levels"),
+    *("mean_tol", "min_group_size", "objective", "reference", "solver", "target_weight", "tol"),
+)
+# As in n_components=9, reference='z' and mean_tol; a single word may mean something else.
+_NAMED = re.compile(
+    rf"(?<![\w'\".-])({'|'.join((*RENAMED, *SAME))})\b"
+    r"(?:=('[^']*'|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|True)(?![\w'])|(?![='\"(]))"
+)
+
 
 def one_line(message: str) -> str:
     """Return a message without line breaks and control characters, and not endless."""
@@ -42,12 +54,29 @@ def one_line(message: str) -> str:
 
 def error_message(error: InvalidInputError, options: Collection[str]) -> str:
     """Name the option that sets the parameter concerned, as subject or in front of the message."""
-    option, text = option_of(error.parameter or ""), error.advice(as_typed)
-    if option not in options:
+    option, text = option_of(error.parameter or ""), as_options(error.advice(as_typed))
+    if option not in options or text.startswith(f"{option} "):
         return text
     if error.is_subject:
         return f"{option} {text.removeprefix(f'{error.parameter} ')}"
     return f"{option}: {text}"
+
+
+def as_options(message: str) -> str:
+    """Write the parameters that a message of the library names as options.
+
+    >>> from fairpca.cli._console import as_options
+    >>> as_options("n_components=9 must be between 1 and n_features=8.")
+    '--components 9 must be between 1 and 8 features.'
+    """
+
+    def typed(named: re.Match[str]) -> str:
+        name, value = named.groups()
+        if value is None:
+            return option_of(name) if "_" in name else name
+        return as_typed(name, True if value == "True" else value.strip("'"))
+
+    return _NAMED.sub(typed, re.sub(r"\bn_features=(\d+)", r"\1 features", message))
 
 
 def option_of(parameter: str) -> str:
@@ -74,7 +103,7 @@ def running(options: dict[str, Any]) -> Iterator[tuple[Stages, list[str]]]:
 
         def show(message: Any, *where: Any, **of: Any) -> None:
             if isinstance(message, LongFitWarning):  # of use before the fit only
-                stages.begin(f"fitting: {one_line(message.advice(as_typed))}")
+                stages.begin(f"fitting: {one_line(as_options(message.advice(as_typed)))}")
             else:
                 caught.append(warnings.WarningMessage(message, *where, **of))
 
@@ -83,9 +112,9 @@ def running(options: dict[str, Any]) -> Iterator[tuple[Stages, list[str]]]:
         yield stages, notes
     for entry in caught:
         if isinstance(entry.message, FairnessWarning):
-            add_note(notes, entry.message.advice(as_typed))
+            add_note(notes, as_options(entry.message.advice(as_typed)))
         elif entry.category.__name__ == "ConvergenceWarning":  # without importing scikit-learn
-            add_note(notes, str(entry.message))
+            add_note(notes, as_options(str(entry.message)))
         else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
     for note in () if options["no_notes"] else notes:

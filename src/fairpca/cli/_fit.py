@@ -69,7 +69,7 @@ def run_fit(data: tuple[str, ...], options: dict[str, Any]) -> None:
                 options = {**options, "missing": "mean"}
         else:
             moments, request = _sum_table(data, options, stages, share)
-            notes += request.encoding_notes(moments.feature_names or ())
+            notes += request.encoding_notes(moments.feature_names or (), moments.n_samples)
         settings = fit_settings(options, request)
         result = _compare(moments, linear_model(settings, options), stages)
         if options["delta"] is not None:

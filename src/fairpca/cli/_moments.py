@@ -41,7 +41,7 @@ def run_moments(data: tuple[str, ...], options: dict[str, Any]) -> None:
         request = parse_request(data, {**options, "target_weight": bool(options["target"])})
         stages.begin(f"summing {request.name}")
         moments = sum_rows(request, options, stages)
-        notes += request.encoding_notes(moments.feature_names or ())
+        notes += request.encoding_notes(moments.feature_names or (), moments.n_samples)
         if request.roles.unit:
             add_note(notes, f"sums do not know units: a forecast from the file counts rows, and is "
                      f"too good if those of one {request.roles.unit} are alike.")  # fmt: skip

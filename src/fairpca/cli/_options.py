@@ -42,10 +42,10 @@ _OF_FITS = ("hold_out", "delta", "nonzero", "rotation", "cov_tol", "cov_weight")
 # Options that --help leaves out and --help-all shows.
 EXPERT = {
     "--adversaries", "--adversary", "--by-column", "--categorical", "--confidence", "--engine",
-    "--famd", "--family", "--folds", "--master", "--max-cells", "--max-iter", "--max-levels",
-    "--min-group", "--min-group-size", "--missing-groups", "--moments", "--no-certify",
-    "--no-notes", "--only", "--positive", "--rotation", "--safe-csv", "--scheduler", "--seed",
-    "--separator", "--solver", "--target-weight", "--title", "--tol",
+    "--decimal", "--famd", "--family", "--folds", "--master", "--max-cells", "--max-iter",
+    "--max-levels", "--min-group", "--min-group-size", "--missing-groups", "--moments",
+    "--no-certify", "--no-notes", "--only", "--positive", "--rotation", "--safe-csv", "--scheduler",
+    "--seed", "--separator", "--solver", "--target-weight", "--title", "--tol",
 }  # fmt: skip
 
 
@@ -198,8 +198,11 @@ def _groups(compared: str) -> tuple[Decorator, ...]:
     )
 
 
-_SEPARATOR = _value(DATA, "--separator", _separator, ",", "Between the fields of a CSV file.",
-                    metavar="C")
+_MARKS = (
+    _value(DATA, "--separator", _separator, ",", "Between the fields of a CSV file.", metavar="C"),
+    _choice(DATA, "--decimal", (".", ","), "Decimal mark of a CSV file.", default=".",
+            show_default=True),
+)
 _FEATURES = (
     _columns(DATA, "--features", "Feature columns. Default: every column not used elsewhere."),
     _columns(DATA, "--drop", "Columns to leave out of the features."),
@@ -214,7 +217,7 @@ _ROWS = (
            "Largest number of values of a text feature."),
     _value(GROUPS, "--max-cells", _count(1), MAX_CELLS,
            "Largest number of combinations of groups."),
-    _SEPARATOR,
+    *_MARKS,
 )
 _PROBLEM = (
     _value(FAIRNESS, "-d --components", _components, 2,
@@ -349,7 +352,7 @@ TRANSFORM = (
     _choice(DATA, "--missing", MISSING, "Missing features. Default: as in the fit."),
     _choice(DATA, "--unknown", UNKNOWN, "Values of text that MODEL has not seen: error or ignore.",
             default=UNKNOWN[0]),
-    _SEPARATOR, *_DATABASE,
+    *_MARKS, *_DATABASE,
     _columns(OUTPUT, "--keep", "Columns to copy."),
     _flag(OUTPUT, "--keep-all", "Copy all columns."),
     _option(OUTPUT, "--into", "Write a table of --database instead of OUT.", metavar="TABLE"),

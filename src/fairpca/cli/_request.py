@@ -18,7 +18,7 @@ from fairpca.exceptions import InvalidInputError
 from fairpca.rows import UNKNOWN_GROUP, Rows
 from fairpca.rows._checks import MISSING_GROUP
 from fairpca.rows._containers import check_names
-from fairpca.rows._identifiers import check_no_dates, check_words
+from fairpca.rows._identifiers import check_spelling, check_words, is_large_category
 from fairpca.tables import Roles, Table, open_table
 from fairpca.tables._roles import is_text, possible_features, suggested_units
 
@@ -86,16 +86,22 @@ class TableRequest:
             **self.measured,
         }
 
-    def encoding_notes(self, features: Sequence[str]) -> list[str]:
+    def encoding_notes(self, features: Sequence[str], n_rows: int) -> list[str]:
         """Say which text became indicators, and refuse numbers that are text by mistake."""
-        counts = []
+        counts, large = [], []
         for name in self.encoded:
             levels = [f.removeprefix(f"{name}=") for f in features if f.startswith(f"{name}=")]
-            check_no_dates(name, levels, ("categorical", [name]))
+            check_spelling(name, levels, ("categorical", [name]))
             if self.table.kind == "csv":
                 check_words(name, levels, ("categorical", [name]))
             counts.append(f"{name!r} ({len(levels)})")
+            large += [name] if is_large_category(len(levels), n_rows) else []
         text = f"text columns became one indicator for each value: {', '.join(counts)}."
+        if large:
+            text += (
+                f" In {', '.join(map(repr, large))} few rows have the same value: put the values "
+                f"into classes, or leave the text out with {as_typed('drop', large)}."
+            )
         return ([text] if counts else []) + self._unit_notes()
 
     def _unit_notes(self) -> list[str]:
@@ -130,7 +136,7 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     if (data or sql) and options.get("target_weight") and not options["target"]:
         raise click.UsageError("--target-weight needs the columns to predict: give --target COL.")
     if data:
-        table = open_table(data if len(data) > 1 else data[0], separator=options["separator"])
+        table = open_table(data if len(data) > 1 else data[0], **csv_marks(options))
         name = Path(data[0]).name if len(data) == 1 else f"{len(data)} paths"
         description = " ".join(data) if len(data) < 4 else f"{data[0]} and {len(data) - 1} more"
     elif sql:
@@ -165,6 +171,11 @@ def parse_request(data: tuple[str, ...], options: Mapping[str, Any]) -> TableReq
     return TableRequest(table, roles, encoded, *copied, measured, only, name, description, against)
 
 
+def csv_marks(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what separates fields and decimals in CSV files."""
+    return {name: options[name] for name in ("separator", "decimal")}
+
+
 def _open_against(
     options: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[Table, tuple[str, ...]]]:
@@ -174,7 +185,7 @@ def _open_against(
     for path in options.get("against", ()):
         if not path.exists():
             raise click.ClickException(f"--against {path}: no such file.")
-        table = open_table(path, separator=options["separator"])
+        table = open_table(path, **csv_marks(options))
         names = tuple(name for name in parts["features"] if name in table.names) or tuple(
             name
             for name in _possible_features(table)
@@ -332,7 +343,7 @@ def read_measured(
             table: np.column_stack([columns[f"{table}: {name}"] for name in used])
             for table, (_, used) in request.against.items()
         }
-    notes += request.encoding_notes(rows.feature_names or ())
+    notes += request.encoding_notes(rows.feature_names or (), len(rows))
     return request, _mark_unknown(rows) if leave_out else rows, measured
 
 

@@ -10,7 +10,7 @@ import click
 
 from fairpca._present import visible
 from fairpca.cli._console import running
-from fairpca.cli._request import check_query, split_names
+from fairpca.cli._request import check_query, csv_marks, split_names
 from fairpca.tables import Database, open_query, open_table, project_into, project_table
 
 
@@ -27,7 +27,7 @@ def run_transform(model: Path, paths: tuple[str, ...], options: dict[str, Any]) 
         if source is None:
             table = open_query(options["sql"], database)
         else:
-            table = open_table(source, separator=options["separator"])
+            table = open_table(source, **csv_marks(options))
         keep = table.names if options["keep_all"] else split_names(options["keep"], table.names)
         shared = {"keep": keep, "progress": stages}
         shared |= {name: options[name] for name in ("force", "missing", "unknown")}

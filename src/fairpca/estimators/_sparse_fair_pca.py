@@ -15,6 +15,7 @@ from fairpca.estimators._fair_pca import FairPCA
 from fairpca.estimators._sklearn import AT_LEAST_ONE, one_of
 from fairpca.exceptions import (
     CorrelatedScoresWarning,
+    FairnessWarning,
     InfeasibleError,
     InvalidInputError,
     warn_user,
@@ -175,6 +176,11 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         S, Q, bound, sizes = sparse.S, sparse.Q, sparse.bound, self._sizes(sparse)
         if warn:
             _warn_of_time(sparse, sizes)
+            most = len(sparse.places)
+            if self.n_nonzero != PATH and 1 < most < self.n_nonzero:
+                what = "features" if self.feature_groups is None else "columns"
+                text = f"n_nonzero={self.n_nonzero} leaves nothing out: there are {most} {what}."
+                warn_user(text, FairnessWarning)
         states = solve_path(sparse, sizes, _PATH_END)
         found, total = [state.V for state in states.values()], float(np.trace(S)) or 1.0
         explained = [float(explained_variances(S, V).sum()) for V in found]

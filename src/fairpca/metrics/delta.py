@@ -34,15 +34,15 @@ _NUMBERS_AT_ONCE = 1 << 22  # permutations × rows that are held at a time: 32 M
 _CONFIDENCE = 0.95  # of intervals on held-out rows
 _NO_DIRECTION = (
     "the group means coincide, so a linear SVM has weight zero and no direction; "
-    "the value, and its null, are those of method='search'"
+    "the value, and its null, are those of the method search"
 )
 _NOISE = (
     "the SVM's weight vector is within sampling noise of zero, so its direction means little; "
-    "method='search' looks beyond the means"
+    "the method search looks beyond the means"
 )
 _HALF_NOISE = (
     "on {count} of the halves the SVM's weight vector is within sampling noise of zero; "
-    "there the cross-fitted direction comes from method='search'"
+    "there the cross-fitted direction comes from the method search"
 )
 
 

@@ -197,12 +197,8 @@ def _data(
     numbers = rows.groups.numeric if rows is not None and rows.groups is not None else ()
     least = report.settings["min_group"]
     groups = [] if rows is None else list(_group_sizes(rows, least, fitted))
-    open_pairs = {row.comparison.label() for row in report.representations[0].undecided()}
-    compared = [row.comparison for row in report.representations[0].held_out]
     for group in groups:
-        about_it = {c.label() for c in compared if c.attribute == group["attribute"]
-                    and str(group["group"]) in map(str, c.groups)}  # fmt: skip
-        group["undecided"] = bool(about_it) and about_it <= open_pairs
+        group["in_audit"] = _status_in_audit(report, group)
     is_said = any("small group" in group.get("in_fit", "") for group in groups)
     return {
         "name": about.get("name") or "",
@@ -275,6 +271,22 @@ def _status_in_fit(fair: Any, attribute: str, group: str) -> str:
     if len(counts) < 2:
         return statuses[0] if statuses else "compared in intersections only"
     return "; ".join(f"{count} of {len(statuses)} {status}" for status, count in counts.items())
+
+
+def _status_in_audit(report: AuditReport, group: Mapping[str, Any]) -> str:
+    """Say whether a group was compared on held-out rows."""
+    audited, unit = report.representations[0], "rows" if report.n_units is None else "units"
+    pairs = {row.comparison.label() for row in audited.held_out
+             if row.comparison.attribute == group["attribute"]
+             and str(group["group"]) in map(str, row.comparison.groups)}  # fmt: skip
+    if audited.held_out and not pairs:
+        return f"not measured: too few {unit}"
+    if group["small"]:
+        few = audited.headline is not None and audited.headline.comparison.small
+        said = f"fewer than {report.settings['min_group']} {unit}"
+        return said if few else f"{said}: never the headline"
+    is_open = pairs and pairs <= {row.comparison.label() for row in audited.undecided()}
+    return f"too few {unit} to say" if is_open else "compared"
 
 
 def _verdict(audit: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,11 @@ _OF_RATE = ("measure", "attribute", "group", "n_rows", "rate", "rate_low", "rate
 
 def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, Any]:
     """Gather R² of y and, for a target of two labels, decisions of logistic models by group."""
-    figures = {"names": list(fair.moments_.targets), "kept": fair.target_kept_, "models": []}
+    figures: dict[str, Any] = {
+        "names": list(fair.moments_.targets),
+        "kept": fair.target_kept_,
+        "models": [],
+    }
     columns = () if rows is None or rows.targets is None else rows.targets.categorical
     if rows is None or len(columns) != 1 or len(columns[0].levels) != 2:
         return figures
@@ -32,13 +36,16 @@ def target_figures(fair: Any, plain: FairPCA, rows: Rows | None) -> dict[str, An
     names = ("plain PCA", "fair PCA without target", "fair PCA with target")
     for name, model in zip(names, (plain, without, fair), strict=True):
         score = _cross_fitted(project(rows.X, model.mean_, model._directions), y, rows)
-        entry: dict[str, Any] = {"name": name, "auc": float(roc_auc_score(y, score))}
+        entry: dict[str, Any] = {"name": name, "auc": float(roc_auc_score(y, score)), "rates": []}
         if groups:
             rates = decision_rates(score > 0.5, rows, label=y, joint=False).to_dict()["rates"]
-            spreads = {measure: _spread(rates, measure) for measure in MEASURES}
-            odds = {m: x for m, x in spreads.items() if m.endswith("positives") and x is not None}
-            entry["parity"] = spreads["selection"]
+            compared = {measure: _compared(rates, measure) for measure in MEASURES}
+            spreads = {m: _spread(some) for m, some in compared.items() if some}
+            odds = {m: spread for m, spread in spreads.items() if m.endswith("positives")}
+            entry["parity"] = spreads.get("selection")
             entry["odds"], entry["odds_of"] = max(odds.values(), default=None), list(odds)
+            sizes = [rate["n_rows"] for measure in odds for rate in compared[measure]]
+            figures["odds_rest_on"] = _rest_on(list(odds), sizes)  # the same for all models
             entry["rates"] = list(_against_one_group(rates))
         figures["models"].append(entry)
     figures["positive"] = columns[0].levels[1]
@@ -58,14 +65,28 @@ def _cross_fitted(U: Array, y: Any, rows: Rows) -> Array:
     return score
 
 
-def _spread(rates: list[dict[str, Any]], measure: str) -> float | None:
-    """Largest difference of a rate between groups that are compared, None without any two."""
-    values: dict[str, list[float]] = {}
-    for rate in rates:
-        is_small = rate["rate"] is None or rate["left_out"].startswith("fewer")
-        if rate["measure"] == measure and not is_small:
-            values.setdefault(rate["attribute"], []).append(rate["rate"])
-    return max((max(v) - min(v) for v in values.values() if len(v) > 1), default=None)
+def _compared(rates: list[dict[str, Any]], measure: str) -> list[dict[str, Any]]:
+    """Rates of the groups of an attribute that have enough rows, where two have."""
+    known = [r for r in rates if r["measure"] == measure and r["rate"] is not None
+             and not r["left_out"].startswith("fewer")]  # fmt: skip
+    attributes = [rate["attribute"] for rate in known]
+    return [rate for rate in known if attributes.count(rate["attribute"]) > 1]
+
+
+def _spread(rates: list[dict[str, Any]]) -> float:
+    """Largest difference of a rate between groups of one attribute."""
+    values = [(rate["attribute"], rate["rate"]) for rate in rates]
+    return max(one - other for name, one in values for same, other in values if same == name)
+
+
+def _rest_on(measures: list[str], sizes: list[int]) -> str:
+    """Say how many rows and groups equalised odds differences are of."""
+    if not measures:
+        return "It was not measured: fewer than two groups have enough rows."
+    only = f"Of {measures[0]} only, since fewer than two groups have enough rows for the other rate"
+    begin = f"{only}, it" if len(measures) == 1 else "It"
+    of = f"{min(sizes):,} to {max(sizes):,} rows"
+    return f"{begin} compares {len(sizes)} rates, each of a group of {of}."
 
 
 def _against_one_group(rates: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse
 
-from fairpca.exceptions import GroupsError, InvalidInputError
+from fairpca.exceptions import WITH, GroupsError, InvalidInputError
 from fairpca.rows._containers import (
     PARTS,
     check_unique,
@@ -369,5 +369,7 @@ def known_means(X: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray
 def no_value_error(column: str | int) -> InvalidInputError:
     """Say that a column is missing in all rows."""
     return InvalidInputError(
-        f"column {column!r} has no value in any row: leave it out.", parameter="features"
+        f"column {column!r} has no value in any row: leave it out{WITH}.",
+        parameter="features",
+        settings=[("drop", [str(column)])],
     )

@@ -24,6 +24,7 @@ from fairpca.exceptions import (
 from fairpca.rows._containers import column_names
 
 DATES, TEXT = "dates", "text"  # kinds of columns
+COMMAS = "numbers with commas"
 
 # Whole numbers that are different in every row by design.
 
@@ -185,9 +186,11 @@ _DATE = re.compile(
     r"([T ,]+\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[ap]m)?( ?(Z|UTC|[+-]\d\d:?\d\d))?)?",
     re.IGNORECASE,
 )
-_DATES_AMONG = 0.9  # of the values; the others may say that a date is not known
+_COMMA = re.compile(r"[+-]?(\d+(\.\d{3})*,\d+|\d{1,3}(,\d{3})+(\.\d+)?)")  # 3,14 and 12,500
+_AMONG = 0.9  # of the values are dates or numbers; the others may say that one is not known
 _ALMOST_ALL = 0.9  # of the rows have a value of their own
 _FEW_ROWS, _MANY_VALUES = 4, 50
+_FEW_ROWS_ON_AVERAGE = 30  # for each of many values: no identifier, and worth a word
 _FEW_ROWS_BY_NAME, _MANY_VALUES_BY_NAME = 10, 20  # of a column whose name says whose rows they are
 
 
@@ -199,6 +202,8 @@ def not_numbers_error(kinds: Mapping[str, str], of: str, *remedies: Setting) -> 
         parts.append("one-hot encode text (a table does, where categorical names it)")
     if DATES in kinds.values():
         parts.append("turn dates into numbers, such as years")
+    if COMMAS in kinds.values():
+        parts.append("read numbers with their commas (pandas.read_csv takes decimal and thousands)")
     return InvalidInputError(
         f"features that are not numbers: {listed}. {', or '.join(parts)}.",
         parameter=of,
@@ -209,7 +214,14 @@ def not_numbers_error(kinds: Mapping[str, str], of: str, *remedies: Setting) -> 
 def are_dates(values: Collection[str]) -> bool:
     """Tell text that is dates, such as 24.12.2026, 12/24/26 or 24 Dec 2026 18:00."""
     dates = sum(_DATE.fullmatch(value.strip()) is not None for value in values)
-    return dates > 0 and dates >= _DATES_AMONG * len(values)
+    return dates > 0 and dates >= _AMONG * len(values)
+
+
+def have_commas(values: Collection[str]) -> bool:
+    """Tell text that is numbers with commas, which mark decimals or part thousands."""
+    commas = sum(_COMMA.fullmatch(value.strip()) is not None for value in values)
+    plain = sum(map(_is_number, values))
+    return commas > 0 and commas + plain >= _AMONG * len(values)
 
 
 def names_rows(name: str, n_values: int, n_rows: int) -> bool:
@@ -247,8 +259,8 @@ def check_no_text(X: Any, of: str = "X") -> None:
 
 def _kind_of_text(name: str, values: Sequence[str]) -> str:
     different = set(values)
-    if are_dates(different):
-        return DATES
+    if are_dates(different) or have_commas(different):
+        return DATES if are_dates(different) else COMMAS
     if names_rows(name, len(different), len(values)):
         return f"{len(different):,} values in {len(values):,} rows: an identifier or free text"
     return TEXT
@@ -262,7 +274,7 @@ def check_text_features(
     for name, values in levels.items():
         known = n_rows - missing.get(name, 0)
         if names_rows(name, len(values), known):
-            check_no_dates(name, values)
+            check_spelling(name, values)
             check_words(name, values)
             counts[name] = f"{name!r} ({len(values):,} values in {known:,} rows)"
             settings += [("unit", name)] if len(values) <= known / 2 else []
@@ -275,10 +287,23 @@ def check_text_features(
         )
 
 
-def check_no_dates(name: str, values: Collection[str], *remedies: Setting) -> None:
-    """Refuse dates that are text."""
+def is_large_category(n_values: int, n_rows: int) -> bool:
+    """Tell text that is no identifier, but has so many values that few rows have each."""
+    return n_values > _MANY_VALUES and _FEW_ROWS_ON_AVERAGE * n_values > n_rows
+
+
+def check_spelling(name: str, values: Collection[str], *remedies: Setting) -> None:
+    """Refuse dates, and numbers with commas, that are text."""
     if are_dates(values):
         raise not_numbers_error({name: DATES}, "features", *remedies)
+    if have_commas(values):
+        example = next(value for value in values if _COMMA.fullmatch(value.strip()))
+        raise InvalidInputError(
+            f"column {name!r} holds numbers with commas, such as {example!r}, which are read as "
+            "text: take the commas out, or leave the column out.",
+            parameter="features",
+            settings=[("decimal", ","), ("drop", [name]), *remedies],
+        )
 
 
 def check_words(name: str, levels: Sequence[str], *remedies: Setting) -> None:

@@ -355,8 +355,8 @@ def _room_of_equal_means(problem: FairProblem, mean_gaps: Array) -> Array:
     if N.shape[1] < d:
         raise InfeasibleError(
             f"n_components={d} is too many: equal means (mean_tol=0) over "
-            f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p} "
-            "dimensions. Lower n_components, raise mean_tol or compare fewer groups.",
+            f"{p - N.shape[1]} independent mean direction(s) leave {N.shape[1]} of n_features={p}. "
+            "Lower n_components, raise mean_tol or compare fewer groups.",
             parameter="n_components",
         )
     return N

@@ -231,9 +231,16 @@ class _Listed(NamedTuple):
 
 
 def open_files(
-    source: Source, separator: str, types: Mapping[str, str], filesystem: Any, kind: Kind | None
+    source: Source,
+    marks: tuple[str, str],
+    types: Mapping[str, str],
+    filesystem: Any,
+    kind: Kind | None,
 ) -> Files:
-    """List the files of a table, sorted by path, and read their headers or footers."""
+    """List the files of a table, sorted by path, and read their headers or footers.
+
+    `marks` are what separates fields and decimals in CSV files.
+    """
     if not isinstance(source, Iterable | os.PathLike):
         raise InvalidInputError(f"source={source!r}: give a path, or several.", parameter="source")
     items = [source] if isinstance(source, str | os.PathLike) else source
@@ -248,7 +255,7 @@ def open_files(
         )
     single = [item.type for item in listed] == [fs.FileType.File]
     kind = kind or _common_kind([path for item in listed for path in item.paths], single)
-    format = _format(kind, separator, types)
+    format = _format(kind, marks, types)
     closed = [part for item in listed for part in _closed_parts(item, format)]
     first = closed[0].opened()
     for name in first.schema.names:  # bytes are what is not the text it should be
@@ -351,15 +358,20 @@ def _common_kind(paths: list[str], single: bool) -> Kind:
     return kind or "parquet"
 
 
-def _format(kind: Kind, separator: str, types: Mapping[str, str]) -> Any:
+def _format(kind: Kind, marks: tuple[str, str], types: Mapping[str, str]) -> Any:
     """Return the format by which pyarrow.dataset reads files of a kind."""
     if kind != "csv":
         return ds.IpcFileFormat() if kind == "arrow" else ds.ParquetFileFormat()
+    separator, decimal = marks
+    for name, mark in (("separator", separator), ("decimal", decimal)):
+        if not isinstance(mark, str) or len(mark) != 1:
+            raise InvalidInputError(f"{name}={mark!r}: give one character.", parameter=name)
     options = ds.CsvFragmentScanOptions(
         read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES),
         convert_options=pa_csv.ConvertOptions(
             column_types={column: pa.type_for_alias(alias) for column, alias in types.items()},
             null_values=list(CSV_MISSING),
+            decimal_point=decimal,
             strings_can_be_null=True,  # an empty field of text is as absent as one of numbers
         ),
     )

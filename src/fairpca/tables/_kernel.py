@@ -22,7 +22,7 @@ from fairpca.moments.folds import with_folds
 from fairpca.rows import Groups, Rows, encode_groups
 from fairpca.rows._checks import Mask, check_weights, find_missing, infinite_error, weights_error
 from fairpca.rows._containers import PARTS
-from fairpca.rows._identifiers import Unique, check_no_dates, merge_unique, unique_columns
+from fairpca.rows._identifiers import Unique, check_spelling, merge_unique, unique_columns
 from fairpca.rows._sampling import hash_rows
 from fairpca.rows.groups import (
     Attribute,
@@ -199,7 +199,7 @@ def _origins(roles: Roles, levels: Levels) -> list[str]:
 
 def _check_level_count(name: str, values: Sequence[Any], limit: int) -> None:
     if len(values) > limit:
-        check_no_dates(name, [str(value) for value in values[:limit]])
+        check_spelling(name, [str(value) for value in values[:limit]])
         raise InvalidInputError(
             f"categorical column {name!r} has more than {limit} distinct values, each of which "
             f"would become a feature: leave it out{WITH}, put its values into classes, or raise "

@@ -265,6 +265,7 @@ def open_table(
     source: Any,
     *,
     separator: str = ",",
+    decimal: str = ".",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
     kind: Kind | None = None,
@@ -276,7 +277,7 @@ def open_table(
     source : str, path, iterable of them, table, stream or Table
         Files, globs, directories or addresses, as in `moments_from_files`; or what
         `moments_from_arrow` takes. A table that is open already is returned as it is.
-    separator, types, filesystem, kind
+    separator, decimal, types, filesystem, kind
         As in `moments_from_files`.
 
     See Also
@@ -300,7 +301,7 @@ def open_table(
         return Table(stream.path, stream.schema, (stream,))
     from fairpca.tables._files import open_files  # rows in memory need none of it
 
-    files = open_files(source, separator, types or {}, filesystem, kind)
+    files = open_files(source, (separator, decimal), types or {}, filesystem, kind)
     if isinstance(source, str | os.PathLike):
         name = PurePosixPath(os.fspath(source).rstrip("/")).name or os.fspath(source)
     elif files.single:
@@ -318,6 +319,7 @@ def moments_from_files(
     weight: str | None = None,
     *,
     separator: str = ",",
+    decimal: str = ".",
     types: Mapping[str, str] | None = None,
     filesystem: Any = None,
     kind: Kind | None = None,
@@ -347,6 +349,8 @@ def moments_from_files(
         Column of weights ≥ 0; rows of weight zero are left out altogether.
     separator : str, default ","
         Between the fields of a CSV file.
+    decimal : str, default "."
+        Before the decimals of a number of a CSV file.
     types : mapping, optional
         Arrow types of CSV columns where the start of the file misleads: ``{"zip": "string"}``.
     filesystem : pyarrow or fsspec file system, optional
@@ -404,7 +408,8 @@ def moments_from_files(
     >>> moments.n_samples, moments.feature_names, moments.levels("sex")
     (2, ('height',), ('f', 'm'))
     """
-    table = open_table(source, separator=separator, types=types, filesystem=filesystem, kind=kind)
+    marks = {"separator": separator, "decimal": decimal}
+    table = open_table(source, **marks, types=types, filesystem=filesystem, kind=kind)
     roles = table.assign(sensitive, features, control, weight, **options)
     return table.moments(roles, progress=progress, threads=threads)
 
