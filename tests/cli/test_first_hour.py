@@ -248,7 +248,7 @@ def test_a_report_without_its_packages_ends_before_the_table_is_read(
     refused, monkeypatch, tmp_path, missing
 ):
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.setattr("fairpca.cli._report.parse_request", None)
+    monkeypatch.setattr("fairpca.cli._report.read_measured", None)
     line = refused("report", "--out", tmp_path / "report.html")
     assert line == f"fairpca report needs {missing}: pip install 'fairpca[cli]'"
 

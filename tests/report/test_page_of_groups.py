@@ -186,7 +186,7 @@ def test_equalised_odds_say_what_they_rest_on():
 
 
 def test_a_target_with_groups_that_are_numbers_has_no_rates_by_group():
-    X, groups, outcome = table(400)
+    X, _, outcome = table(400)
     age = pd.DataFrame({"age": np.random.default_rng(0).normal(size=400)})
     model = FairPCA(2, target_weight=1.0)
     page = audit_report(X, age, model=model, y=outcome, numeric=["age"], **NO_PATH)

@@ -177,7 +177,7 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         if warn:
             _warn_of_time(sparse, sizes)
             most = len(sparse.places)
-            if self.n_nonzero != PATH and 1 < most < self.n_nonzero:
+            if self.n_nonzero != PATH and 1 < most < int(self.n_nonzero):
                 what = "features" if self.feature_groups is None else "columns"
                 text = f"n_nonzero={self.n_nonzero} leaves nothing out: there are {most} {what}."
                 warn_user(text, FairnessWarning)
