@@ -141,7 +141,21 @@ n_components_, n_features_in_, feature_names_in_, other_columns_
         missing_groups: str = "raise",
         verbose: int = 0,
     ) -> None:
-        super().__init__(**{name: value for name, value in locals().items() if name in _SHARED})
+        super().__init__(
+            n_components,
+            mean_tol=mean_tol,
+            cov_tol=cov_tol,
+            compare=compare,
+            joint=joint,
+            reference=reference,
+            numeric=numeric,
+            min_group_size=min_group_size,
+            whiten=whiten,
+            standardize=standardize,
+            missing=missing,
+            missing_groups=missing_groups,
+            verbose=verbose,
+        )
         self.n_nonzero, self.feature_groups, self.solver = n_nonzero, feature_groups, "sparse"
 
     def to_sklearn(self) -> Any:
