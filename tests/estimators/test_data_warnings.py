@@ -462,3 +462,16 @@ def test_few_rows_far_out_make_a_component_of_few_effective_rows(apart, is_said)
     assert (expected < 100) == is_said
     assert (ExtremeRowsWarning in [kind for kind, _ in said]) == is_said
     assert model.effective_samples_[0] == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("levels", "is_said"), [((12, 12), False), ((20, 2), False), ((21,), True)]
+)
+def test_whole_numbers_of_more_than_twenty_groups_may_be_numbers(levels, is_said):
+    rows = np.arange(504)
+    groups = np.column_stack([rows // 7**k % size for k, size in enumerate(levels)])
+    X = np.random.default_rng(0).normal(size=(len(rows), 3))
+    model = FairPCA(1, mean_tol=None, cov_weight=0.0)
+    said = _said(lambda: model.fit(X, sensitive_features=groups))
+    assert [kind for kind, _ in said] == [FewRowsWarning] * is_said
+    assert all("declare it a number" in text for _, text in said)

@@ -178,9 +178,10 @@ def test_batches_in_single_precision_give_components_in_it():
     np.testing.assert_allclose(chosen.to_sklearn().transform(X), chosen.transform(X))
 
 
-def test_little_noise_is_noise_and_rounding_is_none():
+@pytest.mark.parametrize("unit", [1.0, 2.0**-30, 2.0**30])
+def test_little_noise_is_noise_and_rounding_is_none(unit):
     rng = np.random.default_rng(0)
-    X, z = rng.normal(size=(60, 4)) * [3.0, 2.0, 1.0, 1e-4], np.arange(60) % 2
+    X, z = rng.normal(size=(60, 4)) * [3.0, 2.0, 1.0, 1e-4] * unit, np.arange(60) % 2
     options = {"mean_tol": None, "cov_weight": 0.0}
     little = FairPCA(3, **options).fit(X, sensitive_features=z).noise_variance_
     assert little == pytest.approx(np.linalg.eigvalsh(np.cov(X.T, bias=True))[0], rel=1e-6)

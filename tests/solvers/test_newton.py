@@ -266,3 +266,24 @@ def test_many_contrasts_ascend_as_many_columns_do(monkeypatch):
     newton = reduce_problem(problem)
     assert not newton.has_many_columns
     assert newton.violation(refine(newton, start).basis) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("size", "d", "contrasts", "is_large", "has_many_columns"),
+    [
+        (100, 4, 1, False, False),
+        (101, 4, 1, True, False),  # more than 400 entries
+        (50, 16, 1, True, False),
+        (50, 17, 1, False, False),  # more than 150 pairs of columns, and few features
+        (51, 17, 1, True, True),
+        (81, 5, 10, True, False),
+        (81, 5, 11, True, True),  # more than 150 pairs in all contrasts
+    ],
+)
+def test_the_method_of_an_ascent_follows_from_sizes(size, d, contrasts, is_large, has_many_columns):
+    rng = np.random.default_rng(0)
+    S, diagonals = np.eye(size), rng.normal(size=(contrasts, size))
+    Q = diagonals[:, :, None] * np.eye(size)
+    reduced = reduce_problem(FairProblem(S, np.zeros((0, size)), Q, d))
+    assert (reduced.is_large, reduced.has_many_columns) == (is_large, has_many_columns)
+    assert reduced.suits_newton == (d <= 16)
