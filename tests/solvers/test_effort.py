@@ -41,6 +41,9 @@ PROBLEMS = {
     "three features": (38, 3, 2, 1, 0, False, {"cov_tol": 0.2}),
     "many features and contrasts": (39, 40, 4, 6, 0, False, {"cov_tol": 0.5}),
     "many components": (41, 80, 12, 2, 0, False, {"cov_weight": 1.0}),
+    "twelve features": (90, 12, 2, 2, 0, False, {"cov_weight": 1.0}),
+    "sixteen features": (91, 16, 5, 2, 0, False, {"cov_weight": 1.0}),
+    "groups of 25 features": (92, 25, 2, 0, 3, False, {"cov_weight": 0.0}),
     "many groups of many features": (51, 30, 3, 0, 3, False, {"cov_weight": 0.0}),
     "other groups of many features": (65, 30, 4, 0, 4, False, {"cov_weight": 0.0}),
     "many components of groups": (80, 40, 10, 0, 4, False, {"cov_weight": 0.0}),
@@ -120,6 +123,9 @@ STEADY = {
     ("many features and contrasts", "tight"): (23.57785, 0.004374, 32, 36, -2.5255, 220),
     ("many components", "tight"): (63.76642, 0.007315, 36, 40, -2.5920, 26),
     ("many components", "paper"): (63.644196, 0.01262, 50, 50, -2.3994, 103),
+    ("twelve features", "tight"): (8.9806915, 0.01295, 10, 11, -1.6240, 10),
+    ("sixteen features", "tight"): (19.432596, 0.002969, 9, 10, -1.6467, 10),
+    ("groups of 25 features", "refined"): (8.6095227, 1.698e-09, 12, 13, -2.5788, 7),
     ("many groups of many features", "refined"): (10.657214, 4.245e-08, 18, 21, -3.9177, 13),
     ("other groups of many features", "refined"): (13.25073, 2.399e-07, 23, 26, -3.5618, 13),
     ("many components of groups", "refined"): (28.984929, 1.874e-07, 23, 27, -3.8730, 16),
@@ -149,7 +155,6 @@ REACHED = {
     ("three groups", "refined"): (4.1390115, 5.64e-05, 424, 88, -3.0383, 1871),
     ("four groups and a limit", "refined"): (3.0982668, 0.02201, 474, 53, -1.2595, 1822),
     ("many features and a limit", "refined"): (35.515838, 0.02361, 176, 64, -1.6193, 1644),
-    ("saddles", "refined"): (2.0327815, 0.189, 64, 44, -0.5490, 2277),
 }
 
 
