@@ -8,7 +8,9 @@
 `run` needs the data sets of the paper (FAIRPCA_DATA) and a minute or two a data set and split on
 one core; points are added to results/frontier.csv after each of them, and those that are there
 already are not computed again. After a change of DeltaFairPCA, `forget` removes its points, so
-that `run` computes them anew and keeps those of the others. The leakage of a basis is the
+that `run` computes them anew and keeps those of the others. The results have seven splits of the
+sets with few held-out rows (biodeg ecoli energy german_credit pima_diabetes; steel_plates three),
+since one decides no difference of 0.03 there, and one split of the other sets. The leakage of a basis is the
 largest KS distance on held-out rows of a tuned Gaussian-kernel SVM, boosted trees and a small
 neural network, each trained on the training rows.
 """
@@ -43,6 +45,7 @@ from reproduction.datasets import load_dataset
 
 TRAIN_ROWS, TEST_ROWS, SVM_ROWS = 3500, 3000, 1500
 OURS = ("FairPCA", "DeltaFairPCA")
+ROOM = 0.03  # of leakage, within which a point is matched
 DELTAS = (0.1, 0.2, 0.3)  # whose promises are counted
 REQUESTS = (*DELTAS, 0.4)
 # The only sets on which constants may be chosen; the other ten are reported apart.
@@ -285,6 +288,7 @@ def counted(rows):
     found["below_chance"] = sum(delta < row["chance"] for row, delta in claimed)
     found["peers"], found["matched"] = matched(rows)
     found["matched_with_error"] = matched(rows, errors=1.0)[1]
+    found |= averaged(rows)
     for errors in (0, 2):
         lost = beaten(rows, errors=float(errors))
         found |= {f"beaten_{errors}": len(lost), f"beaten_by_{errors}": len(set(lost))}
@@ -306,6 +310,47 @@ def matched(rows, errors=0.0):
     return len(counted), int(np.sum(counted))
 
 
+def averaged(rows):
+    """Count the peers' points that are matched on average over splits, every point once.
+
+    Splits decide what one of few held-out rows cannot. `literal` is the share of splits in which a
+    point is matched. Which of ours is compared is decided by the held-out rows; for `matched_said`
+    by the Δ that the fit reports, which never saw them.
+    """
+    by_point = {}
+    for cell in sorted({(r["data"], r["d"], r["split"]) for r in rows}):
+        mine, others = sides([r for r in rows if (r["data"], r["d"], r["split"]) == cell])
+        for peer in others:
+            key = (*cell[:2], peer["method"], peer["penalty"])
+            by_point.setdefault(key, []).append([excess(mine, peer, k) for k in (worst, said)])
+    values = [np.array(some) for some in by_point.values()]
+    means = np.array([some.mean(axis=0) for some in values])
+    errors = [some.std(axis=0, ddof=1)[0] / np.sqrt(len(some)) for some in values if len(some) > 1]
+    return {
+        "points": len(values),
+        "literal": float(np.mean([np.mean(some[:, 0] <= ROOM) for some in values])),
+        "matched_mean": int(np.sum(means[:, 0] <= ROOM)),
+        "matched_said": int(np.sum(means[:, 1] <= ROOM)),
+        "mean_error": float(np.median(errors)) if errors else None,
+        "missed": [
+            [*key, round(float(mean), 3), len(by_point[key])]
+            for key, mean in zip(by_point, means[:, 0], strict=True)
+            if mean > ROOM
+        ],
+    }
+
+
+def excess(mine, peer, key):
+    """Leakage of ours less that of a peer's point with no more variance; none counts as 1."""
+    enough = [own for own in mine if own["variance"] >= peer["variance"] - 0.003]
+    return (worst(min(enough, key=key)) if enough else 1.0) - worst(peer)
+
+
+def said(row):
+    """Δ as the fit reports it; FairPCA reports none, and has its least variance first."""
+    return row.get("delta", 1.0 + row["variance"])
+
+
 def beaten(rows, errors=0.0):
     """Pairs of a peer's point and one of ours, best among ours, that it beats by both measures."""
     found = []
@@ -322,12 +367,12 @@ def beaten(rows, errors=0.0):
 
 
 def covers(own, peer, errors=0.0):
-    room = 0.03 + (errors * peer["test_error"] if errors else 0.0)
+    room = ROOM + (errors * peer["test_error"] if errors else 0.0)
     return own["variance"] >= peer["variance"] - 0.003 and worst(own) <= worst(peer) + room
 
 
 def beats(peer, own, errors=0.0):
-    room = 0.03 + (errors * peer["test_error"] if errors else 0.0)
+    room = ROOM + (errors * peer["test_error"] if errors else 0.0)
     return peer["variance"] > own["variance"] + 0.003 and worst(peer) < worst(own) - room
 
 

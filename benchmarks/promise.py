@@ -10,8 +10,12 @@ thousand rows of larger data sets (FAIRPCA_DATA), and the others are new. The tr
 difference in selection rates on new rows, of adversaries trained on the rows of the fit: the three
 SVMs of `family="rbf"`, and with them boosted trees and a small network; for `sets` also of
 adversaries that were trained on 9,000 more rows (SVMs on 4,000). `restarts` compares the variance
-kept with that of a search with fifty ascents. Rows are added to the results as they are found, and
-known ones are not computed again. Constants were chosen on tables with seeds below 6000.
+kept with that of a search with fifty ascents: as it is, and at equal truth, since the search with
+more ascents may only have taken more of Δ. For that, bases that either search returns for the
+requests and for those 0.05 below and above them are measured on 20,000 new rows; the variance of
+one search is compared with that of the other at the same Δ, between its bases interpolated. Rows
+are added to the results as they are found, and known ones are not computed again. Constants were
+chosen on tables with seeds below 6000.
 """
 
 import argparse
@@ -37,6 +41,7 @@ KINDS = ("spreads", "one-hot", "rings", "heavy tails")
 SETS = ("adult", "taiwanese_credit", "letter_recognition")
 SIZES = (1000, 500, 3500)
 NEW_ROWS, MANY_ROWS = 5000, 9000
+SHIFTS, TRUTH_ROWS = (-0.05, 0.05), 20000  # of `restarts`
 MOST_TRAINED = {"gaussian-widths": 4000, "large-trees": MANY_ROWS, "mlp": MANY_ROWS}  # by adversary
 P = 12
 
@@ -69,8 +74,8 @@ def made(kind, n, random):
     return X * np.linspace(1.6, 0.8, P) @ turn, z
 
 
-def reached(basis, train, z, new, z_new):
-    """Δ on new rows of every adversary of the panel."""
+def reached(basis, train, z, new, z_new, keys=tuple(MOST_TRAINED)):
+    """Δ on new rows of some adversaries, by default those of the panel."""
     U, V = train @ basis, new @ basis
     scale = np.where(U.std(axis=0) > 1e-9, U.std(axis=0), 1.0)
     parts = [
@@ -82,7 +87,7 @@ def reached(basis, train, z, new, z_new):
             largest_delta([scores], parts[1]).value
             for scores in CLASSIFIERS[key].trainer(0, MOST_TRAINED[key])(parts[0]).scores(V / scale)
         )
-        for key in MOST_TRAINED
+        for key in keys
     ]
     return {"true": deltas[0], "panel": max(deltas)}
 
@@ -95,16 +100,21 @@ def prepare(X, z, d, seed, family="rbf"):
     return space, DeltaSearch(space, rows, GroupMoments.contrasts, 0.0, family, random)
 
 
-def searched(search, request, ascents=ASCENTS):
-    """One search from the coarse path; what it found is forgotten, so that requests are apart."""
+def searched(search, request, ascents=ASCENTS, shifts=()):
+    """One search from the coarse path; what it found is forgotten, so that requests are apart.
+
+    With shifts also the points it would return for other requests, next to this one.
+    """
     coarse, known = list(search.path.points), dict(search._known)
     points, deltas, chosen = search.search(request, ascents)
+    others = [search._choose(request + shift) for shift in shifts]
+    near = [line[place] for line, _, place in others]
     kept = search.path.points  # alive until the next search: bases are known by their place
     search.path.points, search._known = coarse, known
     delta = deltas[chosen]
     row = {"request": request, "said": delta.value, "error": delta.error, "chance": delta.chance}
     row["claimed"] = int(delta.value <= request and request >= delta.chance)
-    return points[chosen], row | {"variance": points[chosen].variance}, kept
+    return points[chosen], row | {"variance": points[chosen].variance}, (kept, near)
 
 
 def table(place, X, z, new, z_new, d, seed, many=None, family="rbf"):
@@ -166,22 +176,51 @@ def run_sets(names, splits=1):
 
 def run_restarts(tables, first):
     """Variance kept by the search of a fit, and by one of fifty ascents from the same path."""
-    rows = results.load("promise_restarts")
+    rows = [row for row in results.load("promise_restarts") if "true" in row]
     done = {(r["kind"], r["d"], r["seed"]) for r in rows}
     for number, (d, kind) in zip(range(tables), itertools.cycle(itertools.product((2, 5), KINDS))):
         seed = first + number
-        if (kind, d, seed) in done:
-            continue
-        X, z = made(kind, 1000, np.random.default_rng(seed))
-        search, alive = prepare(X, z, d, seed)[1], []  # bases are known by their place
-        for request in REQUESTS:
-            row = {"kind": kind, "n": 1000, "d": d, "seed": seed, "request": request}
-            for name, ascents in (("", ASCENTS), ("_50", 50)):
-                _, found, kept = searched(search, request, ascents)
-                alive.append(kept)
-                row |= {f"{key}{name}": found[key] for key in ("variance", "said", "claimed")}
-            rows.append(row)
-        results.save("promise_restarts", rows, command="promise.py restarts")
+        if (kind, d, seed) not in done:
+            rows += restarted({"kind": kind, "n": 1000, "d": d, "seed": seed})
+            results.save("promise_restarts", rows, command="promise.py restarts")
+
+
+def restarted(place):
+    """Both searches for all requests of a table, as they are and at equal truth."""
+    random = np.random.default_rng(place["seed"])
+    (X, z), new = made(place["kind"], 1000, random), made(place["kind"], TRUTH_ROWS, random)
+    space, search = prepare(X, z, place["d"], place["seed"])
+    found = [place | {"request": request} for request in REQUESTS]
+    curves, alive = {"": [], "_50": []}, []  # bases are known by their place
+
+    def true(point):
+        return reached(space.ordered(point.basis), X, z, *new, ["gaussian-widths"])["true"]
+
+    for row, (name, curve) in itertools.product(found, curves.items()):
+        ascents = 50 if name else ASCENTS
+        point, some, kept = searched(search, row["request"], ascents, SHIFTS)
+        alive.append(kept)
+        some = {key: some[key] for key in ("variance", "said", "claimed")} | {"true": true(point)}
+        row |= {f"{key}{name}": value for key, value in some.items()}
+        curve.append((some["true"], point.variance))
+        curve += [(true(near), near.variance) for near in kept[1]]
+    for row in found:
+        row["equal"] = at_equal_truth(row["true"], row["variance"], curves["_50"])
+        row["equal_50"] = at_equal_truth(row["true_50"], row["variance_50"], curves[""])
+    return found
+
+
+def at_equal_truth(true, variance, curve):
+    """Variance as a share of that of a curve of (Δ, variance) at the same Δ.
+
+    None: no basis of the curve has as little Δ. The curve never falls, and its logarithm is
+    interpolated.
+    """
+    deltas, variances = np.array(sorted(curve)).T
+    if true < deltas[0]:
+        return None
+    logs = np.log(np.maximum.accumulate(variances))
+    return float(variance / np.exp(np.interp(true, deltas, logs)))
 
 
 def counted(rows):
