@@ -61,6 +61,16 @@ def test_what_was_done_with_each_group_is_said_with_its_size(page):
     assert statuses["differs"].startswith("mean only")
 
 
+def test_a_large_group_is_not_called_small():
+    X, _, _ = table(400)
+    foreign = np.repeat(["yes", "no"], [370, 30])
+    X[foreign == "no"] += 3.0
+    page = audit_report(X, foreign, model=FairPCA(2), **NO_PATH)
+    status = {group["group"]: group["in_fit"] for group in page.summary["data"]["groups"]}
+    assert status["no"] == "mean only: small group, fewer than 500 rows"
+    assert status["yes"] == "mean only: the other group is small, fewer than 500 rows"
+
+
 def test_an_audit_alone_names_all_groups():
     X, groups, _ = table(300)
     page = audit_report(X, groups["sex"], **QUICK)
@@ -192,6 +202,14 @@ def test_a_target_with_groups_that_are_numbers_has_no_rates_by_group():
     page = audit_report(X, age, model=model, y=outcome, numeric=["age"], **NO_PATH)
     assert "difference in selection rates</th>" not in page.html()
     assert "| fair PCA with target | 0." in page.markdown()
+
+
+def test_a_number_is_cut_alike_in_all_tables_of_a_page():
+    X, _, _ = table(401)
+    age = pd.DataFrame({"age": np.random.default_rng(0).integers(18, 90, 401)})
+    page = audit_report(X, age, model=FairPCA(2), numeric=["age"], **NO_PATH | {"folds": 2})
+    pairs = {point["shown"]["largest for"] for point in page.path["points"]}
+    assert pairs == {page.summary["verdict"]["headline"]["pair"]}
 
 
 def test_a_card_has_the_chance_levels_of_a_page():

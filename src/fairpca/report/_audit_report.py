@@ -334,7 +334,7 @@ def _deltas(
     else:  # the rows were fitted: fit again to one half, and audit the other
         half = rows.folds(2) == 0
         moments = GroupMoments.from_rows(rows.take(np.flatnonzero(~half)))
-        rows = rows.take(np.flatnonzero(half))
+        rows = rows.binarized_at_median().take(np.flatnonzero(half))  # cut as in the tables
         try:
             models = [at_penalty(fitted.fair, one.figures["penalty"], moments) for one in path]
         except InvalidInputError:  # a group in one half only

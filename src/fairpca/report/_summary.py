@@ -261,12 +261,14 @@ def _protected(attribute: str, groups: Sequence[Mapping[str, Any]]) -> str:
 
 def _status_in_fit(fair: Any, attribute: str, group: str) -> str:
     """Say how a fit compared a group: one status, or how many of its comparisons have which."""
-    statuses = [
-        entry["status"] + (" as a number" if entry["positive"] == "numeric" else "")
-        for entry in records(fair.contrasts_)
-        if entry["attribute"] == attribute
-        and {group, "numeric"} & {entry["positive"], entry["negative"]}
-    ]
+    statuses = []
+    for entry in records(fair.contrasts_):
+        pair = (entry["positive"], entry["negative"])
+        if entry["attribute"] == attribute and {group, "numeric"} & {*pair}:
+            is_larger = (entry["n_positive"] > (entry["n_negative"] or 0)) == (pair[0] == group)
+            small = "the other group is small" if is_larger else "small group"
+            number = " as a number" if pair[0] == "numeric" else ""
+            statuses.append(entry["status"].replace("small group", small) + number)
     counts = {status: statuses.count(status) for status in statuses}
     if len(counts) < 2:
         return statuses[0] if statuses else "compared in intersections only"
