@@ -10,9 +10,9 @@ one core; points are added to results/frontier.csv after each of them, and those
 already are not computed again. After a change of DeltaFairPCA, `forget` removes its points, so
 that `run` computes them anew and keeps those of the others. The results have seven splits of the
 sets with few held-out rows (biodeg ecoli energy german_credit pima_diabetes; steel_plates three),
-since one decides no difference of 0.03 there, and one split of the other sets. The leakage of a basis is the
-largest KS distance on held-out rows of a tuned Gaussian-kernel SVM, boosted trees and a small
-neural network, each trained on the training rows.
+since one decides no difference of 0.03 there, and one split of the other sets. The leakage of a
+basis is the largest KS distance on held-out rows of a tuned Gaussian-kernel SVM, boosted trees and
+a small neural network, each trained on the training rows.
 """
 
 import argparse
