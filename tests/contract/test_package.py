@@ -1,5 +1,6 @@
 """What `import fairpca` gives, and what it does not load."""
 
+import ast
 import inspect
 import pydoc
 import re
@@ -90,3 +91,28 @@ def test_the_version_is_the_same_wherever_it_is_written():
     root = Path(__file__).parents[2]
     assert f"\nversion: {fairpca.__version__}\n" in (root / "CITATION.cff").read_text()
     assert f"version = {{{fairpca.__version__}}}" in (root / "README.md").read_text()
+
+
+def documented_defaults(thing):
+    """Names, defaults and what the docstring says that they are."""
+    parameters = inspect.signature(thing).parameters
+    described = re.findall(
+        r"^(\w+(?:, \w+)*) : [^\n]*?default (\S+)$", inspect.getdoc(thing) or "", re.M
+    )
+    for names, words in described:
+        for name in set(names.split(", ")) & parameters.keys():
+            yield name, parameters[name].default, words
+
+
+def test_defaults_are_those_of_the_docstrings():
+    count = 0
+    for [thing] in (found.values for found in public_objects()):
+        methods = vars(thing).items() if inspect.isclass(thing) else ()
+        known = [
+            getattr(thing, k) for k, f in methods if k[0] != "_" and callable(getattr(thing, k))
+        ]
+        for one in [thing, *known] if callable(thing) else ():
+            for parameter, default, words in documented_defaults(one):
+                assert default == ast.literal_eval(words), (one, parameter)
+                count += 1
+    assert count > 60

@@ -207,7 +207,7 @@ def test_parts_of_held_out_rows_are_pooled():
 
 def test_without_anything_measured_gaps_are_infinite():
     assert summarise_mean([{}, {}]).value == np.inf
-    assert chance_levels([{}], set()) == (np.inf, np.inf)
+    assert chance_levels([{}], set(), False) == (np.inf, np.inf)
 
 
 def test_rows_of_one_unit_are_not_new():

@@ -93,6 +93,18 @@ def test_batches_bring_new_directions(dense, sizes):
     assert_same(backward, dense(X, z))
 
 
+def test_directions_that_both_batches_have_are_counted_once(dense):
+    rng = np.random.default_rng(5)
+    X = 2.0 + rng.normal(size=(40, 6)) @ rng.normal(size=(6, 150))
+    z = np.arange(40) % 2
+    parts = [GroupMoments.from_arrays(X[k : k + 10], z[k : k + 10]) for k in range(0, 40, 10)]
+    total = parts[0] + parts[1] + (parts[2] + parts[3])
+    assert len(parts[0].span) == len(total.span) == 6
+    basis = total.span.basis
+    np.testing.assert_allclose(basis @ basis.T, np.eye(6), atol=1e-12)
+    assert_same(total, dense(X, z))
+
+
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 def test_batches_bring_new_directions_in_any_unit(unit):
     X, z, *_ = wide_rows()

@@ -117,6 +117,8 @@ def _expressions(tree):
             continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_type(node, statement):
+            continue
         if isinstance(node, ast.Assign) and BLOCKS.search(ast.unparse(node.targets[0])):
             continue
         if isinstance(node, ast.stmt):
@@ -207,6 +209,13 @@ def _with(node, **fields):
     for name, value in fields.items():
         setattr(changed, name, value)
     return changed
+
+
+def _is_type(node, within):
+    """Tell a name that is given to a type, such as ``Names = str | None``."""
+    is_union = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.BitOr)
+    annotation = ast.unparse(getattr(node, "annotation", ast.Constant(None)))
+    return annotation == "TypeAlias" or (within is None and is_union)
 
 
 def _is_text(node):

@@ -226,6 +226,23 @@ def test_drawn_moments_have_the_spread_of_as_many_rows(rng, n):
     np.testing.assert_allclose(spread * n, cell.covariance, atol=0.1 * unit)
 
 
+def test_drawn_moments_of_a_number_vary_about_those_of_the_rows(rng):
+    X, age = rng.normal(size=(50, 3)) * [1.0, 2.0, 3.0], rng.normal(size=50)
+    X[:, 0] += 2.0 * age
+    moments = GroupMoments.from_arrays(X, age)
+    [cell] = moments.table.cells.values()
+    drawn = [next(iter(draw_moments(moments, rng).table.cells.values())) for _ in range(2000)]
+    for name in ("cross", "third"):
+        mean = np.mean([getattr(one, name) for one in drawn], axis=0)
+        spread = np.std([getattr(one, name) for one in drawn], axis=0)
+        error = (mean - getattr(cell, name)) / spread
+        assert np.abs(error).max() < 4.5 / np.sqrt(2000)
+        # A product of a number and of features without relation to it.
+        sizes = np.sqrt(np.diag(cell.covariance)) if name == "cross" else None
+        if sizes is not None:
+            np.testing.assert_allclose(spread[0], sizes * np.sqrt(cell.z_scatter), rtol=0.1)
+
+
 def test_the_largest_covariance_gap_of_several_contrasts_is_taken(rng):
     z = np.repeat(["a", "b", "c"], 200)
     X = rng.normal(size=(600, 3)) * np.repeat([1.0, 1.1, 3.0], 200)[:, None]

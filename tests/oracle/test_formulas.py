@@ -243,6 +243,9 @@ def test_two_fractions_are_groups_and_three_are_numbers():
     assert holds_numbers([0.5, 1.0, 1.5])
     assert not holds_numbers([1.0, 2.0, 3.0])
     assert holds_numbers([1.0, 2.0, 3.0], most=2)
+    FairPCA(1, missing_groups="own", cov_weight=0.0).fit(
+        np.eye(6)[:, :4], sensitive_features=np.array([0.5, 1.5, 0.5, 1.5, np.nan, np.nan])
+    )
     age = np.array([0.5, 2.0, 3.0, np.nan])  # one fraction is enough
     with pytest.raises(GroupsError, match="holds numbers, of which 1 is missing"):
         FairPCA(1, missing_groups="own").fit(np.eye(4), sensitive_features=age)

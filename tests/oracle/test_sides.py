@@ -16,6 +16,7 @@ from fairpca import FairPCA
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import FairScorer, audit, delta_fairness, explained_variance
 from fairpca.metrics._cross_fit import Classifier, Labelled
+from fairpca.metrics._plane import _both_signs
 from fairpca.metrics._svm import KernelStatistic
 from fairpca.moments._new_data import ExpectedGaps, GapForecast, hotelling
 from fairpca.rows import Rows
@@ -195,6 +196,22 @@ def test_an_audit_tries_not_all_orthants_of_four_components(rng):
     }
     assert values["all"] > values["one"]
     assert [result.value for result in one.in_sample] == [values["one"]]
+
+
+def test_an_open_table_is_no_matrix_and_a_table_of_arrow_is_one(rng):
+    table = pa.table({"x": rng.normal(size=8), "y": rng.normal(size=8)})
+    z = np.arange(8) % 2
+    assert FairPCA(1, cov_weight=0.0).fit(table, sensitive_features=z).n_features_in_ == 2
+    with pytest.raises(InvalidInputError, match=r"an open table: pass table\.moments"):
+        FairPCA(1).fit(open_table(table), sensitive_features=z)
+
+
+@pytest.mark.parametrize("small", [0, 3])
+def test_whole_masses_beyond_32_bits_are_kept(small):
+    masses = np.array([[small, 2.0**31], [-small, -(2.0**31)]])
+    table = _both_signs(masses)
+    np.testing.assert_array_equal(table, np.concatenate([masses.T, -masses.T, np.zeros((1, 2))]))
+    assert _both_signs(masses[:, :1]).dtype == np.int32
 
 
 def test_forecasts_are_told_in_both_units():

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from fairpca import DeltaFairPCA, FairKernelPCA, FairPCA, FairPCACV, GroupMoments, SparseFairPCA
+from fairpca._choices import EFFORTS
 from fairpca.estimators._comparison import held_out_summary
 from fairpca.metrics import (
     audit,
@@ -28,6 +29,7 @@ from fairpca.metrics import (
     mean_gap,
     mmd2,
 )
+from fairpca.metrics._inference import effort_of
 from fairpca.moments import FoldedMoments, gap_statistics
 from fairpca.rows import Rows
 from fairpca.rows._sampling import draw, draw_units, fold_of, halves, hash_rows
@@ -229,6 +231,7 @@ CASES = {
     "group covariances": lambda: GroupMoments.from_arrays(X, BOTH).group_covariances(joint=True),
     "private": private,
     "sampled": sampled,
+    "efforts": lambda: [effort_of(name) for name in EFFORTS],
     "mean gaps": lambda: [
         mean_gap(U, GROUP, compare=how, reference=to, sample_weight=WEIGHT)
         for how, to in (("one-vs-rest", None), ("pairs", None), ("reference", "c"))

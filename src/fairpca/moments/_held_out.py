@@ -254,7 +254,7 @@ def _standard_error(values: FloatArray, places: Sequence[Sequence[int]] | None) 
 
 
 def chance_levels(
-    folds: Sequence[Fold], compared: Container[str], pooled: bool = False
+    folds: Sequence[Fold], compared: Container[str], pooled: bool
 ) -> tuple[float, float]:
     """Average mean and covariance gap that groups would show on these folds if they did not differ.
 

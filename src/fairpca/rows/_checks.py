@@ -56,7 +56,7 @@ def check_container(X: Any) -> None:
         )
     elif kind in ("GroupMoments", "FoldedMoments"):
         what = "moments: pass them to fit_moments"
-    elif kind == "Table" and hasattr(X, "assign") and hasattr(X, "moments"):
+    elif hasattr(X, "assign") and hasattr(X, "moments"):
         what = "an open table: pass table.moments(table.assign(…)) to fit_moments"
     else:
         if not isinstance(X, np.ndarray):
