@@ -208,10 +208,10 @@ def test_an_open_table_is_no_matrix_and_a_table_of_arrow_is_one(rng):
 
 @pytest.mark.parametrize("small", [0, 3])
 def test_whole_masses_beyond_32_bits_are_kept(small):
-    masses = np.array([[small, 2.0**31], [-small, -(2.0**31)]])
+    masses = np.array([[small, -small], [2.0**31, -(2.0**31)]])  # of two pairs
     table = _both_signs(masses)
     np.testing.assert_array_equal(table, np.concatenate([masses.T, -masses.T, np.zeros((1, 2))]))
-    assert _both_signs(masses[:, :1]).dtype == np.int32
+    assert _both_signs(masses[:1]).dtype == np.int32
 
 
 def test_forecasts_are_told_in_both_units():

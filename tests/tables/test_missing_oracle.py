@@ -125,7 +125,7 @@ def test_rows_held_out_are_those_that_are_marked(missing, by_unit, tmp_path):
         rows, copied = table.rows_with(held_out, ["count", "w"])
     complete = frame[["x", "colour"]].notna().all(axis=1)
     assert (marked["held_out"].notna() == (complete | (missing == "mean"))).all()
-    inside = marked["held_out"].fillna(False).astype(bool).to_numpy()
+    inside = marked["held_out"].eq(True).to_numpy(bool)
     assert inside.sum() == tested.n_samples == len(rows) > 10
     if by_unit:
         assert marked.groupby("home")["held_out"].nunique().max() == 1
