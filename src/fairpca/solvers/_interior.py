@@ -47,7 +47,7 @@ class ConicProblem:
     penalties: Array
 
 
-class _Vectors(NamedTuple):
+class SymmetricVectors(NamedTuple):
     """Index arrays between symmetric matrices and their svec, and for symmetric Kronecker sums."""
 
     rows: Any
@@ -68,12 +68,12 @@ class _Vectors(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _vectors(n: int) -> _Vectors:
+def symmetric_vectors(n: int) -> SymmetricVectors:
     i, j = np.triu_indices(n)
     weights = np.where(i == j, 1.0, np.sqrt(2.0))
     straight = (i[:, None] * n + i) * (n * n) + j[:, None] * n + j
     crossed = (i[:, None] * n + j) * (n * n) + j[:, None] * n + i
-    return _Vectors(i, j, weights, straight, crossed)
+    return SymmetricVectors(i, j, weights, straight, crossed)
 
 
 class ConePoint(NamedTuple):
@@ -97,7 +97,7 @@ class InteriorPoint:
         self.problem, self.wanted = problem, wanted
         self.newton: type[_ConeNewton] | type[_DenseNewton] = _ConeNewton
         n, self.n_slacks = len(problem.S), len(problem.penalties)
-        self.vectors = _vectors(n)
+        self.vectors = symmetric_vectors(n)
         self.B = self.vectors.svec(problem.B)
         self.gradient = np.concatenate([self.vectors.svec(problem.S), -problem.penalties])
         self.normal = np.concatenate([self.vectors.svec(np.eye(n)), np.zeros(self.n_slacks)])
@@ -230,7 +230,8 @@ class DensePoint(InteriorPoint):
     ) -> None:
         (self.S, self.cost), (self.C, self.slopes, self.E) = objective, forms
         self.Z, self.accuracy, self.newton = start, accuracy, _DenseNewton
-        self.vectors, self.both = _vectors(start.cuts.shape[-1]), np.concatenate([self.C, self.E])
+        self.vectors = symmetric_vectors(start.cuts.shape[-1])
+        self.both = np.concatenate([self.C, self.E])
         level = float(np.linalg.norm(np.append(self._free(self.S), self.cost)))
         box, cuts = (np.broadcast_to(np.eye(Z.shape[-1]), Z.shape) for Z in start[:2])
         self.X = ConePoint(level * box, level * cuts, level * np.ones(len(start.rows)))
@@ -320,7 +321,9 @@ def _dual_change(wish: ConePoint, X: ConePoint, dZ: ConePoint, inverse: ConePoin
     return ConePoint(box, cuts, wish.rows - X.rows * inverse.rows * dZ.rows)
 
 
-def _kronecker(vectors: _Vectors, left: Array, right: Array, kron: Array, sums: Array) -> Array:
+def kronecker(
+    vectors: SymmetricVectors, left: Array, right: Array, kron: Array, sums: Array
+) -> Array:
     """Sum of symmetric Kronecker products of stacked matrices, in the arrays that are given."""
     straight, crossed = sums
     both = np.concatenate([left, right]).reshape(-1, len(kron))
@@ -349,7 +352,7 @@ class _ConeNewton:
         # Σ of symmetric Kronecker products of all inequalities, by one product of stacked matrices.
         # New arrays of this size would cost more than what is computed in them, so they are kept.
         kron, size, crossed = at.work[: n**4].reshape(n * n, n * n), len(vectors.rows), at.sums[1]
-        straight = _kronecker(vectors, left, right, kron, at.sums)
+        straight = kronecker(vectors, left, right, kron, at.sums)
         H = at.work[: (size + q) ** 2].reshape(size + q, size + q)  # nobody needs kron any more
         self.ratio = X.rows * inverse.rows
         H[:size, :size] = straight

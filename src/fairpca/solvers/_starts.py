@@ -82,15 +82,20 @@ def refined_basis(reduced: ReducedProblem, solver: str, options: Options) -> Out
         bound = _lower(reduced, best, bound, options)
         if solver == "refined":
             best = _search_further(reduced, [*candidates, best], bound, watch)
+        if not is_certified(reduced, [best], bound, max(PROVEN, tol)):
+            bound = _lower(reduced, best, bound, options, is_near=True)
     return Outcome(best.basis, bound, best.n_iter + bound.n_iter, solver, best.status)
 
 
-def _lower(reduced: ReducedProblem, best: Refined, bound: Bound, options: Options) -> Bound:
-    """Lower the bound of a small problem by that of products."""
+def _lower(
+    reduced: ReducedProblem, best: Refined, bound: Bound, options: Options, *, is_near: bool = False
+) -> Bound:
+    """Lower the bound of a small problem by that of products, of all or of those near a basis."""
     known = reduced.objective(best.basis)
     from fairpca.solvers._lifted import lifted_bound  # not needed by other problems
 
-    value, status = lifted_bound(reduced, best.basis, options.tol, options.max_iter)
+    limits = options.tol, options.max_iter, bound.value
+    value, status = lifted_bound(reduced, best.basis, *limits, is_near=is_near)
     if value >= bound.value:
         return bound
     if options.watch is not None:
