@@ -358,3 +358,14 @@ def test_points_that_leak_alike_have_a_target_between_them():
     point = Point(PathTarget(1.0), np.zeros((2, 1)), 0.5, 0.1)
     target = point.between(point._replace(variance=0.49), 0.495)
     assert target == PathTarget(500.0, 0.495, 6.0 / 0.3)
+
+
+@pytest.mark.parametrize(("r", "firsts"), [(8, {2, 4}), (9, {2, 4, 7})])
+def test_starts_of_less_variance_begin_twice_as_far_each_time(r, firsts):
+    X = np.random.default_rng(0).normal(size=(60, r)) * np.geomspace(3.0, 1.0, r)
+    moments = GroupMoments.from_arrays(X, np.arange(60) % 2)
+    space = find_space(moments, moments.contrasts(), 2, None)
+    windows = [V for V in space.starts() if np.isin(V, (0.0, 1.0)).all()]
+    for V in windows:
+        np.testing.assert_array_equal(V, np.eye(r)[:, V[:, 0].argmax() :][:, :2])
+    assert {int(V[:, 0].argmax()) for V in windows} - {0} == firsts

@@ -187,3 +187,10 @@ def test_little_noise_is_noise_and_rounding_is_none(unit):
     assert little == pytest.approx(np.linalg.eigvalsh(np.cov(X.T, bias=True))[0], rel=1e-6)
     X[:, 3] = X[:, 0] + X[:, 1]
     assert FairPCA(3, **options).fit(X, sensitive_features=z).noise_variance_ == 0.0
+
+
+def test_where_no_directions_are_left_there_is_no_noise():
+    X = np.random.default_rng(0).normal(size=(4, 6))
+    fair = FairPCA(4, cov_weight=0.0).fit(X, sensitive_features=[0, 1, 0, 1])
+    assert fair.explained_variance_ratio_.sum() < 0.99  # the means take a direction of three
+    assert fair.noise_variance_ == 0.0

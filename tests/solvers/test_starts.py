@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import random_problem
+from support import random_bases, random_problem
 from test_fuzz_equivalences import make_rows
 
 from fairpca import FairPCA
@@ -299,3 +299,15 @@ def test_optima_without_a_gap_are_found_from_random_starts(seed, least):
         warnings.simplefilter("ignore")
         model.fit(X, sensitive_features=z, sample_weight=weights)
     assert model.certificate_.objective >= least
+
+
+def test_inside_the_limits_more_variance_is_better_and_outside_a_smaller_gap():
+    reduced = reduce_problem(random_problem(0, 6, 2, 2, cov_tol=0.4))
+    total = _starts._as_one_gap(reduced)
+    drawn = list(random_bases(0, reduced.size, 2, 200))
+    drawn.sort(key=lambda V: _starts._rank(reduced, total, V))
+    gaps = np.maximum([total.cov_gap(V) for V in drawn], 1.0)
+    inside = np.count_nonzero(gaps == 1.0)
+    assert 2 < inside < 198
+    assert (np.diff(gaps) >= 0.0).all()
+    assert (np.diff([reduced.objective(V) for V in drawn[:inside]]) <= 0.0).all()
