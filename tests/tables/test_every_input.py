@@ -14,6 +14,7 @@ from support import run_command, sampled_product
 from table_support import by_engine
 
 from fairpca import FairKernelPCA, FairPCACV, GroupMoments
+from fairpca.cli._console import as_options
 from fairpca.estimators import load_model
 from fairpca.exceptions import InvalidInputError
 from fairpca.metrics import delta_fairness, mean_gap
@@ -313,7 +314,7 @@ def test_a_mistake_is_refused_in_the_same_words(way, table, words, tmp_path):
         pytest.skip("the command line one-hot encodes text by itself")
     if "command" in way:
         words = words.replace("missing='drop-rows'", "--missing drop-rows")
-        words = words.replace("missing='mean'", "--missing mean")
+        words = as_options(words.replace("missing='mean'", "--missing mean"))
     if way in ("numpy", "lists"):
         words = words.replace("'a'", "'x0'").replace("'b'", "'x1'")
     with pytest.raises(Refused if "command" in way else InvalidInputError) as error:
