@@ -324,3 +324,12 @@ def test_a_limit_on_correlated_scores_is_met(rows):
     with pytest.warns(CorrelatedScoresWarning):
         fair = SparseFairPCA(3, n_nonzero=4, cov_tol=limit).fit(X, sensitive_features=group)
     assert fair.whitened_cov_gap_ <= limit
+
+
+def test_a_small_difference_of_means_is_a_difference():
+    X, z = np.random.default_rng(0).normal(size=(60, 5)), np.arange(60) % 2
+    for side in (0, 1):
+        X[z == side] -= X[z == side].mean(axis=0)
+    X[:, 0] += 1e-6 * z
+    sparse = SparseFairPCA(2, n_nonzero=4).fit(X, sensitive_features=z)
+    assert sparse.mean_gap_ < 1e-13
