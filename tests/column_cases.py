@@ -144,7 +144,7 @@ REFUSED = {
         people,
         {"sensitive": ["sex"], "control": ["age"], "features": FEATURES},
         GroupsError,
-        r"control_features \['age'\] hold more than 2 different floats",
+        r"(control_features|--control) \['age'\] hold more than 2 different floats",
     ),
     "unknown names": (
         people,
