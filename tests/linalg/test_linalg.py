@@ -1,3 +1,4 @@
+from functools import partial
 from threading import Event, Thread
 
 import numpy as np
@@ -8,6 +9,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize_scalar
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from fairpca import FairPCA
+from fairpca.estimators import _comparison
 from fairpca.linalg import (
     complement_basis,
     divergence,
@@ -24,6 +27,7 @@ from fairpca.linalg import (
     top_eigenpairs,
     varimax,
 )
+from fairpca.moments import FoldedMoments
 
 vectors = arrays(float, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
 
@@ -225,3 +229,27 @@ def test_rows_are_projected_in_blocks_as_they_would_be_at_once(dtype, order, mon
     wanted = (X.astype(np.float64) - mean) @ components.T / np.arange(1.0, 4.0)
     np.testing.assert_allclose(scores, wanted, atol=1e-4 if dtype == np.float32 else 1e-12)
     assert project(X[:0], mean, components).shape == (0, 3)
+
+
+def test_figures_on_folds_and_forecasts_keep_blas_at_one_thread(monkeypatch):
+    # A page of 1,000 rows took three times the processor time with two threads.
+    seen = []
+
+    def watched(*_, **__):
+        seen.append(blas_threads())
+        raise StopIteration
+
+    X, z = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    model = FairPCA(1).fit(X, sensitive_features=z)
+    monkeypatch.setattr(_comparison, "_measure", watched)
+    monkeypatch.setattr(_comparison, "_refit", watched)
+    with threadpool_limits(limits=2, user_api="blas"):
+        release_control(force=True)
+        for call in (
+            partial(_comparison.measure_held_out, model, FoldedMoments.from_arrays(X, z, folds=2)),
+            model.expected_gaps,
+        ):
+            with pytest.raises(StopIteration):
+                call()
+    assert seen == [[1] * len(one) for one in seen]
+    assert len(seen) == 2

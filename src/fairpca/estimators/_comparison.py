@@ -22,7 +22,7 @@ from fairpca.exceptions import (
     InvalidInputError,
     warn_user,
 )
-from fairpca.linalg import Array
+from fairpca.linalg import Array, single_blas_thread
 from fairpca.moments import ExpectedGaps, FoldedMoments, GroupMoments, gap_statistics
 from fairpca.moments._cells import Standardization
 from fairpca.moments._held_out import (
@@ -116,6 +116,7 @@ def _average(values: Sequence[float | None]) -> HeldOutGap:
     return HeldOutGap(float(np.mean(known)), error, by_fold)
 
 
+@single_blas_thread()
 def measure_held_out(model: FairPCA, folded: FoldedMoments, rounds: int = 1) -> HeldOutFit:
     """Fit copies of a model to all folds but one, and measure each on that one.
 
@@ -268,6 +269,7 @@ def _summarise(
 # New data: what moments alone promise.
 
 
+@single_blas_thread()
 def forecast_gaps(
     model: FairPCA, n_new: int | None, confidence: float, refits: int
 ) -> ExpectedGaps:

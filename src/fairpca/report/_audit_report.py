@@ -24,6 +24,7 @@ from fairpca._present import (
 )
 from fairpca.estimators import FairPCA
 from fairpca.exceptions import InvalidInputError
+from fairpca.linalg import single_blas_thread
 from fairpca.metrics import AuditReport, audit
 from fairpca.moments import GroupMoments
 from fairpca.report._delta import DeltaDisplay
@@ -50,6 +51,7 @@ _POINTS = 1500  # rows that are drawn
 _ATTRIBUTES = 6  # protected attributes that have a picture of their own
 
 
+@single_blas_thread()
 def audit_report(
     X: Any,
     sensitive_features: Any = None,
