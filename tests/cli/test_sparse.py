@@ -70,6 +70,9 @@ def test_the_path_is_a_table_and_a_document(people):
         (("--nonzero", "3", "--delta", "0.1"), "--nonzero excludes --delta"),
         (("--nonzero", "3", "--objective", "worst-loss"), "--nonzero excludes --objective"),
         (("--nonzero", "3", "--solver", "paper"), "--nonzero excludes --solver"),
+        (("--nonzero", "3", "--tol", "1e-3"), "--nonzero excludes --tol"),
+        (("--nonzero", "3", "--max-iter", "7"), "--nonzero excludes --max-iter"),
+        (("--nonzero", "3", "--no-certify"), "--nonzero excludes --no-certify"),
         (("--rotation", "quartimax"), "--rotation"),
     ],
 )

@@ -378,6 +378,9 @@ def check_model(settings: Mapping[str, Any]) -> None:
     unknown = [name for name, default in defaults.items() if settings[name] != default]
     for name in ("delta", "nonzero"):
         pairs += [(name, other) for other in unknown if settings[name] is not None]
+    if settings["nonzero"] is not None:  # its bound is one eigenproblem
+        solved = {"tol": 1e-4, "max_iter": 5000, "no_certify": False}
+        pairs += [("nonzero", name) for name in solved if settings[name] != solved[name]]
     if settings.get("as_is"):  # fits nothing
         pairs += [("as_is", name) for name in _OF_FITS if settings[name] is not None]
     for one, other in pairs:
