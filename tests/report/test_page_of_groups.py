@@ -245,6 +245,7 @@ def test_the_certificate_of_a_page_is_that_of_the_terminal():
     assert re.search(r"The rotated scores are correlated, up to 0\.\d\d\.", text_of(rotated.html()))
     sparse = audit_report(X, groups["sex"], model=SparseFairPCA(2, n_nonzero=3), **NO_PATH)
     text = text_of(sparse.html())
+    assert "The fair components explain" in text  # not orthogonal: nothing is kept
     said = r"explains [\d.]+ %; no 2 scores with equal group means explain more than [\d.]+ %"
     assert re.search(f"Certificate: {said}", text)
     assert "local optimum" not in text

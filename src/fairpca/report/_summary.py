@@ -317,6 +317,7 @@ def _fit(fitted: Fitted, rows: Rows | None) -> dict[str, Any]:
         "expected": expected_figures(fair, held_out),
         "target": _target(fair, plain, rows) if fair.target_weight else None,
         "share_of": share_of_variance(fair),
+        "verb": "explain" if is_sparse(fair) else "keep",
         "certificate": {
             **fair.certificate_.as_dict(),
             "certified": bool(fair.certify),
