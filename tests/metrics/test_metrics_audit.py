@@ -6,14 +6,15 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairpca import FairPCA
 from fairpca._choices import ADVERSARIES, PANEL
 from fairpca._present import seconds_left
 from fairpca.exceptions import AuditInterrupted, InvalidInputError, SmallGroupWarning
-from fairpca.metrics import HeldOut, audit, cov_gap, mean_gap
+from fairpca.metrics import HeldOut, _cross_fit, audit, cov_gap, mean_gap
 from fairpca.metrics._audit_report import AdversaryResult, Comparison, Representation
-from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Trained
+from fairpca.metrics._cross_fit import CLASSIFIERS, Classifier, Labelled, Trained
 from fairpca.metrics._result import statistic_name
 from fairpca.rows import Rows
 
@@ -563,3 +564,23 @@ def test_memory_stays_below_three_times_the_rows():
     finally:
         tracemalloc.stop()
     assert U.nbytes + peak < 3 * U.nbytes
+
+
+def test_trees_keep_to_one_thread():
+    # They wait for each other where other cores are busy: 54 s of a processor instead of 9.
+    counts = []
+
+    def watched(*_, **__):
+        found = threadpool_info()
+        counts.extend(lib["num_threads"] for lib in found if lib["user_api"] == "openmp")
+        raise StopIteration
+
+    rows = Rows.read(np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2)
+    part = Labelled(rows, np.where(np.arange(60) % 2, 1, -1).astype(np.int8))
+    import sklearn.ensemble  # noqa: F401, loads the library whose threads are counted
+
+    with threadpool_limits(limits=2, user_api="openmp"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_cross_fit, "_of_model", watched)
+        with pytest.raises(StopIteration):
+            CLASSIFIERS["trees"].train(part, 0)
+    assert set(counts) == {1}

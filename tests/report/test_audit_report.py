@@ -319,6 +319,21 @@ def test_sparse_components_are_shown_without_zeros_and_with_their_balance():
     assert "balance: loading × group difference" in page.html()
 
 
+def test_an_audit_compares_what_the_model_compares():
+    rng = np.random.default_rng(0)
+    X, z = rng.normal(size=(240, 4)), np.repeat(["a", "b", "c"], 80)
+    options = {"families": (), "adversaries": ("linear",), "effort": "quick", "folds": 0}
+    pairs = {"b vs a", "c vs a", "c vs b"}
+    for model, given, wanted in (
+        (FairPCA(1, compare="pairs"), {}, pairs),
+        (FairPCA(1), {}, {"a vs rest", "b vs rest", "c vs rest"}),
+        (FairPCA(1), {"compare": "pairs"}, pairs),
+    ):
+        page = audit_report(X, z, model=model, **options, **given)
+        measured = page.summary["audit"]["representations"][0]["held_out"]
+        assert {row["pair"].partition(": ")[2] for row in measured} == wanted
+
+
 @pytest.mark.filterwarnings("ignore::fairpca.exceptions.FairnessWarning")
 def test_the_path_of_a_limit_on_selection_rates_is_measured_on_held_out_rows():
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, rankdata
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils import gen_batches
+from threadpoolctl import ThreadpoolController
 
 from fairpca.linalg import Array
 from fairpca.metrics._orthants import OrthantStatistic
@@ -312,8 +313,17 @@ def _train_trees(part: Labelled, seed: int, *, max_iter: int, max_leaf_nodes: in
     trees = HistGradientBoostingClassifier(**size, early_stopping=False, random_state=seed)
     binned = _binning(part.rows.X)
     coded = Labelled(part.rows.with_features(binned(part.rows.X)), part.signs)
-    trained = _of_model(trees, coded, sample_weight=part.balanced_weights())
-    return Trained(lambda U: trained.predict(binned(U)), lambda U: trained.scores(binned(U)))
+    alone = _openmp().wrap(limits=1)
+    trained = alone(_of_model)(trees, coded, sample_weight=part.balanced_weights())
+    return Trained(
+        alone(lambda U: trained.predict(binned(U))), alone(lambda U: trained.scores(binned(U)))
+    )
+
+
+@cache
+def _openmp() -> ThreadpoolController:
+    # Of trees on a thousand rows: where other cores are busy, threads wait ten times as long.
+    return ThreadpoolController().select(user_api="openmp")
 
 
 def _binning(X: Array) -> Callable[[Array], Array]:

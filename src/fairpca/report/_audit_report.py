@@ -150,6 +150,8 @@ def audit_report(
             "representation as X.",
             parameter="model",
         )
+    compared = {name: getattr(model, name) for name in ("compare", "joint", "reference")}
+    options = compared | options
     if hold_out:
         held_out = rows.held_out(hold_out)
         known = rows.take(np.flatnonzero(~held_out)).of_known_group()
