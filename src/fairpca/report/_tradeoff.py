@@ -294,6 +294,6 @@ def _plain_on_path(estimator: Any, X: Any, groups: Any, strata: Any) -> _Point |
     scores = np.asarray(sample.X @ plain.components_.T)
     train = trainer(estimator.family, 0)
     delta = own_delta(scores, sample, targets.binary(), train, random)
-    if delta is None:  # groups too small to be halved
+    if delta is None:  # groups too small to cut in two
         return None
     return _Point(delta.value, float(np.sum(plain.explained_variance_ratio_)))
